@@ -1,0 +1,79 @@
+# Every target works as the first command on a fresh clone: Python 3.11 or newer, make and pip are enough.
+# Versions and hashes come from the lock files; `make lock` writes those.
+
+PYTHON ?= python3
+ARGS ?=
+UV_VERSION := 0.13.9
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SOURCES = $(wildcard extender benchmarks tests)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check openapi bench lock format clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
+	$(BIN)/extender serve $(ARGS)
+
+test: $(VENV)/.dev-stamp ## Run the tests (options: ARGS="-k preempt"; the long runs: ARGS="-m slow")
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+# No cache for lint-imports: it remembers a module as missing after the module has come to exist.
+check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/openapi.json is up to date
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-cache --no-logo
+	$(BIN)/extender openapi --check openapi/openapi.json
+
+openapi: $(VENV)/.runtime-stamp ## Write openapi/openapi.json
+	@mkdir -p openapi
+	$(BIN)/extender openapi --out openapi/openapi.json
+
+bench: $(VENV)/.dev-stamp ## Run the benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+format: $(VENV)/.dev-stamp ## Format the code and fix what ruff can fix
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+# The development lock takes the runtime lock as a constraint: what is tested is what runs.
+# --universal: one lock for all platforms. --fork-strategy fewest: one version for all Pythons.
+COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --fork-strategy fewest \
+	--no-emit-index-url --no-emit-find-links --no-emit-build-options --custom-compile-command "make lock"
+
+lock: | $(BIN)/pip ## Write the lock files from pyproject.toml (newer versions: ARGS=--upgrade)
+	$(PIP) install uv==$(UV_VERSION)
+	$(COMPILE) $(ARGS) pyproject.toml --group build --output-file requirements.lock
+	$(COMPILE) $(ARGS) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+clean: ## Remove the virtual environment, builds and caches
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the virtual environment ---
+
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "error: '$(PYTHON)' is not Python 3.11 or newer; choose one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+		exit 1; }
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv --clear $(VENV)
+
+# Both locks hold the build tools as well, so that nothing is installed without a hash.
+$(VENV)/.runtime-stamp: requirements.lock pyproject.toml | $(BIN)/pip
+	@echo "Installing requirements.lock into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev-stamp: requirements-dev.lock pyproject.toml | $(BIN)/pip
+	@echo "Installing requirements-dev.lock into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-build-isolation --no-deps --editable .
+	@touch $(VENV)/.runtime-stamp $@

@@ -1,0 +1,372 @@
+"""Read the picture of a cluster from files, as `kubectl get nodes,pods,pdb,ns,priorityclasses -A -o json` prints it.
+
+JSON or YAML, plain or gzipped; one List, a single object, several documents one after another, or a directory of such
+files. Kinds that no decision reads are counted and left out. Small things that people leave out of hand-written
+YAML get a default: a namespace is `default`, a pod's uid is `namespace/name`.
+
+Rule: an object is taken whole or the load fails with a message that names file, object and field. A picture with
+a hole in it would evict the wrong pod.
+"""
+
+import codecs
+import gzip
+import json
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+import yaml
+
+from extender.errors import ClusterFileError
+from extender.k8s import quantity
+from extender.k8s.objects import (
+    KINDS,
+    ClusterObjects,
+    Container,
+    ContainerStatus,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    ResourceList,
+    ResourceRequirements,
+    Value,
+)
+
+SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
+"""Which files of a directory are read."""
+
+API_GROUPS = {"PodDisruptionBudget": "policy", "PriorityClass": "scheduling.k8s.io"}
+"""API group of the kinds that are not in the core group; a `Node` of any other group is another thing."""
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What a cluster source held."""
+
+    objects: ClusterObjects
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Kind -> how many objects of it no decision reads."""
+
+
+def load_cluster(source: Source) -> ClusterObjects:
+    """Return the objects of a file, a directory or a parsed List; raise ClusterFileError if any of it is wrong."""
+    return read_cluster(source).objects
+
+
+def read_cluster(source: Source) -> LoadReport:
+    """The same, with the count of what was left out."""
+    if isinstance(source, ClusterObjects):
+        return LoadReport(source)
+    collector = _Collector()
+    if isinstance(source, Mapping):
+        collector.add(source, "cluster")
+        return collector.report()
+    for path in cluster_files(Path(source)):
+        for number, document in enumerate(_documents(path), start=1):
+            collector.add(document, path.name, place=f"document {number}")
+    return collector.report()
+
+
+def example_cluster() -> ClusterObjects:
+    """Return the cluster that ships with the package: 12 nodes, for a first try and for the documentation."""
+    with resources.as_file(resources.files("extender.cluster") / "example.yaml") as path:
+        return load_cluster(path)
+
+
+def cluster_files(path: Path) -> list[Path]:
+    """Return the file itself, or the files of a directory that are read, sorted by name."""
+    try:
+        if not path.is_dir():
+            return [path]
+        found = sorted(f for f in path.iterdir() if f.name.endswith(SUFFIXES) and not f.name.startswith("."))
+    except OSError as error:
+        raise ClusterFileError(f"{path}: {error.strerror}") from error
+    if not found:
+        raise ClusterFileError(f"{path}: no file in this directory ends in {', '.join(SUFFIXES)}")
+    return found
+
+
+# --- bytes to documents ---------------------------------------------------------------------------------------------
+
+
+def _documents(path: Path) -> list[Any]:
+    """Return the documents of a file: `Raw` for JSON, plain Python values for YAML."""
+    try:
+        data = _text_bytes(path.read_bytes())
+        found = _parse(data, is_yaml=path.name.removesuffix(".gz").endswith((".yaml", ".yml")))
+    except (OSError, EOFError, zlib.error) as error:
+        raise ClusterFileError(f"{path.name}: {getattr(error, 'strerror', None) or error}") from error
+    except yaml.YAMLError as error:
+        raise ClusterFileError(f"{path.name}: not YAML: {_yaml_problem(error)}") from error
+    except RecursionError as error:
+        raise ClusterFileError(f"{path.name}: nested too deeply") from error
+    except ValueError as error:
+        raise ClusterFileError(f"{path.name}: not JSON: {error}") from error
+    if not found:
+        raise ClusterFileError(f"{path.name}: the file is empty")
+    return found
+
+
+def _text_bytes(data: bytes) -> bytes:
+    """Undo gzip, a byte order mark, and UTF-16 (what `>` writes in PowerShell)."""
+    if data.startswith(b"\x1f\x8b"):
+        data = gzip.decompress(data)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+def _parse(data: bytes, is_yaml: bool) -> list[Any]:
+    """JSON is read by its own fast path even where the file is called .yaml; `{a: b}` still is YAML."""
+    if data[:64].lstrip()[:1] in (b"{", b"["):
+        try:
+            return _json_documents(data)
+        except ValueError:
+            if not is_yaml:
+                raise
+    return [d for d in yaml.load_all(data, Loader=_Loader) if d is not None]
+
+
+def _json_documents(data: bytes) -> list[Any]:
+    """Split `{…} {…}`; only what is more than one value pays for the split."""
+    try:
+        return [msgspec.json.decode(data, type=msgspec.Raw)]
+    except msgspec.DecodeError as error:
+        if "trailing characters" not in str(error):
+            raise
+    text, position, found = data.decode(), 0, []
+    skip, scan = re.compile(r"\s*"), json.JSONDecoder().raw_decode
+    while (position := skip.match(text, position).end()) < len(text):  # type: ignore[union-attr]
+        _, end = scan(text, position)
+        found.append(msgspec.Raw(text[position:end].encode()))
+        position = end
+    return found
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML where only null, true, false and decimal integers are not text.
+
+    Timestamps stay text because the API's are text; `0.5` stays text because a quantity is decimal, not binary; and
+    `on`, `no` or `0x1` are nobody's priority.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"^<<$"), ["<"])
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    return f"{problem} at line {mark.line + 1}" if mark else problem
+
+
+# --- documents to objects -------------------------------------------------------------------------------------------
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+class _AnyItems(msgspec.Struct):
+    items: list[Any] | None = None
+
+
+class _NameOnly(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: _NameOnly
+
+
+_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
+    struct: msgspec.json.Decoder(struct)
+    for struct in (_Head, _Items, _MetadataOnly, *(struct for _, struct in KINDS.values()))
+}
+
+
+class _Collector:
+    """Gathers objects from documents and refuses what does not go together."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Value]] = {attribute: [] for attribute, _ in KINDS.values()}
+        self._first_in: dict[tuple[str, str, str], str] = {}
+        self._pod_by_uid: dict[str, str] = {}
+        self._left_out: Counter[str] = Counter()
+
+    def report(self) -> LoadReport:
+        return LoadReport(ClusterObjects(**{k: tuple(v) for k, v in self._found.items()}), dict(self._left_out))  # type: ignore[arg-type]
+
+    def add(self, document: Any, file: str, default: _Head | None = None, place: str = "the document") -> None:
+        """Take a List apart, or keep one object; `default` is what a typed list (NodeList) says of its items."""
+        head = _read(document, _Head, f"{file}: {place}")
+        kind = head.kind or (default.kind if default else "")
+        if not kind:
+            raise ClusterFileError(f"{file}: {place} has no kind")
+        if kind.endswith("List"):
+            inner = _Head(kind.removesuffix("List"), head.api_version)
+            for index, item in enumerate(_items(document, f"{file}: {kind}")):
+                self.add(item, file, inner, place=f"item {index}")
+            return
+        group, slash, _ = (head.api_version or (default.api_version if default else "")).rpartition("/")
+        if kind not in KINDS or (slash and group != API_GROUPS.get(kind, "")):
+            self._left_out[f"{kind}.{group}" if kind in KINDS else kind] += 1
+            return
+        self._keep(kind, document, file, place)
+
+    def _keep(self, kind: str, document: Any, file: str, place: str) -> None:
+        attribute, struct = KINDS[kind]
+        try:
+            loaded = _with_defaults(_decode(document, struct))
+            validate(loaded)
+            self._check_alone(kind, loaded, file)
+        except ValueError as error:
+            raise ClusterFileError(
+                f"{file}: {kind} {_name_of(document) or f'({place})'}: {_sentence(error)}"
+            ) from error
+        self._found[attribute].append(loaded)
+
+    def _check_alone(self, kind: str, loaded: Value, file: str) -> None:
+        """ValueError unless the object has a name and is the only one of that name, and of that uid if it is a pod."""
+        metadata = loaded.metadata  # type: ignore[attr-defined]
+        if not metadata.name:
+            raise ValueError("metadata.name is missing")
+        key = (kind, metadata.namespace, metadata.name)
+        if key in self._first_in:
+            raise ValueError(f"is there twice, first in {self._first_in[key]}")
+        self._first_in[key] = file
+        if isinstance(loaded, Pod) and (other := self._pod_by_uid.setdefault(metadata.uid, loaded.key)) != loaded.key:
+            raise ValueError(f"has the same uid as Pod {other}")
+
+
+def _items(document: Any, label: str) -> list[Any]:
+    if isinstance(document, msgspec.Raw):
+        return list(_read(document, _Items, label).items or ())
+    return _read(document, _AnyItems, label).items or []
+
+
+def _with_defaults(loaded: Value) -> Value:
+    """Fill in what the API server would have: the namespace, and a uid that can name the pod."""
+    if not isinstance(loaded, Pod | PodDisruptionBudget):
+        return loaded
+    metadata = loaded.metadata
+    if not metadata.namespace:
+        metadata = msgspec.structs.replace(metadata, namespace="default")
+    if not metadata.uid and isinstance(loaded, Pod):
+        metadata = msgspec.structs.replace(metadata, uid=f"{metadata.namespace}/{metadata.name}")
+    return loaded if metadata is loaded.metadata else msgspec.structs.replace(loaded, metadata=metadata)
+
+
+T = TypeVar("T")
+
+
+def _read(document: Any, struct: type[T], label: str) -> T:
+    try:
+        return _decode(document, struct)
+    except ValueError as error:
+        raise ClusterFileError(f"{label}: {_sentence(error)}") from error
+
+
+def _decode(document: Any, struct: type[T]) -> T:
+    """Decode JSON or convert parsed YAML; ValueError (msgspec's errors and bad UTF-8 are some) if it does not fit."""
+    try:
+        if isinstance(document, msgspec.Raw):
+            decoded: T = _DECODERS[struct].decode(document)
+            return decoded
+        return msgspec.convert(document, struct)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _sentence(error: ValueError) -> str:
+    """What msgspec says, as it goes after a colon: `expected int | null, got str at $.spec.priority`."""
+    text = str(error).replace("`", "").replace(" - at ", " at ")
+    return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text
+
+
+def _name_of(document: Any) -> str:
+    """Return `namespace/name` if that much of a broken object can be read, else nothing."""
+    try:
+        name = _decode(document, _MetadataOnly).metadata
+    except ValueError:
+        return ""
+    return f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
+
+
+# --- values that are text in the API ------------------------------------------------------------------------------
+
+
+def validate(loaded: Value) -> None:
+    """Raise ValueError, naming the field, if a quantity or time that decisions read does not parse."""
+    if isinstance(loaded, Pod) and loaded.status.start_time:
+        _check_time("status.startTime", loaded.status.start_time)
+    for path, amounts in _amounts(loaded):
+        for resource, amount in amounts.items():
+            try:
+                quantity.parse(amount)
+            except ValueError as error:
+                raise ValueError(f"{error} at $.{path}.{resource}") from error
+
+
+def _check_time(path: str, text: str) -> None:
+    try:
+        known = datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r} at $.{path}")
+
+
+def _amounts(loaded: Value) -> Iterator[tuple[str, ResourceList]]:
+    """Yield (path, resource list) of everything that the snapshot will parse."""
+    if isinstance(loaded, Node):
+        yield from _list("status.allocatable", loaded.status.allocatable)
+    elif isinstance(loaded, Pod):
+        yield from _containers("spec.containers", loaded.spec.containers)
+        yield from _containers("spec.initContainers", loaded.spec.init_containers)
+        yield from _requests("spec.resources", loaded.spec.resources)
+        yield from _list("spec.overhead", loaded.spec.overhead)
+        yield from _containers("status.containerStatuses", loaded.status.container_statuses)
+        yield from _containers("status.initContainerStatuses", loaded.status.init_container_statuses)
+        yield from _requests("status.resources", loaded.status.resources)
+        yield from _list("status.allocatedResources", loaded.status.allocated_resources)
+
+
+def _containers(
+    path: str, containers: Sequence[Container | ContainerStatus] | None
+) -> Iterator[tuple[str, ResourceList]]:
+    for index, container in enumerate(containers or ()):
+        yield from _requests(f"{path}[{index}].resources", container.resources)
+        if isinstance(container, ContainerStatus):
+            yield from _list(f"{path}[{index}].allocatedResources", container.allocated_resources)
+
+
+def _requests(path: str, needs: ResourceRequirements | None) -> Iterator[tuple[str, ResourceList]]:
+    if needs is not None:
+        yield from _list(f"{path}.requests", needs.requests)
+
+
+def _list(path: str, amounts: ResourceList | None) -> Iterator[tuple[str, ResourceList]]:
+    if amounts:
+        yield path, amounts

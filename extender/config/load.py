@@ -1,0 +1,220 @@
+"""Read a configuration: the file, over it the environment, over that the command line.
+
+A setting's variable is its path in capitals, two underscores between levels: `preemption.keepCandidates` is
+EXTENDER_PREEMPTION__KEEP_CANDIDATES. Lists and mappings are given in YAML or JSON. A variable of that prefix
+that is no setting is an error, except those that Kubernetes sets for a Service named `extender…`.
+
+Rule: a configuration is valid as a whole, or refused with the place of every mistake in it. Nothing is guessed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from extender.config.models import Configuration, Section
+from extender.config.values import suggestion
+from extender.errors import ConfigError
+
+KeyPath = tuple[str | int, ...]
+
+ENV_PREFIX = "EXTENDER_"
+ENV_OF_OTHERS = frozenset({"EXTENDER_CONFIG"})
+"""Variables of that prefix that are no settings: the command line reads them."""
+
+_SERVICE_LINK = re.compile(
+    r"EXTENDER(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_[A-Z]+(_[A-Z]+)?)?)"
+)
+"""What the kubelet sets in every pod beside a Service whose name begins with `extender`."""
+
+
+def load_config(
+    path: Path | None, env: Mapping[str, str], overrides: Mapping[str, tuple[str, object]] | None = None
+) -> Configuration:
+    """Return the effective configuration; ConfigError, one line per mistake, if any of it is wrong.
+
+    `overrides` are settings from the command line: option -> (path of the key such as `server.port`, value).
+    """
+    layers = _Layers(str(path) if path else "configuration")
+    if path is not None:
+        layers.read_file(path)
+    layers.read_environment(env)
+    for option, (key, value) in (overrides or {}).items():
+        layers.put(tuple(key.split(".")), value, option)
+    try:
+        return Configuration.model_validate(layers.data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise ConfigError("\n".join(layers.describe(one) for one in error.errors())) from error
+    except RecursionError as error:
+        raise ConfigError(f"{layers.name}: nested too deeply") from error
+
+
+@dataclass(slots=True)
+class _Layers:
+    """Values put over each other, and where each of them stands."""
+
+    name: str
+    data: dict[str, Any] = field(default_factory=dict)
+    places: dict[KeyPath, str] = field(default_factory=dict)
+
+    def read_file(self, path: Path) -> None:
+        try:
+            root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
+            data = self._plain(root, ()) if root else {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}{_yaml_problem(error)}") from error
+        except RecursionError as error:
+            raise ConfigError(f"{path}: nested too deeply") from error
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path}:1: must be a mapping such as `server: {{port: 8888}}`")
+        self.data = data
+
+    def read_environment(self, env: Mapping[str, str]) -> None:
+        settings = {name: (path, is_text) for name, path, is_text in _settings(Configuration, ENV_PREFIX, ())}
+        for name in sorted(env):
+            if not name.startswith(ENV_PREFIX) or name in ENV_OF_OTHERS:
+                continue
+            if name in settings:
+                path, is_text = settings[name]
+                self.put(path, env[name] if is_text else _env_value(name, env[name]), name)
+            elif not _is_service_link(name, env[name]):
+                raise ConfigError(f"{name}: no such setting{suggestion(name, tuple(settings))}")
+
+    def put(self, path: KeyPath, value: object, place: str) -> None:
+        """Set one key, whatever was there."""
+        *parents, key = path
+        inner: dict[Any, Any] = self.data
+        for parent in parents:
+            if not isinstance(inner.get(parent), dict):
+                inner[parent] = {}
+            inner = inner[parent]
+        inner[key] = value
+        self.places[path] = place
+
+    def describe(self, error: ErrorDetails) -> str:
+        """`extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
+        path = error["loc"]
+        return f"{self._place(path)}: {_path_text(path)}: {_complaint(error)}"
+
+    def _place(self, path: KeyPath) -> str:
+        """Where the key stands, else something of what is in it, else what it is in."""
+        if path in self.places:
+            return self.places[path]
+        for known, place in self.places.items():
+            if known[: len(path)] == path:
+                return place
+        return self._place(path[:-1]) if path else self.name
+
+    def _plain(self, node: yaml.Node, path: KeyPath) -> Any:
+        """Return the node's value, and remember the line of everything in it."""
+        self.places.setdefault(path, f"{self.name}:{node.start_mark.line + 1}")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(item, (*path, index)) for index, item in enumerate(node.value)]
+        return _scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            place = f"{self.name}:{key_node.start_mark.line + 1}"
+            key = key_node.value
+            if not isinstance(key, str):
+                raise ConfigError(f"{place}: a key must be a text")
+            if key in values:
+                raise ConfigError(f"{place}: {_path_text((*path, key))}: is there twice")
+            self.places[*path, key] = place
+            values[key] = self._plain(value_node, (*path, key))
+        return values
+
+
+def _scalar(node: yaml.ScalarNode) -> object:
+    """Only null, true, false and decimal integers are not text; `30s`, `1e3` and dates are."""
+    text: str = node.value
+    if node.style is not None:
+        return text
+    if re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,18})", text, re.ASCII):
+        return int(text)
+    return {"": None, "~": None, "null": None, "true": True, "false": False}.get(text, text)
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f":{mark.line + 1}: {problem}" if mark and problem else f": {str(error).splitlines()[0]}"
+
+
+# --- environment ----------------------------------------------------------------------------------------------------
+
+
+def _settings(section: type[Section], prefix: str, path: KeyPath) -> Iterator[tuple[str, KeyPath, bool]]:
+    """Yield (variable, path of the key, whether its value is plain text) for every setting below."""
+    for name, info in section.model_fields.items():
+        below = (*path, info.alias or name)
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from _settings(info.annotation, f"{prefix}{name.upper()}__", below)
+        elif below not in (("apiVersion",), ("kind",)):
+            yield f"{prefix}{name.upper()}", below, _takes_text(info.annotation)
+
+
+def _takes_text(annotation: Any) -> bool:
+    """`str`, `Annotated[str, …]`, or either with `| None`."""
+    return annotation is str or (get_origin(annotation) is not list and any(map(_takes_text, get_args(annotation)[:1])))
+
+
+def _env_value(name: str, text: str) -> object:
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        return _Layers(name)._plain(node, ()) if node else None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: {getattr(error, 'problem', None) or 'not YAML'}") from error
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    if not _SERVICE_LINK.fullmatch(name):
+        return False
+    return not name.endswith("_PORT") or name.endswith("_SERVICE_PORT") or "://" in value
+
+
+# --- what is wrong ------------------------------------------------------------------------------------------------
+
+
+def _complaint(error: ErrorDetails) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"unknown key{suggestion(str(error['loc'][-1]), _keys_beside(error['loc']))}"
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    text = error["msg"].replace("Input should", "must")
+    given = error["input"]
+    if isinstance(given, dict | list):
+        return text
+    allowed = re.findall(r"'(.*?)'", text)
+    return f"{text}, not {given!r}{suggestion(str(given), allowed)}"
+
+
+def _keys_beside(path: KeyPath) -> tuple[str, ...]:
+    """The keys that are known where the last one of `path` stands."""
+    section: Any = Configuration
+    for key in path[:-1]:
+        if isinstance(key, str):
+            section = next(_section_in(info.annotation) for info in section.model_fields.values() if info.alias == key)
+    return tuple(info.alias for info in section.model_fields.values())
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    """The model in `Model`, `list[Model]`, `Model | None` and the like."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)
+
+
+def _path_text(path: KeyPath) -> str:
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")

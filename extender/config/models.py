@@ -1,0 +1,324 @@
+"""What may be configured, what it defaults to, and what is allowed: the reference of the configuration file.
+
+Names and limits of plugin arguments are those of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1, validation
+of v1.36). The text under a field is its documentation; `extender config show` prints it.
+
+Rule: every field has a default, and the defaults decide as an unconfigured kube-scheduler does.
+"""
+
+import re
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+import msgspec
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    field_validator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from extender.config.values import (
+    ByteCount,
+    Duration,
+    ResourceGroup,
+    ResourceName,
+    each_once,
+    is_loopback,
+    one_of,
+    one_or_more_or_all,
+)
+from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile, ScoringStrategy
+from extender.k8s import objects as k8s
+
+
+class Section(BaseModel):
+    """Base of all parts of the file: immutable, camelCase keys, no unknown ones."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        """As everywhere in the Kubernetes API."""
+        if not isinstance(data, dict):
+            return data
+        known = {field.alias for field in cls.model_fields.values()}
+        return {key: value for key, value in data.items() if value is not None or key not in known}
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+class ClusterSection(Section):
+    source: Literal["snapshot"] = "snapshot"
+    """Where the picture of the cluster comes from. `snapshot`: files, as kubectl get -o json or yaml prints them."""
+    path: Annotated[str, Field(min_length=1)] | None = None
+    """The file or directory to read; without one, the example cluster that ships with the extender."""
+    reload_interval: Duration = 2.0
+    """How often to look whether the files have changed; 0s: read them once."""
+
+
+class PreemptionSection(Section):
+    keep_candidates: Annotated[int | Literal["All"], BeforeValidator(one_or_more_or_all)] = 1
+    """How many nodes /preempt answers at most, best first: a number, or All. One wrong node fails the whole answer."""
+    on_failure: Literal["Error", "Veto"] = "Error"
+    """What /preempt answers when it cannot decide. Error: 503, the scheduler's `ignorable` decides. Veto: nobody is
+    evicted, and the pod is not retried before a relevant event or about 5 minutes."""
+
+
+class NodeSelectorRequirement(Section):
+    key: ResourceName
+    """Label (in matchFields: metadata.name) to look at."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """How to compare."""
+    values: list[str] = []
+    """What to compare with; none for Exists and DoesNotExist, one integer for Gt and Lt."""
+
+    @model_validator(mode="after")
+    def _values_suit_operator(self) -> "NodeSelectorRequirement":
+        if self.operator in ("In", "NotIn") and not self.values:
+            raise ValueError(f"{self.operator} needs values")
+        if self.operator in ("Exists", "DoesNotExist") and self.values:
+            raise ValueError(f"{self.operator} takes no values")
+        if self.operator in ("Gt", "Lt") and (
+            len(self.values) != 1 or not re.fullmatch(r"[-+]?\d+", self.values[0], re.ASCII)
+        ):
+            raise ValueError(f"{self.operator} needs exactly one value, an integer as text")
+        return self
+
+
+class NodeSelectorTerm(Section):
+    match_expressions: list[NodeSelectorRequirement] = []
+    """Requirements on labels, all of which must hold."""
+    match_fields: list[NodeSelectorRequirement] = []
+    """Requirements on metadata.name, all of which must hold."""
+
+
+class NodeSelector(Section):
+    node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1)]
+    """Terms of which one must hold."""
+
+
+class PreferredSchedulingTerm(Section):
+    weight: Annotated[StrictInt, Field(ge=1, le=100)]
+    """How much a node that matches is worth."""
+    preference: NodeSelectorTerm
+    """What to match."""
+
+
+class AddedAffinity(Section):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    """Nodes that any pod may use at all."""
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
+    """Nodes that any pod prefers."""
+
+
+class FilterSection(Section):
+    plugins: list[str] = list(FILTER_PLUGINS)
+    """The checks a node must pass, in this order; the first that fails gives the reason. All of kube-scheduler's that
+    are modelled by default."""
+    ignored_resources: list[ResourceName] = []
+    """Extended resources that NodeResourcesFit does not check, because another extender does."""
+    ignored_resource_groups: list[ResourceGroup] = []
+    """The same by the part of the name before the slash."""
+    added_affinity: AddedAffinity | None = None
+    """Node affinity added to that of every pod (NodeAffinityArgs.addedAffinity of kube-scheduler)."""
+
+    @field_validator("plugins")
+    @classmethod
+    def _known_plugins(cls, plugins: list[str]) -> list[str]:
+        for name in plugins:
+            one_of(name, FILTER_PLUGINS)
+        each_once(plugins)
+        return plugins
+
+
+class ResourceWeight(Section):
+    name: ResourceName
+    """Resource, such as cpu, memory or nvidia.com/gpu."""
+    weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
+    """How much it counts beside the others, 1 to 100."""
+
+
+class ShapePoint(Section):
+    utilization: Annotated[StrictInt, Field(ge=0, le=100)]
+    """Percent of the node in use."""
+    score: Annotated[StrictInt, Field(ge=0, le=10)]
+    """Score at that point, 0 to 10; in between, a straight line."""
+
+
+class RequestedToCapacityRatio(Section):
+    shape: Annotated[list[ShapePoint], Field(min_length=1)]
+    """Points of the curve from utilization to score, utilization strictly rising."""
+
+    @field_validator("shape")
+    @classmethod
+    def _rising(cls, shape: list[ShapePoint]) -> list[ShapePoint]:
+        if any(a.utilization >= b.utilization for a, b in pairwise(shape)):
+            raise ValueError("utilization must rise strictly from point to point")
+        return shape
+
+
+_CPU_AND_MEMORY = [ResourceWeight(name="cpu"), ResourceWeight(name="memory")]
+
+
+class ScoringStrategySection(Section):
+    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
+    """Which nodes are better: empty ones, full ones, or by a curve."""
+    resources: Annotated[list[ResourceWeight], Field(min_length=1)] = _CPU_AND_MEMORY
+    """Resources that count."""
+    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    """The curve; with RequestedToCapacityRatio only."""
+
+    @model_validator(mode="after")
+    def _curve_where_it_belongs(self) -> "ScoringStrategySection":
+        if (self.type == "RequestedToCapacityRatio") != (self.requested_to_capacity_ratio is not None):
+            raise ValueError("type RequestedToCapacityRatio and a requestedToCapacityRatio.shape need each other")
+        return self
+
+
+class ScoreArgs(Section):
+    scoring_strategy: ScoringStrategySection | None = None
+    """NodeResourcesFit: which nodes are better."""
+    resources: Annotated[list[ResourceWeight], Field(min_length=1)] | None = None
+    """NodeResourcesBalancedAllocation: resources that should be used alike; all have weight 1."""
+
+    @field_validator("resources")
+    @classmethod
+    def _all_alike(cls, resources: list[ResourceWeight] | None) -> list[ResourceWeight] | None:
+        each_once([resource.name for resource in resources or ()])
+        if any(resource.weight != 1 for resource in resources or ()):
+            raise ValueError("weight must be 1 for every resource of NodeResourcesBalancedAllocation")
+        return resources
+
+
+ARGS_OF = {"NodeResourcesFit": "scoring_strategy", "NodeResourcesBalancedAllocation": "resources"}
+"""Score plugin -> the one argument it takes."""
+
+
+class ScorePlugin(Section):
+    name: str
+    """Name of the plugin in kube-scheduler."""
+    weight: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = Field(
+        default_factory=lambda before: SCORE_WEIGHTS.get(before.get("name", ""), 1)
+    )
+    """What its score (0 to 100) is multiplied with; kube-scheduler's default weight of that plugin if left out."""
+    args: ScoreArgs = ScoreArgs()
+    """What the plugin takes in KubeSchedulerConfiguration."""
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return one_of(name, tuple(SCORE_WEIGHTS))
+
+    @model_validator(mode="after")
+    def _own_args(self) -> "ScorePlugin":
+        for key in self.args.model_fields_set - {ARGS_OF.get(self.name)}:
+            raise ValueError(f"{self.name} takes no {to_camel(key)}")
+        return self
+
+
+class PrioritizeSection(Section):
+    plugins: list[ScorePlugin] = [ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items()]
+    """The scores that are added up. All of kube-scheduler's that are modelled by default."""
+
+    @field_validator("plugins")
+    @classmethod
+    def _once(cls, plugins: list[ScorePlugin]) -> list[ScorePlugin]:
+        each_once([plugin.name for plugin in plugins])
+        return plugins
+
+
+class ServerSection(Section):
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[StrictInt, Field(ge=0, le=65535)] = 8888
+    """Port to listen on; 0: any free one."""
+    allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
+    """Listen without TLS on an address that other machines reach. Whoever reaches it can ask, not change, anything."""
+    keep_alive: Duration = 120.0
+    """How long an idle connection stays open; must be longer than the 90s for which kube-scheduler keeps one."""
+    max_body_names: ByteCount = 2 * 2**20
+    """Largest request where nodes are sent by name (nodeCacheCapable: true)."""
+    max_body_full: ByteCount = 128 * 2**20
+    """Largest request where nodes are sent in full (nodeCacheCapable: false)."""
+
+    @model_validator(mode="after")
+    def _plain_http_stays_here(self) -> "ServerSection":
+        if not self.allow_plain_http and not is_loopback(self.host):
+            raise ValueError(
+                f"{self.host} is reachable by others and there is no TLS: listen on 127.0.0.1 or set allowPlainHTTP"
+            )
+        return self
+
+
+class Configuration(Section):
+    api_version: Literal["extender/v1alpha1"] = "extender/v1alpha1"
+    """Version of this format."""
+    kind: Literal["ExtenderConfiguration"] = "ExtenderConfiguration"
+    """Always ExtenderConfiguration."""
+    scheduler_names: list[Annotated[str, Field(min_length=1)]] = []
+    """Schedulers whose nominated pods count; none: that of the incoming pod (spec.schedulerName)."""
+    cluster: ClusterSection = ClusterSection()
+    """What the extender knows of the cluster."""
+    filter: FilterSection = FilterSection()
+    """Which nodes a pod fits on."""
+    prioritize: PrioritizeSection = PrioritizeSection()
+    """Which of these nodes are better."""
+    preemption: PreemptionSection = PreemptionSection()
+    """Which pods have to leave for a more important one."""
+    server: ServerSection = ServerSection()
+    """How it is served."""
+
+    def profile(self) -> Profile:
+        """The choices that decisions depend on, frozen."""
+        score = {plugin.name: plugin for plugin in self.prioritize.plugins}
+        keep = self.preemption.keep_candidates
+        return Profile(
+            filter_plugins=tuple(self.filter.plugins),
+            score_weights=tuple((name, plugin.weight) for name, plugin in score.items()),
+            fit_strategy=_fit_strategy(score.get("NodeResourcesFit")),
+            balanced_resources=_balanced_resources(score.get("NodeResourcesBalancedAllocation")),
+            ignored_resources=frozenset(self.filter.ignored_resources),
+            ignored_resource_groups=frozenset(self.filter.ignored_resource_groups),
+            added_affinity=_added_affinity(self.filter.added_affinity),
+            keep_candidates=None if keep == "All" else keep,
+            scheduler_names=frozenset(self.scheduler_names),
+        )
+
+
+def _fit_strategy(plugin: ScorePlugin | None) -> ScoringStrategy:
+    if plugin is None or plugin.args.scoring_strategy is None:
+        return ScoringStrategy()
+    strategy = plugin.args.scoring_strategy
+    curve = strategy.requested_to_capacity_ratio
+    return ScoringStrategy(
+        type=strategy.type,
+        resources=tuple((resource.name, resource.weight) for resource in strategy.resources),
+        shape=tuple((point.utilization, point.score) for point in curve.shape) if curve else (),
+    )
+
+
+def _balanced_resources(plugin: ScorePlugin | None) -> tuple[str, ...]:
+    if plugin is None or plugin.args.resources is None:
+        return Profile().balanced_resources
+    return tuple(resource.name for resource in plugin.args.resources)
+
+
+def _added_affinity(added: AddedAffinity | None) -> k8s.NodeAffinity | None:
+    if added is None:
+        return None
+    return msgspec.convert(added.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)

@@ -1,0 +1,46 @@
+"""Print a configuration as a file that, read again, gives the same configuration: every key with its description."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from extender.config.models import Configuration, Section
+
+WIDTH = 120
+
+
+def render(config: Configuration) -> str:
+    """Return YAML with the effective value of every key, and what the key means as a comment above it."""
+    return "\n".join(_lines(config, "")) + "\n"
+
+
+def _lines(section: Section, indent: str) -> Iterator[str]:
+    values = section.model_dump(by_alias=True)
+    for number, (name, field) in enumerate(type(section).model_fields.items()):
+        key = field.alias or name
+        value = getattr(section, name)
+        if number and (not indent or isinstance(value, Section)):
+            yield ""
+        yield from textwrap.wrap(
+            field.description or "", WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        )
+        if isinstance(value, Section):
+            yield f"{indent}{key}:"
+            yield from _lines(value, indent + "  ")
+        else:
+            yield textwrap.indent(_yaml({key: _without_unset(values[key])}), indent)
+
+
+def _yaml(value: dict[str, Any]) -> str:
+    """One entry as a block, its innermost lists and mappings on one line each."""
+    return yaml.safe_dump(value, default_flow_style=None, sort_keys=False, width=WIDTH, allow_unicode=True).rstrip()
+
+
+def _without_unset(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: v for k, v in ((k, _without_unset(v)) for k, v in value.items()) if v not in (None, {}, [])}
+    if isinstance(value, list):
+        return [_without_unset(item) for item in value]
+    return value

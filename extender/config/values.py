@@ -1,0 +1,99 @@
+"""The kinds of values that a configuration is made of, each with the text in which people write it.
+
+Rule: a check raises ValueError with a message that completes "<key>: …"; the caller adds where.
+"""
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+
+_DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+")
+_SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
+_QUALIFIED_NAME = re.compile(
+    r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, float):
+        return value
+    if value != "0" and (not isinstance(value, str) or not _DURATION.fullmatch(value)):
+        raise ValueError("must be a duration such as 30s, 1m30s or 500ms")
+    return sum(float(n) * _DURATION_UNITS[unit] for n, unit in re.findall(r"([\d.]+)(h|ms|m|s)", str(value)))
+
+
+def _duration_text(seconds: float) -> str:
+    whole, milliseconds = divmod(round(seconds * 1000), 1000)
+    parts = [(whole // 3600, "h"), (whole // 60 % 60, "m"), (whole % 60, "s"), (milliseconds, "ms")]
+    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
+
+
+def _bytes(value: object) -> int:
+    match = _SIZE.fullmatch(str(value)) if isinstance(value, str | int) else None
+    if not match:
+        raise ValueError("must be a number of bytes such as 2Mi")
+    return int(match[1]) * _SIZE_UNITS[match[2]]
+
+
+def _bytes_text(size: int) -> int | str:
+    for unit in ("Gi", "Mi", "Ki"):
+        if size and size % _SIZE_UNITS[unit] == 0:
+            return f"{size // _SIZE_UNITS[unit]}{unit}"
+    return size
+
+
+def one_or_more_or_all(value: object) -> object:
+    if value == "All" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+        return value
+    raise ValueError("must be a number from 1, or All")
+
+
+def _resource_name(name: str) -> str:
+    if not _QUALIFIED_NAME.fullmatch(name):
+        raise ValueError("must be a resource name such as cpu or example.com/device")
+    return name
+
+
+def resource_group(name: str) -> str:
+    if "/" in name:
+        raise ValueError("must be the part of resource names before the slash, without a slash")
+    return _resource_name(name)
+
+
+Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
+"""Seconds; in the file a text with units, as Go writes it."""
+ByteCount = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_bytes_text), Field(ge=1)]
+ResourceGroup = Annotated[str, AfterValidator(resource_group)]
+ResourceName = Annotated[str, AfterValidator(_resource_name)]
+
+
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """` (did you mean …?)` if one of the known names is close, else nothing."""
+    lower = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f" (did you mean {lower[close[0]]}?)" if close else ""
+
+
+def one_of(name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        raise ValueError(f"{name} is not one of {', '.join(known)}{suggestion(name, known)}")
+    return name
+
+
+def each_once(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is there twice")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

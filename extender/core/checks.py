@@ -1,0 +1,118 @@
+"""What a filter plugin makes of one incoming pod: a static check, or additive columns that a dry run can change.
+
+A static check depends on node and incoming pod alone. A constraint is a set of columns over the nodes: the room
+that is left, and for every running pod the room that it takes; taking pods off and putting them back is addition.
+Both answer for all nodes at once.
+
+Rule: a check knows one plugin's columns and its texts; it knows nothing of other plugins or of preemption.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.profile import Profile
+from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.verdict import Code
+from extender.k8s.objects import Pod
+
+CodeArray = npt.NDArray[np.uint8]
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """The pod to be placed and everything that its checks may look at."""
+
+    pod: Pod
+    snapshot: Snapshot
+    profile: Profile
+    nominees: tuple[Pod, ...]
+    """Nominated pods that this pod must yield to: equal or higher priority, not itself."""
+
+    @property
+    def nominee_nodes(self) -> tuple[int, ...]:
+        """Node row of each nominee."""
+        return tuple(self.snapshot.node_row[pod.status.nominated_node_name] for pod in self.nominees)
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCheck:
+    """Some nodes are out, whatever is evicted."""
+
+    plugin: str
+    rejected: BoolArray
+    """[node]."""
+    reason: str
+
+    def codes(self) -> CodeArray:
+        return np.where(self.rejected, np.uint8(Code.UNRESOLVABLE), np.uint8(Code.SUCCESS))
+
+    def at(self, rows: Rows) -> Self:
+        return replace(self, rejected=self.rejected[rows])
+
+    def reasons(self, row: int) -> tuple[str, ...]:
+        return (self.reason,)
+
+
+@dataclass(frozen=True, slots=True)
+class Evictable:
+    """Which pods of each node a preemptor may take off: those of lower priority, the tail of its importance order."""
+
+    mask: BoolArray
+    """[k, node]."""
+    first: IntArray
+    """[node] -> rank of the first evictable pod (the number of pods that must stay)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint(ABC):
+    """Columns of one plugin: a node fits while it has room for the incoming pod in each of them."""
+
+    plugin: str
+    room: IntArray
+    """[column, node]: what is left beside the incoming pod as the cluster stands; below zero it does not fit."""
+    demand: IntArray
+    """[k, column, node]: the room that the node's pod of rank k takes."""
+    nominated: IntArray | None
+    """[column, node]: the room that nominated pods would take; None where there are none."""
+
+    def fits(self, room: IntArray) -> BoolArray:
+        """[column, node] -> [node]."""
+        return np.logical_and.reduce(room >= 0, axis=0)
+
+    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
+        """`fits(room - demand)`, without making the difference."""
+        return np.logical_and.reduce(demand <= room, axis=0)
+
+    def codes(self, room: IntArray) -> CodeArray:
+        """[column, node] -> [node]."""
+        return np.where(self.fits(room), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE))
+
+    def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
+        """[row]: which columns lack room, as bits."""
+        short = room[:, rows] < 0
+        return np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
+
+    @abstractmethod
+    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
+        """Why `row` does not fit into `room`; () if it fits."""
+
+    def taken_off(self, evictable: Evictable) -> IntArray:
+        """[column, node]: the room without the evictable pods, an array of its own."""
+        return self.room + np.einsum("kcn,kn->cn", self.demand, evictable.mask)
+
+    def at(self, rows: Rows) -> Self:
+        """The same for some nodes only."""
+        return replace(
+            self,
+            room=self.room[:, rows],
+            demand=self.demand[:, :, rows],
+            nominated=None if self.nominated is None else self.nominated[:, rows],
+        )
+
+
+Check = StaticCheck | Constraint

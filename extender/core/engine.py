@@ -1,0 +1,217 @@
+"""The three questions that kube-scheduler asks: filter(), prioritize(), preempt(). Snapshot in, decision out.
+
+Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from extender.core.checks import Rows
+from extender.core.filtering import Filtering, meet, run_filters
+from extender.core.plugins import NOT_MODELLED
+from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible
+from extender.core.profile import Profile
+from extender.core.ranking import rank, standing
+from extender.core.scoring import score
+from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.verdict import Code
+from extender.errors import UnknownNode
+from extender.k8s.objects import Pod
+
+MAX_EXTENDER_SCORE = 10
+"""extender/v1 MaxExtenderPriority."""
+
+_LOWEST_FITTING = 6
+"""Where some nodes need preemption, those that fit get this score or more, and the others less."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterDecision:
+    """Every offered node is in exactly one of the three."""
+
+    accepted: tuple[int, ...]
+    """Places in the offered list, in its order."""
+    failed: dict[str, str]
+    """Node -> message, where evicting lower-priority pods would help."""
+    unresolvable: dict[str, str]
+    """Node -> message, where it would not."""
+    not_evaluated: tuple[str, ...]
+    """Filter plugins of kube-scheduler that have a say about this pod but are not modelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizeDecision:
+    scores: tuple[int, ...]
+    """0-10 per offered node."""
+    not_evaluated: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What kube-scheduler would evict from one node."""
+
+    victims: tuple[str, ...]
+    """Pod UIDs."""
+    num_pdb_violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What to evict from one node."""
+
+    node: str
+    victims: tuple[Pod, ...]
+    """Most important first."""
+    num_pdb_violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptDecision:
+    kept: tuple[Candidate, ...]
+    """Best first."""
+    dropped: dict[str, str]
+    """Offered node -> why it is not in the answer."""
+    not_evaluated: tuple[str, ...]
+
+
+def not_evaluated(pod: Pod) -> tuple[str, ...]:
+    """The filter plugins whose verdict on this pod is kube-scheduler's alone."""
+    return tuple(name for name, concerns in NOT_MODELLED.items() if concerns(pod.spec))
+
+
+def filter(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile) -> FilterDecision:
+    """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
+    rows = _rows(snapshot, nodes)
+    filtering = run_filters(meet(snapshot, pod, profile))
+    codes = filtering.codes[rows]
+    helped = _helped(filtering, rows)
+    out = np.flatnonzero(codes != Code.SUCCESS)
+    messages = [verdict.message for verdict in filtering.verdicts(rows[out])]
+    failed: dict[str, str] = {}
+    unresolvable: dict[str, str] = {}
+    for place, message in zip(out.tolist(), messages, strict=True):
+        (failed if helped[rows[place]] else unresolvable)[nodes[place]] = message
+    accepted = tuple(np.flatnonzero(codes == Code.SUCCESS).tolist())
+    return FilterDecision(accepted, failed, unresolvable, not_evaluated(pod))
+
+
+def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
+    try:
+        return np.array([snapshot.node_row[name] for name in nodes], np.int64)
+    except KeyError:
+        unknown = [name for name in nodes if name not in snapshot.node_row]
+        raise UnknownNode(f"{len(unknown)} of {len(nodes)} nodes are not in the cluster picture") from None
+
+
+def _helped(filtering: Filtering, rows: Rows) -> BoolArray:
+    """[node]: would evicting lower-priority pods make room? (of `rows` only)."""
+    helped = np.zeros(len(filtering.codes), np.bool_)
+    tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
+    if len(tried) and eligible(filtering)[0]:
+        helped[tried] = dry_run(filtering.incoming, filtering.checks, tried).candidate
+    return helped
+
+
+def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile) -> PrioritizeDecision:
+    """How good each offered node is, 0-10. Raises UnknownNode if one is not in the snapshot.
+
+    If all fit, the weighted plugin total as a share of the best possible. If some need preemption, those that fit
+    are 6-10, those 1-5 by the preemption ranking, and nodes that cannot be helped 0.
+    """
+    rows = _rows(snapshot, nodes)
+    filtering = run_filters(meet(snapshot, pod, profile))
+    fitting = np.unique(rows[filtering.codes[rows] == Code.SUCCESS])
+    result = np.zeros(len(filtering.codes), np.int64)
+    scores = score(filtering.incoming, fitting)
+    floor = _LOWEST_FITTING if len(fitting) < len(np.unique(rows)) else 0
+    if len(fitting):
+        result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
+    tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
+    if len(tried) and eligible(filtering)[0]:
+        run = dry_run(filtering.incoming, filtering.checks, tried)
+        places = np.flatnonzero(run.candidate)
+        result[tried[places]] = _by_standing(standing(run.costs(places)), floor)
+    return PrioritizeDecision(tuple(result[rows].tolist()), not_evaluated(pod))
+
+
+def _by_standing(standings: IntArray, floor: int) -> IntArray:
+    """Best candidate 5, the others evenly down to 1; equal candidates equal."""
+    return floor - 1 - standings * (floor - 1) // max(len(standings), 1)
+
+
+def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: Profile) -> PreemptDecision:
+    """The best of the offered nodes, with the victims that our own dry run finds there.
+
+    Where a plugin that is not modelled has a say, our reprieve could spare a pod that must go: kube-scheduler's own
+    victims are kept then, ranked all the same.
+    """
+    unknown = not_evaluated(pod)
+    if pod.spec.preemption_policy == "Never":
+        return PreemptDecision((), dict.fromkeys(offers, NEVER_PREEMPTS), unknown)
+    dropped = _unknown_offers(snapshot, offers)
+    names = [name for name in offers if name not in dropped]
+    filtering = run_filters(meet(snapshot, pod, profile))
+    rows = _rows(snapshot, names)
+    codes = filtering.codes[rows]
+    tried = codes == Code.UNSCHEDULABLE if not unknown else codes != Code.UNRESOLVABLE
+    dropped |= _not_tried(filtering, rows[~tried])
+    run = dry_run(filtering.incoming, filtering.checks, np.unique(rows[tried]))
+    if unknown:
+        run = replace(run, victims=_offered_victims(run, offers))
+    kept = _best(run, profile.keep_candidates)
+    dropped |= _beaten(run, {candidate.node for candidate in kept})
+    return PreemptDecision(kept, dropped, unknown)
+
+
+def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str, str]:
+    """Offers that name a node or a victim that the snapshot does not hold: one wrong UID fails a whole answer."""
+    dropped = {}
+    for node, offer in offers.items():
+        if node not in snapshot.node_row:
+            dropped[node] = "node is not in the cluster picture"
+        elif not snapshot.uids_on(node).issuperset(offer.victims):
+            dropped[node] = "an offered victim is not known on this node"
+    return dropped
+
+
+def _not_tried(filtering: Filtering, rows: Rows) -> dict[str, str]:
+    names = filtering.incoming.snapshot.node_names
+    return {
+        names[row]: verdict.message or "the pod fits without evicting anyone"
+        for row, verdict in zip(rows.tolist(), filtering.verdicts(rows), strict=True)
+    }
+
+
+def _offered_victims(run: DryRun, offers: Mapping[str, Offer]) -> BoolArray:
+    """kube-scheduler's victims as [k, node]; a node with one that may not be evicted has none at all."""
+    layout, chosen = run.snapshot.layout, np.zeros_like(run.victims)
+    for place, row in enumerate(run.rows.tolist()):
+        wanted = set(offers[run.snapshot.node_names[row]].victims)
+        pods = layout.pod[:, row]
+        named = np.array([pod >= 0 and run.snapshot.pods[pod].metadata.uid in wanted for pod in pods.tolist()])
+        if not (named & ~run.evictable[:, place]).any():
+            chosen[:, place] = named
+    return chosen
+
+
+def _best(run: DryRun, limit: int | None) -> tuple[Candidate, ...]:
+    places = np.flatnonzero(run.candidate)
+    order = rank(run.costs(places), run.snapshot.name_order[run.rows[places]])
+    violations, names = run.violations, run.snapshot.node_names
+    return tuple(
+        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place]))
+        for place in places[order][:limit].tolist()
+    )
+
+
+def _beaten(run: DryRun, kept: set[str]) -> dict[str, str]:
+    """Why the nodes that were tried are not in the answer."""
+    candidate, names, dropped = run.candidate, run.snapshot.node_names, {}
+    for place, row in enumerate(run.rows.tolist()):
+        if candidate[place]:
+            dropped[names[row]] = "another node is the better candidate"
+        else:
+            dropped[names[row]] = run.verdict(place).message or "no victims would make the pod fit"
+    return {name: why for name, why in dropped.items() if name not in kept}

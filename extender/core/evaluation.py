@@ -1,0 +1,108 @@
+"""Everything the engine says about one pod on one cluster, in the shape of the parity corpora.
+
+Rule: no decisions here; it runs the same filters, scores and dry run that the service answers with, over all nodes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from extender.core.checks import Incoming
+from extender.core.filtering import Filtering, meet, run_filters
+from extender.core.preemption import DryRun, dry_run, eligible
+from extender.core.profile import Profile
+from extender.core.ranking import rank, tied_for_best
+from extender.core.scoring import Scores, score
+from extender.core.snapshot import Snapshot
+from extender.core.verdict import Code, Verdict
+from extender.k8s.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Filter verdicts, scores and preemption candidates of every node."""
+
+    incoming: Incoming
+    filtering: Filtering
+    scores: Scores
+    eligible: tuple[bool, str]
+    dry_run: DryRun
+    """Over the nodes whose verdict is Unschedulable, whether the pod is eligible or not."""
+
+    @property
+    def selected(self) -> str | None:
+        """The node that preemption would pick: the best, ties by name."""
+        places = np.flatnonzero(self.dry_run.candidate)
+        if not len(places):
+            return None
+        names = self.incoming.snapshot.name_order[self.dry_run.rows[places]]
+        best = rank(self.dry_run.costs(places), names)[0]
+        return self.incoming.snapshot.node_names[self.dry_run.rows[places[best]]]
+
+    @property
+    def selected_ties(self) -> list[str]:
+        """Every node that kube-scheduler might pick, sorted."""
+        places = np.flatnonzero(self.dry_run.candidate)
+        ties = self.dry_run.rows[places[tied_for_best(self.dry_run.costs(places))]]
+        return sorted(self.incoming.snapshot.node_names[row] for row in ties)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; keys `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`,
+        `selectedTies`, and `prefilter` or `prefilterNodes` where the pod is rejected or bound to some nodes."""
+        result: dict[str, Any] = {}
+        if self.filtering.prefilter is not None:
+            result["prefilter"] = _plain(self.filtering.prefilter)
+        if self.filtering.named is not None:
+            result["prefilterNodes"] = sorted(self.filtering.named)
+        return result | {
+            "filter": self._filter(),
+            "feasible": len(self.scores.rows),
+            "scores": self._scores(),
+            "eligible": list(self.eligible),
+            **self._preemption(),
+            "selected": self.selected,
+            "selectedTies": self.selected_ties,
+        }
+
+    def _filter(self) -> dict[str, Any]:
+        if self.filtering.prefilter is not None:
+            return {}
+        names = self.incoming.snapshot.node_names
+        return {name: _plain(self.filtering.verdict(row)) for row, name in enumerate(names)}
+
+    def _scores(self) -> dict[str, Any]:
+        names, totals = self.incoming.snapshot.node_names, self.scores.total
+        return {
+            names[row]: {
+                "plugins": {plugin: int(values[place]) for plugin, values in self.scores.plugins.items()},
+                "total": int(totals[place]),
+            }
+            for place, row in enumerate(self.scores.rows)
+        }
+
+    def _preemption(self) -> dict[str, Any]:
+        names, run = self.incoming.snapshot.node_names, self.dry_run
+        candidate, violations = run.candidate, run.violations
+        candidates: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for place, row in enumerate(run.rows):
+            if candidate[place]:
+                victims = [pod.metadata.uid for pod in run.victims_on(place)]
+                candidates[names[row]] = {"victims": victims, "numPDBViolations": int(violations[place])}
+            else:
+                others[names[row]] = _plain(run.verdict(place))
+        return {"candidates": candidates, "nonCandidates": others}
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    return {"code": verdict.code.text, "plugin": verdict.plugin, "reasons": sorted(verdict.reasons)}
+
+
+def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile) -> Evaluation:
+    """Judge, score and dry-run every node."""
+    incoming = meet(snapshot, pod, profile)
+    filtering = run_filters(incoming)
+    scores = score(incoming, filtering.rows(Code.SUCCESS))
+    run = dry_run(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    return Evaluation(incoming, filtering, scores, eligible(filtering), run)

@@ -1,0 +1,154 @@
+"""Which nodes take the pod, and of the others who says no and whether eviction can help.
+
+Filters run with the nominated pods added, and where that succeeds again without them; the first plugin that
+rejects gives the verdict (framework runtime RunFilterPluginsWithNominatedPods, v1.36).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.checks import BoolArray, Check, CodeArray, Constraint, Incoming, Rows, StaticCheck
+from extender.core.plugins import FILTERS, PREFILTERS
+from extender.core.profile import Profile
+from extender.core.snapshot import IntArray, Snapshot
+from extender.core.verdict import FITS, Code, Verdict
+from extender.k8s.objects import Pod
+
+# NodeAffinity is the only modelled plugin that names nodes before they are looked at.
+NOT_ALLOWED = Verdict(Code.UNRESOLVABLE, "", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Verdicts on some nodes, given the room that every constraint leaves."""
+
+    checks: Sequence[Check]
+    rooms: tuple[Sequence[IntArray | None], Sequence[IntArray | None]]
+    """Per check its room [column, node], with and without the nominated pods; None for a static check."""
+    codes: CodeArray
+    """[node]."""
+    rejecting: IntArray
+    """[node] -> 2 * place of the first check that rejects, + 1 if in the pass without nominated pods; -1: none."""
+
+    @property
+    def fits(self) -> BoolArray:
+        return self.codes == Code.SUCCESS
+
+    def verdict(self, row: int) -> Verdict:
+        """With reasons, of the node in place `row`."""
+        if self.rejecting[row] < 0:
+            return FITS
+        place, second = divmod(int(self.rejecting[row]), 2)
+        check, room = self.checks[place], self.rooms[second][place]
+        reasons = check.reasons(row) if isinstance(check, StaticCheck) or room is None else check.reasons(room, row)
+        return Verdict(Code(self.codes[row]), check.plugin, reasons)
+
+    def verdicts(self, rows: Rows) -> list[Verdict]:
+        """The same for many: nodes that the same columns reject share a verdict."""
+        kind = self.rejecting[rows]
+        for place, check in enumerate(self.checks):
+            for second, rooms in enumerate(self.rooms):
+                room, own = rooms[place], self.rejecting[rows] == 2 * place + second
+                if isinstance(check, Constraint) and room is not None and own.any():
+                    kind[own] += (2 * len(self.checks) + 1) * check.exceeded(room, rows[own])
+        _, first, group = np.unique(kind, return_index=True, return_inverse=True)
+        distinct = [self.verdict(int(rows[place])) for place in first]
+        return [distinct[place] for place in group.tolist()]
+
+
+def judge(checks: Sequence[Check], rooms: Sequence[IntArray | None], size: int) -> Judgement:
+    """`rooms`: per check the room beside running pods, [column, node]; `size`: how many nodes these are."""
+    codes = np.zeros(size, np.uint8)
+    rejecting = np.full(size, -1, np.int64)
+    nominated = [_beside_nominated(check, room) for check, room in zip(checks, rooms, strict=True)]
+    passes = (nominated, rooms) if any(a is not b for a, b in zip(nominated, rooms, strict=True)) else (rooms,)
+    for second, of_pass in enumerate(passes):
+        for place, (check, room) in enumerate(zip(checks, of_pass, strict=True)):
+            own = check.codes() if isinstance(check, StaticCheck) or room is None else check.codes(room)
+            new = (codes == 0) & (own != 0)
+            codes[new] = own[new]
+            rejecting[new] = 2 * place + second
+    return Judgement(checks, (nominated, rooms), codes, rejecting)
+
+
+def _beside_nominated(check: Check, room: IntArray | None) -> IntArray | None:
+    if isinstance(check, StaticCheck) or room is None or check.nominated is None:
+        return room
+    return room - check.nominated
+
+
+@dataclass(frozen=True, slots=True)
+class Filtering:
+    """What the filters say of the whole cluster for one pod."""
+
+    incoming: Incoming
+    checks: tuple[Check, ...]
+    judgement: Judgement
+    allowed: BoolArray | None
+    """[node] that a PreFilterResult left; None: all."""
+    named: frozenset[str] | None
+    """The names of these, known or not."""
+    prefilter: Verdict | None
+    """Said before any node was looked at: the pod fits nowhere."""
+
+    @property
+    def codes(self) -> CodeArray:
+        """[node] -> Code."""
+        if self.prefilter is not None:
+            return np.full(len(self.incoming.snapshot.nodes), self.prefilter.code, np.uint8)
+        if self.allowed is None:
+            return self.judgement.codes
+        return np.where(self.allowed, self.judgement.codes, np.uint8(Code.UNRESOLVABLE))
+
+    def verdict(self, row: int) -> Verdict:
+        """Of one node, with reasons."""
+        if self.prefilter is not None:
+            return self.prefilter
+        if self.allowed is not None and not self.allowed[row]:
+            return NOT_ALLOWED
+        return self.judgement.verdict(row)
+
+    def verdicts(self, rows: Rows) -> list[Verdict]:
+        """Of many nodes; cheaper than one by one."""
+        if self.prefilter is not None or self.allowed is not None:
+            return [self.verdict(row) for row in rows.tolist()]
+        return self.judgement.verdicts(rows)
+
+    def rows(self, code: Code) -> Rows:
+        return np.flatnonzero(self.codes == code)
+
+
+def meet(snapshot: Snapshot, pod: Pod, profile: Profile) -> Incoming:
+    """The incoming pod with the nominated pods that it must yield to.
+
+    Those are of equal or higher priority, not gated, and waiting for the same scheduler (queue and nominator of
+    kube-scheduler hold no others); `Profile.scheduler_names` widens whose.
+    """
+    schedulers = profile.scheduler_names or {pod.spec.scheduler_name}
+    nominees = tuple(
+        nominee
+        for nominee in snapshot.nominees
+        if nominee.priority >= pod.priority
+        and nominee.metadata.uid != pod.metadata.uid
+        and not nominee.spec.scheduling_gates
+        and nominee.spec.scheduler_name in schedulers
+    )
+    return Incoming(pod, snapshot, profile, nominees)
+
+
+def run_filters(incoming: Incoming) -> Filtering:
+    """Judge every node of the snapshot."""
+    enabled = incoming.profile.filter_plugins
+    allowed: frozenset[str] | None = None
+    for name in (name for name in PREFILTERS if name in enabled):
+        said = PREFILTERS[name](incoming)
+        if said.rejection is not None:
+            return Filtering(incoming, (), judge((), (), len(incoming.snapshot.nodes)), None, None, said.rejection)
+        allowed = said.nodes if allowed is None else allowed & (said.nodes or allowed)
+    checks = tuple(check for name, build in FILTERS.items() if name in enabled for check in build(incoming))
+    rooms = [check.room if isinstance(check, Constraint) else None for check in checks]
+    names = incoming.snapshot.node_names
+    mask = None if allowed is None else np.fromiter((name in allowed for name in names), np.bool_, len(names))
+    return Filtering(incoming, checks, judge(checks, rooms, len(names)), mask, allowed, None)

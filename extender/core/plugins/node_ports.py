@@ -1,0 +1,69 @@
+"""NodePorts: a host port is given out once per node and address.
+
+Mirrors pkg/scheduler/framework/plugins/nodeports (v1.36).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from extender.core.checks import Constraint, Evictable, Incoming, Rows
+from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.k8s.ports import HostPort, host_ports
+
+NAME = "NodePorts"
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+@dataclass(frozen=True, slots=True)
+class PortConflicts(Constraint):
+    """One column: minus the number of the node's pods that hold a port which conflicts with the incoming pod's."""
+
+    holders: BoolArray
+    """[port, k, node]: who holds each conflicting port."""
+
+    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
+        return (REASON,) if room[0, row] < 0 else ()
+
+    def taken_off(self, evictable: Evictable) -> IntArray:
+        """Quirk: the node's ports are a set upstream, so taking off one of two holders frees the port."""
+        kept = (self.holders & ~evictable.mask).any(axis=1)
+        freed = (self.holders & evictable.mask).any(axis=1)
+        return -(kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
+
+    def at(self, rows: Rows) -> Self:
+        # Not super(): dataclass(slots=True) makes a new class, which zero-argument super() does not know.
+        return replace(Constraint.at(self, rows), holders=self.holders[:, :, rows])
+
+
+def _held_ports(snapshot: Snapshot) -> dict[HostPort, list[int]]:
+    """Every host port in use -> the pod rows that hold it."""
+    held: dict[HostPort, list[int]] = {}
+    for row, pod in enumerate(snapshot.pods):
+        for port in host_ports(pod):
+            held.setdefault(port, []).append(row)
+    return held
+
+
+def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
+    """One constraint, or none for a pod without host ports."""
+    wanted = host_ports(incoming.pod)
+    if not wanted:
+        return ()
+    snapshot, layout = incoming.snapshot, incoming.snapshot.layout
+    conflicting = [rows for port, rows in snapshot.memo(_held_ports).items() if any(map(port.conflicts, wanted))]
+    holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
+    for port, rows in enumerate(conflicting):
+        holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
+    demand = holders.any(axis=0)[:, np.newaxis, :].astype(np.int64)
+    return (PortConflicts(NAME, -demand.sum(axis=0), demand, _nominated(incoming, wanted), holders),)
+
+
+def _nominated(incoming: Incoming, wanted: frozenset[HostPort]) -> IntArray | None:
+    if not incoming.nominees:
+        return None
+    column = np.zeros((1, len(incoming.snapshot.nodes)), np.int64)
+    for pod, node in zip(incoming.nominees, incoming.nominee_nodes, strict=True):
+        column[0, node] += any(held.conflicts(port) for held in host_ports(pod) for port in wanted)
+    return column

@@ -1,0 +1,291 @@
+"""The cluster at one moment as columns: nodes are array columns, a node's pods are its rows from most to least important.
+
+Names of axes used everywhere in `core`: `node` is a row of `Snapshot.nodes` (N of them), `pod` a row of
+`Snapshot.pods` (P, running pods only, in listing order), `k` a pod's rank by importance on its node (K, the
+longest list), `resource` a column of BASE_RESOURCES.
+
+Rule: a snapshot never changes. What depends on nothing but the snapshot is computed once, here, and cached.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from extender.k8s.objects import ClusterObjects, Labels, Node, Pod, PodDisruptionBudget
+from extender.k8s.requests import Usage, allocatable, running_usage
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
+"""Columns that every node and pod has: millicores, bytes, pods, bytes; the one that few ask for comes last."""
+
+T = TypeVar("T")
+
+NEVER = np.iinfo(np.int64).max
+"""Start time of a pod that has none: later than any."""
+
+_FRACTION = re.compile(r"\.\d+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A dictionary-encoded column: `values[codes[row]]` is what stands in `row`."""
+
+    codes: npt.NDArray[np.int32]
+    values: tuple[Any, ...]
+
+    def lift(self, check: Callable[[Any], bool]) -> BoolArray:
+        """`check` asked once per distinct value -> bool[row]."""
+        return np.fromiter(map(check, self.values), np.bool_, len(self.values))[self.codes]
+
+    def lift_int(self, count: Callable[[Any], int]) -> IntArray:
+        """`count` asked once per distinct value -> int64[row]."""
+        return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
+
+
+def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:
+    """Dictionary-encode `values`; two are the same if `key` gives the same."""
+    index: dict[Any, int] = {}
+    distinct: list[Any] = []
+    codes = np.empty(len(values), np.int32)
+    for row, value in enumerate(values):
+        identity = key(value)
+        code = index.get(identity)
+        if code is None:
+            code = index[identity] = len(distinct)
+            distinct.append(value)
+        codes[row] = code
+    return Encoded(codes, tuple(distinct))
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupKey:
+    """What selectors look at in a pod: pods that share it match alike."""
+
+    namespace: str
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A node's running pods by importance: rank 0 is the pod that a preemption takes last.
+
+    Importance: higher priority, then earlier start, then listing order (scheduler util.MoreImportantPod, v1.36).
+    """
+
+    pod: npt.NDArray[np.int32]
+    """[k, node] -> pod row, -1 where the node has fewer pods."""
+    rank: npt.NDArray[np.int32]
+    """[pod] -> k."""
+    priority: IntArray
+    """[k, node], NEVER where there is no pod (so that it is never lower than a preemptor's)."""
+    demand: IntArray
+    """[k, resource, node]."""
+    taken: IntArray
+    """[k, resource, node]: sum of the demands of ranks < k; k runs to K inclusive."""
+
+    def place(self, pods: npt.NDArray[Any], nodes: npt.NDArray[Any], amounts: npt.NDArray[Any]) -> IntArray:
+        """Amounts of some pod rows -> [k, 1, node], zero elsewhere."""
+        placed = np.zeros((self.pod.shape[0], 1, self.pod.shape[1]), np.int64)
+        placed[self.rank[pods], 0, nodes] = amounts
+        return placed
+
+
+class Snapshot:
+    """An immutable view of the cluster. Build with `Snapshot.build`; a node's row is its place in `nodes`."""
+
+    def __init__(self, objects: ClusterObjects) -> None:
+        self.objects = objects
+        self._memo: dict[Callable[[Snapshot], Any], Any] = {}
+        self._label_columns: dict[str, Encoded] = {}
+        self.nodes: tuple[Node, ...] = objects.nodes
+        self.node_names: tuple[str, ...] = tuple(node.metadata.name for node in self.nodes)
+        self.node_row: dict[str, int] = {name: row for row, name in enumerate(self.node_names)}
+        self.budgets: tuple[PodDisruptionBudget, ...] = objects.budgets
+        self.pods: tuple[Pod, ...] = tuple(filter(self._is_running, objects.pods))
+        self.pod_node = np.fromiter(
+            (self.node_row[pod.spec.node_name] for pod in self.pods), np.int64, count=len(self.pods)
+        )
+        self.usage: tuple[Usage, ...] = tuple(map(running_usage, self.pods))
+        self.nominees: tuple[Pod, ...] = tuple(filter(self._is_nominee, objects.pods))
+
+    @classmethod
+    def build(cls, objects: ClusterObjects) -> "Snapshot":
+        """Read the objects once; raises QuantityError if a quantity does not parse."""
+        snapshot = cls(objects)
+        # What every request needs is computed before the snapshot is handed out; the rest on first use.
+        _ = snapshot.layout, snapshot.allocatable, snapshot.used
+        return snapshot
+
+    def _is_running(self, pod: Pod) -> bool:
+        """Assigned to a known node and not finished; terminating pods do count."""
+        return pod.spec.node_name in self.node_row and pod.status.phase not in _TERMINAL_PHASES
+
+    def _is_nominee(self, pod: Pod) -> bool:
+        """Waiting with a room reserved on a known node (backend/queue/nominator.go, v1.36)."""
+        return (
+            not pod.spec.node_name
+            and pod.status.nominated_node_name in self.node_row
+            and pod.status.phase not in _TERMINAL_PHASES
+        )
+
+    def memo(self, build: "Callable[[Snapshot], T]") -> T:
+        """`build(self)`, computed once per snapshot: for what other modules derive from it alone."""
+        if build not in self._memo:
+            self._memo[build] = build(self)
+        return cast(T, self._memo[build])
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _node_resources(self) -> tuple[dict[str, int], ...]:
+        return tuple(allocatable(node.status.allocatable) for node in self.nodes)
+
+    @cached_property
+    def allocatable(self) -> IntArray:
+        """[resource, node]."""
+        rows = [[own.get(name, 0) for name in BASE_RESOURCES] for own in self._node_resources]
+        return np.array(rows, np.int64).reshape(len(self.nodes), len(BASE_RESOURCES)).T.copy()
+
+    def scalar_allocatable(self, resource: str) -> IntArray:
+        """[node] of an extended resource; 0 where a node does not have it."""
+        return np.fromiter((own.get(resource, 0) for own in self._node_resources), np.int64, len(self.nodes))
+
+    def label(self, key: str) -> Encoded:
+        """The nodes' values of one label; None where a node does not carry it."""
+        column = self._label_columns.get(key)
+        if column is None:
+            column = encode([(node.metadata.labels or {}).get(key) for node in self.nodes])
+            self._label_columns[key] = column
+        return column
+
+    @cached_property
+    def taints(self) -> Encoded:
+        return encode([node.spec.taints or [] for node in self.nodes], key=msgspec.json.encode)
+
+    @cached_property
+    def unschedulable(self) -> BoolArray:
+        return np.fromiter((node.spec.unschedulable for node in self.nodes), np.bool_, len(self.nodes))
+
+    @cached_property
+    def declared_features(self) -> Encoded:
+        return encode([frozenset(node.status.declared_features or ()) for node in self.nodes])
+
+    @cached_property
+    def name_order(self) -> IntArray:
+        """[node] -> place among all names in alphabetical order: the last tie-breaker."""
+        order = np.empty(len(self.nodes), np.int64)
+        order[np.array(sorted(range(len(self.nodes)), key=self.node_names.__getitem__), np.int64)] = np.arange(
+            len(self.nodes)
+        )
+        return order
+
+    @cached_property
+    def namespace_labels(self) -> Mapping[str, Labels]:
+        return {namespace.metadata.name: namespace.metadata.labels or {} for namespace in self.objects.namespaces}
+
+    # --- running pods -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def priority(self) -> IntArray:
+        return np.fromiter((pod.priority for pod in self.pods), np.int64, len(self.pods))
+
+    @cached_property
+    def start(self) -> IntArray:
+        """[pod] -> start time in nanoseconds since 1970, NEVER if it has none."""
+        return np.fromiter((start_time(pod) for pod in self.pods), np.int64, len(self.pods))
+
+    @cached_property
+    def demand(self) -> IntArray:
+        """[pod, resource]."""
+        rows = [[(usage.requests | {"pods": 1}).get(name, 0) for name in BASE_RESOURCES] for usage in self.usage]
+        return np.array(rows, np.int64).reshape(len(self.pods), len(BASE_RESOURCES))
+
+    @cached_property
+    def used(self) -> IntArray:
+        """[resource, node]: what the running pods request."""
+        return self.layout.taken[-1]
+
+    @cached_property
+    def non_zero_used(self) -> IntArray:
+        """[2, node]: cpu and memory with a default for containers that request none; scoring uses it."""
+        used = np.zeros((2, len(self.nodes)), np.int64)
+        np.add.at(used[0], self.pod_node, np.fromiter((u.non_zero_cpu for u in self.usage), np.int64, len(self.pods)))
+        np.add.at(used[1], self.pod_node, np.fromiter((u.non_zero_memory for u in self.usage), np.int64, len(self.pods)))
+        return used
+
+    def scalar_demand(self, resource: str) -> tuple[IntArray, IntArray]:
+        """(pod rows, amounts) of the pods that request an extended resource."""
+        asking = [(row, usage.requests[resource]) for row, usage in enumerate(self.usage) if resource in usage.requests]
+        pairs = np.array(asking, np.int64).reshape(len(asking), 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def scalar_used(self, resource: str) -> IntArray:
+        """[node]."""
+        rows, amounts = self.scalar_demand(resource)
+        used = np.zeros(len(self.nodes), np.int64)
+        np.add.at(used, self.pod_node[rows], amounts)
+        return used
+
+    @cached_property
+    def pod_groups(self) -> Encoded:
+        """[pod] -> PodGroupKey: a selector is asked once per namespace and label set."""
+        keys = [PodGroupKey(pod.metadata.namespace, pod.metadata.labels or {}) for pod in self.pods]
+        return encode(keys, key=lambda key: (key.namespace, tuple(sorted(key.labels.items()))))
+
+    @cached_property
+    def layout(self) -> Layout:
+        order = np.lexsort((self.start, -self.priority, self.pod_node))
+        nodes = self.pod_node[order]
+        counts = np.bincount(nodes, minlength=len(self.nodes))
+        firsts = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
+        ranks = np.arange(len(order)) - firsts[nodes]
+        depth = int(counts.max(initial=0))
+        pod = np.full((depth, len(self.nodes)), -1, np.int32)
+        pod[ranks, nodes] = order
+        rank = np.empty(len(self.pods), np.int32)
+        rank[order] = ranks
+        priority = np.full(pod.shape, NEVER, np.int64)
+        priority[ranks, nodes] = self.priority[order]
+        demand = np.zeros((depth, len(BASE_RESOURCES), len(self.nodes)), np.int64)
+        demand[ranks, :, nodes] = self.demand[order]
+        taken = np.zeros((depth + 1, *demand.shape[1:]), np.int64)
+        np.cumsum(demand, axis=0, out=taken[1:])
+        return Layout(pod, rank, priority, demand, taken)
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """The running pods of one node, most important first."""
+        column = self.layout.pod[:, self.node_row[node]]
+        return tuple(self.pods[row] for row in column[column >= 0])
+
+    def uids_on(self, node: str) -> frozenset[str]:
+        """The UIDs of one node's running pods."""
+        return self._uids[self.node_row[node]]
+
+    @cached_property
+    def _uids(self) -> tuple[frozenset[str], ...]:
+        uids: list[set[str]] = [set() for _ in self.nodes]
+        for node, pod in zip(self.pod_node.tolist(), self.pods, strict=True):
+            uids[node].add(pod.metadata.uid)
+        return tuple(map(frozenset, uids))
+
+
+def start_time(pod: Pod) -> int:
+    """Nanoseconds since 1970, NEVER if the pod has not started; ValueError if the text is no time."""
+    text = pod.status.start_time
+    if not text:
+        return int(NEVER)
+    since = datetime.fromisoformat(_FRACTION.sub("", text)) - _EPOCH
+    fraction = _FRACTION.search(text)
+    nanoseconds = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + nanoseconds

@@ -1,0 +1,52 @@
+"""Everything that can go wrong with a request or a file, each with the HTTP status it is answered with.
+
+    ExtenderError
+    ├── RequestError            400  the request cannot be understood; says what and where
+    │   ├── RequestTooLarge     413
+    │   └── UnsupportedBody     415
+    ├── UnknownNode             503  a node that is not in the cluster picture: no safe answer
+    ├── NotReady                503  there is no cluster picture (yet, or any more)
+    ├── Overloaded              503
+    ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
+    └── ConfigError             500  the configuration is wrong; says which key and line
+
+Rule: a "no" about a node is a value (a Verdict), never an exception.
+"""
+
+
+class ExtenderError(Exception):
+    """Base of all; `str()` of it is what the user reads."""
+
+    status = 500
+
+
+class RequestError(ExtenderError):
+    status = 400
+
+
+class RequestTooLarge(RequestError):
+    status = 413
+
+
+class UnsupportedBody(RequestError):
+    status = 415
+
+
+class UnknownNode(ExtenderError):
+    status = 503
+
+
+class NotReady(ExtenderError):
+    status = 503
+
+
+class Overloaded(ExtenderError):
+    status = 503
+
+
+class ClusterFileError(ExtenderError):
+    status = 503
+
+
+class ConfigError(ExtenderError):
+    status = 500

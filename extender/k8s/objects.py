@@ -1,0 +1,337 @@
+"""The Kubernetes objects that decisions read, and of each only the fields that are read.
+
+One Struct per API type, named as in k8s.io/api; field names become the API's camelCase. Unknown fields are
+ignored. Where Go writes `null` for an unset list, map or struct, `None` is accepted and means unset.
+
+Rule: nothing here decides anything; these are values. They are built once and never changed.
+"""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, field
+
+QuantityText = str | int | float
+"""A quantity as it stands in JSON or YAML; `quantity.parse` gives it a meaning."""
+
+ResourceList = dict[str, QuantityText]
+Labels = dict[str, str]
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen=True):
+    """Base of all objects: immutable, outside the cycle collector (they never form cycles)."""
+
+
+# --- metadata and selectors (meta/v1) ---------------------------------------------------------------------------
+
+
+class OwnerReference(Value):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class ObjectMeta(Value):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: Labels | None = None
+    annotations: Labels | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class LabelSelectorRequirement(Value):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(Value):
+    match_labels: Labels | None = None
+    match_expressions: list[LabelSelectorRequirement] | None = None
+
+
+class NodeSelectorRequirement(Value):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(Value):
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(Value):
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+
+
+class Condition(Value):
+    type: str
+    status: str = ""
+    reason: str = ""
+
+
+# --- Node -------------------------------------------------------------------------------------------------------
+
+
+class Taint(Value):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(Value):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class ContainerImage(Value):
+    names: list[str] | None = None
+    size_bytes: Int64 = 0
+
+
+class NodeStatus(Value):
+    allocatable: ResourceList | None = None
+    images: list[ContainerImage] | None = None
+    declared_features: list[str] | None = None
+
+
+class Node(Value):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+# --- Pod: scheduling constraints ------------------------------------------------------------------------------------
+
+
+class Toleration(Value):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PreferredSchedulingTerm(Value):
+    weight: Int32
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(Value):
+    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredSchedulingTerm] | None = field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinityTerm(Value):
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class WeightedPodAffinityTerm(Value):
+    weight: Int32
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(Value):
+    """PodAffinity and PodAntiAffinity: the same shape."""
+
+    required: list[PodAffinityTerm] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[WeightedPodAffinityTerm] | None = field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Value):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Value):
+    max_skew: Int32
+    topology_key: str
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
+class Named(Value):
+    """Anything of which only the name is read (a scheduling gate, a resource claim)."""
+
+    name: str = ""
+
+
+# --- Pod: containers and volumes -------------------------------------------------------------------------------------
+
+
+class ResourceRequirements(Value):
+    requests: ResourceList | None = None
+    limits: ResourceList | None = None
+
+
+class ContainerPort(Value):
+    host_port: Int32 = 0
+    host_ip: str = field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class RestartRule(Value):
+    action: str = ""
+
+
+class Container(Value):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
+
+
+class ClaimVolumeSource(Value):
+    claim_name: str = ""
+
+
+class ImageVolumeSource(Value):
+    reference: str = ""
+
+
+class Volume(Value):
+    name: str = ""
+    persistent_volume_claim: ClaimVolumeSource | None = None
+    image: ImageVolumeSource | None = None
+    ephemeral: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    rbd: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+
+
+class ContainerStatus(Value):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList | None = None
+
+
+# --- Pod ------------------------------------------------------------------------------------------------------------
+
+
+class PodSpec(Value):
+    node_name: str = ""
+    node_selector: Labels | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    resources: ResourceRequirements | None = None
+    overhead: ResourceList | None = None
+    volumes: list[Volume] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    resource_claims: list[Named] | None = None
+    scheduling_gates: list[Named] | None = None
+    scheduler_name: str = "default-scheduler"
+    priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+
+
+class PodStatus(Value):
+    phase: str = ""
+    start_time: str | None = None
+    nominated_node_name: str = ""
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList | None = None
+
+
+class Pod(Value):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, the way people name a pod."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def priority(self) -> int:
+        """Scheduling priority; missing means 0 (component-helpers corev1.PodPriority, v1.36)."""
+        return self.spec.priority or 0
+
+
+# --- the rest of the picture -------------------------------------------------------------------------------------------
+
+
+class PodDisruptionBudgetSpec(Value):
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(Value):
+    disruptions_allowed: Int32 = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class PodDisruptionBudget(Value):
+    metadata: ObjectMeta
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class Namespace(Value):
+    metadata: ObjectMeta
+
+
+class PriorityClass(Value):
+    metadata: ObjectMeta
+    value: Int32 = 0
+    preemption_policy: str | None = None
+
+
+class ClusterObjects(msgspec.Struct, frozen=True):
+    """Everything that a snapshot is made of, each kind in listing order.
+
+    The order of a node's pods is the order of `pods`: it breaks ties of importance, as it does upstream.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+
+
+KINDS: dict[str, tuple[str, type[Value]]] = {
+    "Node": ("nodes", Node),
+    "Pod": ("pods", Pod),
+    "PodDisruptionBudget": ("budgets", PodDisruptionBudget),
+    "Namespace": ("namespaces", Namespace),
+    "PriorityClass": ("priority_classes", PriorityClass),
+}
+"""Kind -> (field of ClusterObjects, type). Other kinds in a cluster file are counted and left out."""

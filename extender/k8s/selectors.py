@@ -1,0 +1,366 @@
+"""Does a selector pick these labels, this node? Does a toleration bear this taint?
+
+Label selectors, node selectors and tolerations are compiled once into frozen, hashable matchers that are equal when
+they are written alike (the order of requirements and values does not count), and then asked many times.
+
+Rule: what the API machinery's parser refuses is a SelectorError at compile time, except in a term of a required node
+selector: there such a term matches no node and the other terms still count.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from extender.k8s.objects import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PreferredSchedulingTerm,
+    Taint,
+    Toleration,
+)
+from extender.k8s.quantity import shortened
+
+_NAME_MAX = 63
+_PREFIX_MAX = 253
+_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_SUBDOMAIN_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = re.compile(rf"{_SUBDOMAIN_PART}(?:\.{_SUBDOMAIN_PART})*")
+_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
+
+LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
+FIELD_OPERATORS: Final = ("In", "NotIn")
+
+
+class SelectorError(ValueError):
+    """A selector that the API machinery would not parse; the message says which part and why."""
+
+
+def _shown(text: str) -> str:
+    return shortened(repr(text))
+
+
+# --- syntax of keys and values --------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def is_qualified_name(name: str) -> bool:
+    """Is it a valid label key: a name of at most 63 characters, after an optional DNS prefix and "/"?
+
+    Mirrors validate/content.IsLabelKey (apimachinery, v1.36).
+    """
+    prefix, slash, rest = name.partition("/")
+    if not slash:
+        return _is_name(prefix)
+    return len(prefix) <= _PREFIX_MAX and _SUBDOMAIN.fullmatch(prefix) is not None and _is_name(rest)
+
+
+def is_label_value(value: str) -> bool:
+    """Is it empty or a name of at most 63 characters? Mirrors validate/content.IsLabelValue (apimachinery, v1.36)."""
+    return value == "" or _is_name(value)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _NAME_MAX and _NAME.fullmatch(text) is not None
+
+
+def _int64(text: str | None) -> int | None:
+    """What strconv.ParseInt(text, 10, 64) reads; None where it fails, and for no text."""
+    parts = _INTEGER.fullmatch(text) if text is not None else None
+    if parts is None:
+        return None
+    number = int(parts[1] + parts[2])
+    return number if -(2**63) <= number < 2**63 else None
+
+
+# --- requirements ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label; build it with `requirement`, which validates."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+    bound: int = 0
+    """What Gt and Lt compare with."""
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Mirrors labels.Requirement.Matches (apimachinery, v1.36): a missing key satisfies NotIn."""
+        return _HOLDS[self.operator](self, labels.get(self.key))
+
+
+def _is_greater(wanted: Requirement, value: str | None) -> bool:
+    number = _int64(value)
+    return number is not None and number > wanted.bound
+
+
+def _is_less(wanted: Requirement, value: str | None) -> bool:
+    number = _int64(value)
+    return number is not None and number < wanted.bound
+
+
+_HOLDS: Final[dict[str, Callable[[Requirement, str | None], bool]]] = {
+    "In": lambda wanted, value: value in wanted.values,
+    "NotIn": lambda wanted, value: value not in wanted.values,
+    "Exists": lambda _, value: value is not None,
+    "DoesNotExist": lambda _, value: value is None,
+    "Gt": _is_greater,
+    "Lt": _is_less,
+}
+"""Operator -> does the requirement hold for a label's value? None is a label that is not there."""
+
+
+def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: Sequence[str]) -> Requirement:
+    """A validated requirement with one of the `allowed` operators; SelectorError says what is wrong.
+
+    Mirrors labels.NewRequirement (apimachinery, v1.36).
+    """
+    given = values or ()
+    if operator not in allowed:
+        raise SelectorError(f"{_shown(operator)} is not a valid operator here (these are: {', '.join(allowed)})")
+    if not is_qualified_name(key):
+        raise SelectorError(f"{_shown(key)} is not a valid label key")
+    problem = _wrong_count(operator, len(given))
+    if problem:
+        raise SelectorError(f"{key}: {problem}")
+    for value in given:
+        if not is_label_value(value):
+            raise SelectorError(f"{key}: {_shown(value)} is not a valid label value")
+    return Requirement(key, operator, frozenset(given), _bound(key, given[0]) if operator in ("Gt", "Lt") else 0)
+
+
+def _wrong_count(operator: str, count: int) -> str | None:
+    if operator in ("In", "NotIn"):
+        return None if count else f"{operator} needs at least one value"
+    if operator in ("Exists", "DoesNotExist"):
+        return f"{operator} takes no values" if count else None
+    return None if count == 1 else f"{operator} needs exactly one value"
+
+
+def _bound(key: str, text: str) -> int:
+    number = _int64(text)
+    if number is None:
+        raise SelectorError(f"{key}: {_shown(text)} is not an integer, which Gt and Lt need")
+    return number
+
+
+def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
+    """Sorted and each once, so that matchers that are written alike are equal."""
+    return tuple(sorted(set(requirements), key=lambda one: (one.key, one.operator, sorted(one.values))))
+
+
+def _equals(labels: Mapping[str, str]) -> list[Requirement]:
+    """Not validated: labels.SelectorFromSet is not either."""
+    return [Requirement(key, "In", frozenset((value,))) for key, value in labels.items()]
+
+
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+
+# --- label selectors ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMatcher:
+    """A compiled label selector: all requirements must hold. Build it with `compile_label_selector`."""
+
+    requirements: tuple[Requirement, ...] = ()
+    is_nothing: bool = False
+    """Made from no selector at all: matches nothing, and adding requirements does not change that."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Does it match everything? Mirrors labels.Selector.Empty (v1.36), where Nothing() is not empty."""
+        return not self.requirements and not self.is_nothing
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Do the labels (None: there are none) satisfy every requirement?"""
+        if self.is_nothing:
+            return False
+        present = labels or _NO_LABELS
+        return all(one.matches(present) for one in self.requirements)
+
+    def with_labels(self, labels: Mapping[str, str]) -> "LabelMatcher":
+        """The same selector that also wants exactly these labels; they are not validated.
+
+        Mirrors podtopologyspread.mergeLabelSetWithSelector (v1.36), which matchLabelKeys needs.
+        """
+        if self.is_nothing:
+            return self
+        return LabelMatcher(_canonical([*self.requirements, *_equals(labels)]))
+
+
+EVERYTHING: Final = LabelMatcher()
+NOTHING: Final = LabelMatcher(is_nothing=True)
+
+
+def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
+    """No selector matches nothing, an empty one everything; SelectorError if it does not parse.
+
+    Mirrors metav1.LabelSelectorAsSelector (apimachinery, v1.36).
+    """
+    if selector is None:
+        return NOTHING
+    equal = (requirement(key, "In", (value,), LABEL_OPERATORS) for key, value in (selector.match_labels or {}).items())
+    others = (
+        requirement(one.key, one.operator, one.values, LABEL_OPERATORS) for one in selector.match_expressions or ()
+    )
+    return LabelMatcher(_canonical((*equal, *others)))
+
+
+# --- node selectors -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FieldRequirement:
+    """One condition on a node's field; a field that does not exist is the empty text."""
+
+    key: str
+    value: str
+    negated: bool
+
+    def matches(self, node_name: str) -> bool:
+        """Mirrors fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36)."""
+        actual = node_name if self.key == "metadata.name" else ""
+        return (actual == self.value) != self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """A parsed term of a node selector: every requirement must hold."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[FieldRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
+        """A node without a name has no fields, and then upstream does not look at them."""
+        if not all(one.matches(labels) for one in self.labels):
+            return False
+        return not node_name or all(one.matches(node_name) for one in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMatcher:
+    """Which nodes a pod may use: `selector` must hold, and one of the `terms`."""
+
+    selector: LabelMatcher = EVERYTHING
+    terms: tuple[NodeTerm, ...] | None = None
+    """None: there is no affinity. Without a single term that parses, no node matches."""
+
+    def matches(self, labels: Mapping[str, str] | None, node_name: str) -> bool:
+        """Mirrors nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36), parse errors left out."""
+        present = labels or _NO_LABELS
+        if not self.selector.matches(present):
+            return False
+        return self.terms is None or any(term.matches(present, node_name) for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerms:
+    """Compiled preferred node affinity: pairs of weight and term."""
+
+    terms: tuple[tuple[int, NodeTerm], ...] = ()
+
+    def score(self, labels: Mapping[str, str] | None, node_name: str) -> int:
+        """Sum of the weights of the terms that match. Mirrors PreferredSchedulingTerms.Score (v1.36)."""
+        present = labels or _NO_LABELS
+        return sum(weight for weight, term in self.terms if term.matches(present, node_name))
+
+
+def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
+    """Terms are alternatives; one that is empty or does not parse matches no node, so no terms match none.
+
+    Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36); its errors the scheduler ignores.
+    """
+    return NodeMatcher(terms=_parsable(selector.node_selector_terms or ()))
+
+
+def required_node_affinity(pod: Pod) -> NodeMatcher | None:
+    """What nodeSelector and required node affinity demand together; None if the pod has neither.
+
+    Mirrors nodeaffinity.GetRequiredNodeAffinity (component-helpers, v1.36): nodeSelector is not validated.
+    """
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required if affinity else None
+    if not pod.spec.node_selector and required is None:
+        return None
+    return NodeMatcher(
+        EVERYTHING.with_labels(pod.spec.node_selector or {}),
+        None if required is None else _parsable(required.node_selector_terms or ()),
+    )
+
+
+def preferred_score(terms: Sequence[PreferredSchedulingTerm] | None) -> PreferredTerms:
+    """Ready to score nodes; terms that are empty or weigh 0 are skipped unread. SelectorError if one does not parse.
+
+    Mirrors nodeaffinity.NewPreferredSchedulingTerms (component-helpers, v1.36).
+    """
+    counted = [term for term in terms or () if term.weight and not _is_empty(term.preference)]
+    return PreferredTerms(tuple((term.weight, _compile_term(term.preference)) for term in counted))
+
+
+def _parsable(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeTerm, ...]:
+    parsed = []
+    for term in terms:
+        if _is_empty(term):
+            continue
+        try:
+            parsed.append(_compile_term(term))
+        except SelectorError:
+            continue
+    return tuple(parsed)
+
+
+def _is_empty(term: NodeSelectorTerm) -> bool:
+    return not term.match_expressions and not term.match_fields
+
+
+def _compile_term(term: NodeSelectorTerm) -> NodeTerm:
+    labels = [requirement(one.key, one.operator, one.values, NODE_OPERATORS) for one in term.match_expressions or ()]
+    return NodeTerm(_canonical(labels), tuple(sorted({_field(one) for one in term.match_fields or ()})))
+
+
+def _field(one: NodeSelectorRequirement) -> FieldRequirement:
+    if one.operator not in FIELD_OPERATORS:
+        raise SelectorError(f"{_shown(one.operator)} is not a valid operator for a field (In and NotIn are)")
+    if one.values is None or len(one.values) != 1:
+        raise SelectorError(f"{_shown(one.key)}: a field requirement needs exactly one value")
+    return FieldRequirement(one.key, one.values[0], one.operator == "NotIn")
+
+
+# --- taints and tolerations -----------------------------------------------------------------------------------------
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36) with comparison operators off: Gt, Lt bear nothing.
+
+    An empty key or effect stands for all of them; an unknown operator bears nothing.
+    """
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def find_untolerated(
+    taints: Iterable[Taint] | None, tolerations: Sequence[Toleration] | None, effects: frozenset[str]
+) -> Taint | None:
+    """The first taint with one of the `effects` that nothing tolerates; None if there is none.
+
+    Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
+    """
+    willing = tolerations or ()
+    for taint in taints or ():
+        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in willing):
+            return taint
+    return None

@@ -1,0 +1,59 @@
+"""Read the body of a request, or refuse it as early as possible.
+
+Rule: never hold more than the cap, whatever the headers promise.
+"""
+
+import asyncio
+import re
+
+from starlette.requests import Request
+
+from extender.errors import RequestError, RequestTooLarge, UnsupportedBody
+
+TIMEOUT = 10.0
+"""Seconds within which the whole body must be here; a scheduler sends it at once."""
+
+_JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
+
+
+class BodyTooSlow(RequestError):
+    """The body did not arrive in time."""
+
+    status = 408
+
+
+async def read_body(request: Request, cap: int) -> bytes:
+    """The body, of at most `cap` bytes; RequestError (408, 413, 415) if it is too slow, too large or no JSON."""
+    check_headers(request, cap)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            return await _collect(request, cap)
+    except TimeoutError:
+        raise BodyTooSlow(f"the body did not arrive within {TIMEOUT:.0f} seconds") from None
+
+
+async def _collect(request: Request, cap: int) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > cap:
+            raise too_large(cap)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def check_headers(request: Request, cap: int) -> None:
+    """RequestError if the headers alone show that the body cannot be used."""
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedBody("compressed bodies are not read: leave Content-Encoding out")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if media_type and not _JSON_TYPE.fullmatch(media_type):
+        raise UnsupportedBody("the body must be JSON: with curl, add -H 'Content-Type: application/json'")
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > cap):
+        raise too_large(cap)
+
+
+def too_large(cap: int) -> RequestTooLarge:
+    return RequestTooLarge(f"the body is larger than the {cap} bytes that are allowed")

@@ -1,0 +1,229 @@
+"""The last look at every answer before it becomes bytes, so that no mistake elsewhere evicts a pod or loses a node.
+
+kube-scheduler checks next to nothing of an answer: it deletes the victims that it is told, without the eviction API.
+Each rule below is checked against the cluster picture anew, with as little as possible of the engine's own code.
+
+Rule: nothing is repaired here. A candidate that breaks a rule is left out, and said so; a filter or prioritize
+answer that breaks one is no answer (GuardError).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.core.snapshot import Snapshot
+from extender.errors import ExtenderError
+from extender.k8s.objects import Pod, PodDisruptionBudget
+from extender.k8s.selectors import SelectorError, compile_label_selector
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+"""On the API server's copy of a static pod: deleting it evicts nobody."""
+
+SYSTEM_CRITICAL = 2_000_000_000
+"""Priority of system-cluster-critical (scheduling.SystemCriticalPriority, v1.36)."""
+
+MAX_SCORE = 10
+"""extenderv1.MaxExtenderPriority."""
+
+_TERMINAL_PHASES = ("Succeeded", "Failed")
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+class GuardError(ExtenderError):
+    """An answer that would mislead the scheduler: a bug of ours, never the sender's fault."""
+
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class GuardResult:
+    kept: tuple[Candidate, ...]
+    rejected: dict[str, str]
+    """node -> name of the first rule that it breaks."""
+
+
+# --- /preempt -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One candidate with all that the rules compare it with."""
+
+    snapshot: Snapshot
+    preemptor: Pod
+    offer: Offer | None
+    candidate: Candidate
+    present: Mapping[str, Pod]
+    """UID -> pod that runs on the candidate's node; empty if we do not know the node."""
+    as_offered: bool
+
+    @property
+    def uids(self) -> list[str]:
+        return [pod.metadata.uid for pod in self.candidate.victims]
+
+    @property
+    def offered_uids(self) -> Sequence[str]:
+        return self.offer.victims if self.offer else ()
+
+    @property
+    def added(self) -> list[Pod]:
+        """Victims that the scheduler did not choose itself."""
+        return [self.present[uid] for uid in self.uids if uid not in self.offered_uids]
+
+
+def guard_preempt(
+    snapshot: Snapshot,
+    preemptor: Pod,
+    offers: Mapping[str, Offer],
+    candidates: Iterable[Candidate],
+    *,
+    as_offered: bool = False,
+) -> GuardResult:
+    """The candidates that break no rule, in their order, and what the others break.
+
+    `as_offered`: the engine could not judge this pod (`not_evaluated`) and answers what the scheduler chose. Then the
+    victims must be those offered, and the scheduler's count of violations is as good as ours.
+    """
+    offered = tuple(candidates)
+    times = Counter(candidate.node for candidate in offered)
+    kept, rejected = [], {}
+    for candidate in offered:
+        offer, present = offers.get(candidate.node), running_on(snapshot, candidate.node)
+        case = Case(snapshot, preemptor, offer, candidate, present, as_offered)
+        broken = "NodeTwice" if times[candidate.node] > 1 else first_broken(case)
+        if broken is None:
+            kept.append(candidate)
+        else:
+            rejected[candidate.node] = broken
+    return GuardResult(tuple(kept), rejected)
+
+
+def first_broken(case: Case) -> str | None:
+    """The name of the first rule that the candidate breaks, None if it keeps them all."""
+    return next((name for name, holds in RULES if not holds(case)), None)
+
+
+def running_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
+    """UID -> pod, of those that kube-scheduler could find on the node; empty if the node is unknown."""
+    if node not in snapshot.node_row:
+        return {}
+    pods = (pod for pod in snapshot.pods_on(node) if pod.metadata.uid and pod.spec.node_name == node)
+    return {pod.metadata.uid: pod for pod in pods if pod.status.phase not in _TERMINAL_PHASES}
+
+
+def importance(pod: Pod) -> tuple[int, datetime]:
+    """Sorts the most important first: higher priority, then earlier start, no start last (util.MoreImportantPod)."""
+    started = pod.status.start_time
+    return -pod.priority, datetime.fromisoformat(started) if started else _LATEST
+
+
+def _most_important_first(case: Case) -> bool:
+    order = [importance(case.present[uid]) for uid in case.uids]
+    return order == sorted(order)
+
+
+def _no_protected_added(case: Case) -> bool:
+    return not any(
+        MIRROR_ANNOTATION in (pod.metadata.annotations or {})
+        or pod.metadata.deletion_timestamp is not None
+        or pod.priority >= SYSTEM_CRITICAL
+        for pod in case.added
+    )
+
+
+def _violations_counted_right(case: Case) -> bool:
+    claimed = case.candidate.num_pdb_violations
+    if case.as_offered and case.offer is not None and claimed == case.offer.num_pdb_violations:
+        return True
+    victims = frozenset(case.uids)
+    return claimed == count_violations(case.snapshot.budgets, case.preemptor, case.present.values(), victims)
+
+
+RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (
+    ("NodeNotOffered", lambda case: case.offer is not None),
+    ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
+    ("PreemptorMustNotPreempt", lambda case: case.preemptor.spec.preemption_policy != "Never"),
+    ("OfferedVictimUnknown", lambda case: all(uid in case.present for uid in case.offered_uids)),
+    ("NoVictims", lambda case: bool(case.uids) or not case.offered_uids),
+    ("VictimUnknown", lambda case: all(uid in case.present for uid in case.uids)),
+    ("VictimTwice", lambda case: len(set(case.uids)) == len(case.uids)),
+    ("VictimNotLower", lambda case: all(case.present[u].priority < case.preemptor.priority for u in case.uids)),
+    ("ProtectedVictimAdded", _no_protected_added),
+    ("NotMostImportantFirst", _most_important_first),
+    ("NotAsOffered", lambda case: not case.as_offered or set(case.uids) == set(case.offered_uids)),
+    ("ViolationsNotAnInteger", lambda case: type(case.candidate.num_pdb_violations) is int),
+    ("ViolationsMiscounted", _violations_counted_right),
+)
+"""Rule -> whether a candidate keeps it. In order: a rule may rely on those before it."""
+
+
+# --- disruption budgets, counted without the engine --------------------------------------------------------------
+
+
+def count_violations(
+    budgets: Iterable[PodDisruptionBudget], preemptor: Pod, present: Iterable[Pod], victims: frozenset[str]
+) -> int:
+    """How many of the victims (UIDs) break a budget: NumPDBViolations of one node.
+
+    All lower-priority pods of the node charge their budgets, the most important first, also those that stay
+    (defaultpreemption.filterPodsWithPDBViolation, v1.36).
+    """
+    lower = sorted((pod for pod in present if pod.priority < preemptor.priority), key=importance)
+    namespaces = {pod.metadata.namespace for pod in lower}
+    relevant = [budget for budget in budgets if budget.metadata.namespace in namespaces]
+    chosen_by = [selector_of(budget) for budget in relevant]
+    left = [budget.status.disruptions_allowed for budget in relevant]
+    violations = 0
+    for pod in lower:
+        charged = [i for i, chosen in enumerate(chosen_by) if _charges(relevant[i], chosen, pod)]
+        for i in charged:
+            left[i] -= 1
+        violations += pod.metadata.uid in victims and any(left[i] < 0 for i in charged)
+    return violations
+
+
+def selector_of(budget: PodDisruptionBudget) -> Callable[[Mapping[str, str]], bool]:
+    """Whether labels are selected; an unset, empty or invalid selector selects nobody (v1.36)."""
+    try:
+        selector = compile_label_selector(budget.spec.selector)
+    except SelectorError:
+        return lambda _: False
+    return (lambda _: False) if selector.is_empty or selector.is_nothing else selector.matches
+
+
+def _charges(budget: PodDisruptionBudget, selects: Callable[[Mapping[str, str]], bool], pod: Pod) -> bool:
+    labels = pod.metadata.labels
+    if not labels or pod.metadata.namespace != budget.metadata.namespace:
+        return False
+    return pod.metadata.name not in (budget.status.disrupted_pods or {}) and selects(labels)
+
+
+# --- /filter and /prioritize ---------------------------------------------------------------------------------------
+
+
+def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
+    """GuardError unless each offered node is in exactly one of the three sets, none is invented, the order kept."""
+    accepted = decision.accepted
+    if any(type(position) is not int or not 0 <= position < len(nodes) for position in accepted):
+        raise GuardError("the filter answer holds a node that was not offered")
+    if any(here >= following for here, following in pairwise(accepted)):
+        raise GuardError("the filter answer does not keep the order of the nodes")
+    passed = {nodes[position] for position in accepted}
+    refused = decision.failed.keys() | decision.unresolvable.keys()
+    if passed & refused or decision.failed.keys() & decision.unresolvable.keys():
+        raise GuardError("the filter answer holds a node in two sets")
+    if passed | refused != set(nodes):
+        raise GuardError("the filter answer lacks an offered node, or holds one that was not offered")
+    if len(accepted) != sum(node in passed for node in nodes):
+        raise GuardError("the filter answer accepts a node once that was offered twice")
+
+
+def guard_scores(nodes: Sequence[str], scores: Sequence[int]) -> None:
+    """GuardError unless every offered node has one whole score from 0 to 10."""
+    if len(scores) != len(nodes):
+        raise GuardError("the prioritize answer does not score each offered node once")
+    if any(type(score) is not int or not 0 <= score <= MAX_SCORE for score in scores):
+        raise GuardError("the prioritize answer holds a score that is not a whole number from 0 to 10")

@@ -1,0 +1,176 @@
+"""What the OpenAPI document says beyond paths and methods: bodies, answers, examples.
+
+The hot routes parse their bodies themselves, so FastAPI cannot know them; the schemas come from the wire types.
+
+Rule: documentation only. Nothing is decided or validated here.
+"""
+
+from importlib import metadata
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from extender import wire
+
+TITLE = "kube-scheduler extender"
+DESCRIPTION = (
+    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), and the health checks. "
+    'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}.'
+)
+
+try:
+    VERSION = metadata.version("kube-scheduler-extender")
+except metadata.PackageNotFoundError:  # run from the source tree, not installed
+    VERSION = "0+unknown"
+
+_REF = "#/components/schemas/{name}"
+
+_POD = {
+    "metadata": {"name": "web-0", "namespace": "shop", "uid": "0d9c4b7e-0d5f-4f0e-9f0d-2b1f3f1f8f10"},
+    "spec": {
+        "priority": 1000,
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}],
+    },
+}
+_NODE = {"metadata": {"name": "worker-0001"}}
+_VICTIMS = {"worker-0002": {"Pods": [{"UID": "3a8731ee-d934-4de2-8966-e33f595dde9f"}], "NumPDBViolations": 0}}
+
+_ARGS_EXAMPLES = {
+    "names": {
+        "summary": "nodeCacheCapable: true",
+        "value": {"Pod": _POD, "Nodes": None, "NodeNames": ["worker-0001", "worker-0002"]},
+    },
+    "whole nodes": {
+        "summary": "nodeCacheCapable: false",
+        "value": {"Pod": _POD, "Nodes": {"metadata": {}, "items": [_NODE]}, "NodeNames": None},
+    },
+}
+_PREEMPTION_EXAMPLES = {
+    "names": {
+        "summary": "nodeCacheCapable: true",
+        "value": {"Pod": _POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": _VICTIMS},
+    },
+}
+_FILTER_ANSWER = {
+    "Nodes": None,
+    "NodeNames": ["worker-0001"],
+    "FailedNodes": {"worker-0002": "Insufficient cpu"},
+    "FailedAndUnresolvableNodes": {},
+    "Error": "",
+}
+
+
+def _error(description: str) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
+
+
+def _ref(name: str) -> str:
+    return _REF.format(name=name)
+
+
+def _json(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema, "examples": examples}}
+
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    400: _error("The body cannot be understood; the text says what is wrong and where."),
+    408: _error("The body did not arrive in time."),
+    413: _error("The body is too large."),
+    415: _error("The body is compressed, or says that it is not JSON."),
+}
+_UNAVAILABLE: dict[int | str, dict[str, Any]] = {
+    503: _error("No safe answer: no cluster picture, an unknown node, an internal error."),
+}
+
+
+def _verb(
+    summary: str,
+    description: str,
+    body: tuple[str, dict[str, Any]],
+    answer: dict[str, Any],
+    example: Any,
+    failures: dict[int | str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Arguments of `add_api_route` for an endpoint that kube-scheduler calls."""
+    content = _json({"$ref": _ref(body[0])}, body[1])
+    success = {"description": "The answer.", "content": _json(answer, {"answer": {"value": example}})}
+    return {
+        "summary": summary,
+        "description": description,
+        "tags": ["scheduler"],
+        "responses": {200: success, **_REFUSED, **failures},
+        "openapi_extra": {"requestBody": {"required": True, "content": content}},
+    }
+
+
+def _health(summary: str, responses: dict[int | str, dict[str, Any]], **extra: Any) -> dict[str, Any]:
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "summary": summary,
+        "tags": ["health"],
+        "responses": {200: {"description": "Yes.", "content": text}, **responses},
+        "openapi_extra": extra,
+    }
+
+
+_VERBOSE = {
+    "name": "verbose",
+    "in": "query",
+    "allowEmptyValue": True,
+    "description": "List what is checked, as text.",
+    "schema": {"type": "string"},
+}
+
+OPERATIONS: dict[str, dict[str, Any]] = {
+    "filter": _verb(
+        "Which of the offered nodes can the pod run on?",
+        "Exactly one of Nodes and NodeNames is not null; the answer has the same form. A node is in FailedNodes where "
+        "evicting pods of lower priority would help, else in FailedAndUnresolvableNodes.",
+        ("ExtenderArgs", _ARGS_EXAMPLES),
+        {"$ref": _ref("ExtenderFilterResult")},
+        _FILTER_ANSWER,
+        _UNAVAILABLE,
+    ),
+    "prioritize": _verb(
+        "How good is each of the offered nodes, 0 to 10?",
+        "Where no score can be given the answer is an empty list, which changes nothing for the scheduler.",
+        ("ExtenderArgs", _ARGS_EXAMPLES),
+        {"type": "array", "items": {"$ref": _ref("HostPriority")}},
+        [{"Host": "worker-0001", "Score": 7}],
+        {},
+    ),
+    "preempt": _verb(
+        "Where should which pods be evicted so that this one fits?",
+        "Exactly one of NodeNameToVictims and NodeNameToMetaVictims is not null. The answer always has the second "
+        "form; an empty map vetoes the preemption.",
+        ("ExtenderPreemptionArgs", _PREEMPTION_EXAMPLES),
+        {"$ref": _ref("ExtenderPreemptionResult")},
+        {"NodeNameToMetaVictims": _VICTIMS},
+        _UNAVAILABLE,
+    ),
+    "livez": _health("Does the process answer?", {}),
+    "readyz": _health(
+        "Is there a picture of the cluster to decide on?", {503: _error("Not yet.")}, parameters=[_VERBOSE]
+    ),
+}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """The whole document; the same for the same version, so that it can be compared with a file."""
+    found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    found["components"] = {"schemas": dict(sorted(_schemas().items()))}
+    return found
+
+
+def _schemas() -> dict[str, Any]:
+    types = (
+        wire.ExtenderArgs,
+        wire.ExtenderPreemptionArgs,
+        wire.ExtenderFilterResult,
+        wire.HostPriority,
+        wire.ExtenderPreemptionResult,
+    )
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    return {**schemas, "Error": {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}}

@@ -1,0 +1,110 @@
+"""The paths that are served, and HTTP around the verbs.
+
+Rule: every request gets exactly one answer, JSON or the plain text of a health check, and never a redirect.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
+from starlette.requests import ClientDisconnect
+
+from extender.errors import ExtenderError, RequestError
+from extender.server import openapi, verbs
+from extender.server.body import read_body
+from extender.server.errors import INTERNAL, error_response
+
+CLOSE = {"Connection": "close"}
+"""After a refusal the rest of the body may still be on its way: do not read it as the next request."""
+
+VERBS: dict[str, verbs.Verb] = {
+    "filter": verbs.filter_nodes,
+    "prioritize": verbs.prioritize,
+    "preempt": verbs.preempt,
+}
+
+NO_BIND = "binding is not part of this version: leave bindVerb out of the scheduler's configuration"
+
+
+def create_router() -> APIRouter:
+    """All routes; `app.state` holds the Service and the source of the picture."""
+    router = APIRouter(redirect_slashes=False)
+    for name, verb in VERBS.items():
+        router.add_api_route(
+            f"/{name}",
+            _endpoint(name, verb),
+            methods=["POST"],
+            response_class=Response,
+            operation_id=name,
+            **openapi.OPERATIONS[name],
+        )
+    router.add_api_route("/bind", bind, methods=["POST"], include_in_schema=False)
+    router.add_api_route("/livez", livez, methods=["GET"], operation_id="livez", **openapi.OPERATIONS["livez"])
+    router.add_api_route("/readyz", readyz, methods=["GET"], operation_id="readyz", **openapi.OPERATIONS["readyz"])
+    return router
+
+
+def _endpoint(name: str, verb: verbs.Verb) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        service: verbs.Service = request.app.state.service
+        try:
+            body = await read_body(request, service.max_body_full)
+            return _json(verb(service, body))
+        except RequestError as error:
+            return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
+        except ClientDisconnect:
+            return error_response(400, "the connection was closed before the body was complete")
+        except Exception as error:
+            return _failed(verbs.on_failure(name, service, error), error)
+
+    return endpoint
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+def _failed(failure: verbs.Failure, error: Exception) -> Response:
+    if failure.answer is not None:
+        return _json(failure.answer)
+    return error_response(failure.status, str(error) if isinstance(error, ExtenderError) else INTERNAL)
+
+
+async def bind() -> Response:
+    """Not built: the scheduler binds."""
+    return error_response(404, NO_BIND)
+
+
+async def livez() -> Response:
+    """Does the event loop turn? Asks nothing else."""
+    return PlainTextResponse("ok")
+
+
+async def readyz(request: Request) -> Response:
+    """Is there a picture of the cluster to decide on? `?verbose` lists what is checked."""
+    problem, checks = _readiness(request)
+    if "verbose" in request.query_params:
+        verdict = "readyz check failed" if problem else "readyz check passed"
+        return PlainTextResponse("\n".join([*checks, verdict, ""]), 503 if problem else 200)
+    return error_response(503, problem) if problem else PlainTextResponse("ok")
+
+
+def _readiness(request: Request) -> tuple[str, list[str]]:
+    """(why not ready, or ""; one line per check)."""
+    service: verbs.Service = request.app.state.service
+    source = request.app.state.source
+    checks = []
+    try:
+        snapshot = service.store.snapshot()
+        counts = f"{len(snapshot.nodes)} nodes, {len(snapshot.pods)} running pods, {len(snapshot.budgets)} budgets"
+        checks.append(f"[+] cluster: version {service.store.version}: {counts}")
+        problem = ""
+    except (ExtenderError, ValueError) as error:
+        problem = str(error)
+        checks.append(f"[-] cluster: {problem}")
+    if source is not None:
+        stale = f"[!] cluster file: {source.last_error}; the picture before is used"
+        checks.append(stale if source.last_error else "[+] cluster file: as last read")
+    rejections = dict(service.guard_rejections)
+    checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")
+    return problem, checks

@@ -1,0 +1,115 @@
+"""What each verb does: bytes -> request -> snapshot -> engine -> guard -> bytes, and what is answered if that fails.
+
+Rule: nothing here knows HTTP. A RequestError is the sender's and goes up as it is; anything else is ours, is logged
+once, and is answered by the failure rule of the verb.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from extender.cluster.store import ClusterStore
+from extender.core import engine
+from extender.core.profile import Profile
+from extender.errors import ExtenderError
+from extender.server.body import too_large
+from extender.server.guard import GuardError, guard_filter, guard_preempt, guard_scores
+from extender.wire import (
+    decode_filter,
+    decode_preempt,
+    decode_prioritize,
+    encode_filter,
+    encode_preempt,
+    encode_prioritize,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the verbs need, put together once."""
+
+    store: ClusterStore
+    profile: Profile
+    on_preempt_failure: Literal["Error", "Veto"] = "Error"
+    max_body_names: int = 2 << 20
+    max_body_full: int = 128 << 20
+    guard_rejections: Counter[str] = field(default_factory=Counter)
+    """Rule -> how many candidates broke it since the start."""
+
+    def check_size(self, body: bytes, full: bool) -> None:
+        """RequestTooLarge for a body that holds only names and is larger than those may be."""
+        if not full and len(body) > self.max_body_names:
+            raise too_large(self.max_body_names)
+
+
+# --- the verbs ----------------------------------------------------------------------------------------------------
+
+
+def filter_nodes(service: Service, body: bytes) -> bytes:
+    """Which of the offered nodes the pod can run on."""
+    request = decode_filter(body)
+    service.check_size(body, request.full)
+    decision = engine.filter(service.store.snapshot(), request.pod, request.nodes, service.profile)
+    guard_filter(request.nodes, decision)
+    log.debug("filter %s: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
+    return encode_filter(request, decision)
+
+
+def prioritize(service: Service, body: bytes) -> bytes:
+    """How good each of the offered nodes is, 0 to 10."""
+    request = decode_prioritize(body)
+    service.check_size(body, request.full)
+    decision = engine.prioritize(service.store.snapshot(), request.pod, request.nodes, service.profile)
+    guard_scores(request.nodes, decision.scores)
+    log.debug("prioritize %s: %d nodes", request.pod.key, len(request.nodes))
+    return encode_prioritize(request.nodes, decision.scores)
+
+
+def preempt(service: Service, body: bytes) -> bytes:
+    """Where which pods should be evicted; GuardError if no candidate of the engine gets past the guard."""
+    request = decode_preempt(body)
+    service.check_size(body, request.full)
+    snapshot = service.store.snapshot()
+    decision = engine.preempt(snapshot, request.pod, request.offers, service.profile)
+    as_offered = bool(decision.not_evaluated)
+    result = guard_preempt(snapshot, request.pod, request.offers, decision.kept, as_offered=as_offered)
+    for node, rule in result.rejected.items():
+        service.guard_rejections[rule] += 1
+        log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
+    if decision.kept and not result.kept:
+        raise GuardError("every candidate node was rejected by the last check; the log says why")
+    log.debug("preempt %s: %s", request.pod.key, [candidate.node for candidate in result.kept])
+    return encode_preempt(result.kept)
+
+
+# --- the failure rule ---------------------------------------------------------------------------------------------
+
+NO_SCORES = b"[]"
+VETO = encode_preempt(())
+
+Verb = Callable[[Service, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is answered when a verb fails on our side: an answer with status 200, or an error."""
+
+    answer: bytes | None
+    status: int = 503
+
+
+def on_failure(verb: str, service: Service, error: Exception) -> Failure:
+    """Log the error and say what is answered: `/filter` 503, `/prioritize` no scores, `/preempt` as configured."""
+    if isinstance(error, ExtenderError):
+        log.warning("%s failed: %s", verb, error)
+    else:
+        log.error("%s failed", verb, exc_info=error)
+    if verb == "prioritize":
+        return Failure(NO_SCORES)
+    if verb == "preempt" and service.on_preempt_failure == "Veto":
+        return Failure(VETO)
+    return Failure(None)

@@ -1,0 +1,391 @@
+"""The payloads of `k8s.io/kube-scheduler/extender/v1`: bytes to typed requests, typed answers to bytes.
+
+Keys are Go's field names, each spelled out below. A body that lacks a required key in that spelling is read once more
+with the keys of the extender types in any case (`pod`, `nodenames`, `uid`), which older schedulers and people with curl
+write; the keys of the Kubernetes objects inside have one spelling, the API's. Unknown keys are ignored, of duplicate
+keys the last one counts, and `null` is what Go writes for the form that is not used.
+
+A node that is offered twice is answered as it was offered in `/filter` (the scheduler accepts that), and once in
+`/prioritize` (the scheduler adds up the scores of a host that is named twice).
+
+Rule: what cannot be understood is a RequestError that says what and where and never repeats the input; nothing that was
+sent is ever read as if it were absent.
+"""
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, field
+from msgspec.json import Decoder, Encoder
+
+from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.errors import RequestError
+from extender.k8s import quantity
+from extender.k8s.objects import Int64, Pod, ResourceList
+
+T = TypeVar("T")
+_ENCODER = Encoder()
+_EMPTY = Raw(b"{}")
+
+# --- ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs: what is read of them --------------------------------
+
+
+class NodeList(msgspec.Struct, kw_only=True):
+    metadata: Raw = field(default_factory=lambda: _EMPTY)
+    items: list[Raw] | None
+
+
+class ExtenderArgs(msgspec.Struct):
+    pod: Pod = field(name="Pod")
+    nodes: NodeList | None = field(default=None, name="Nodes")
+    node_names: list[str] | None = field(default=None, name="NodeNames")
+
+
+class MetaPod(msgspec.Struct):
+    uid: str = field(name="UID")
+
+
+class MetaVictims(msgspec.Struct):
+    pods: list[MetaPod] | None = field(name="Pods")
+    num_pdb_violations: Int64 = field(name="NumPDBViolations")
+
+
+class VictimMeta(msgspec.Struct):
+    uid: str
+
+
+class VictimPod(msgspec.Struct):
+    """A whole Pod; who it is, is all that is read: the rest is in the cluster picture."""
+
+    metadata: VictimMeta
+
+
+class Victims(msgspec.Struct):
+    pods: list[VictimPod] | None = field(name="Pods")
+    num_pdb_violations: Int64 = field(name="NumPDBViolations")
+
+
+class ExtenderPreemptionArgs(msgspec.Struct):
+    pod: Pod = field(name="Pod")
+    victims: dict[str, Victims] | None = field(default=None, name="NodeNameToVictims")
+    meta_victims: dict[str, MetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
+
+
+class ExtenderBindingArgs(msgspec.Struct):
+    pod_name: str = field(name="PodName")
+    pod_namespace: str = field(name="PodNamespace")
+    pod_uid: str = field(name="PodUID")
+    node: str = field(name="Node")
+
+
+class Named(msgspec.Struct):
+    name: str = ""
+
+
+class NamedObject(msgspec.Struct):
+    metadata: Named
+
+
+# --- ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult -----------------------------------------------
+
+
+class ExtenderFilterResult(msgspec.Struct):
+    nodes: NodeList | None = field(name="Nodes")
+    node_names: list[str] | None = field(name="NodeNames")
+    failed: dict[str, str] = field(name="FailedNodes")
+    unresolvable: dict[str, str] = field(name="FailedAndUnresolvableNodes")
+    error: str = field(name="Error", default="")
+
+
+class HostPriority(msgspec.Struct):
+    host: str = field(name="Host")
+    score: Int64 = field(name="Score")
+
+
+class ExtenderPreemptionResult(msgspec.Struct):
+    meta_victims: dict[str, MetaVictims] = field(name="NodeNameToMetaVictims")
+
+
+# --- the requests, as the rest of the house sees them ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRequest:
+    """A pod and the nodes it was offered, in the order offered. `/prioritize` sends the same."""
+
+    pod: Pod
+    nodes: list[str]
+    raw_nodes: list[Raw] | None
+    """The whole Nodes as they came, beside `nodes`; None when only names were sent."""
+    list_metadata: Raw
+
+    @property
+    def full(self) -> bool:
+        return self.raw_nodes is not None
+
+
+PrioritizeRequest = FilterRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptRequest:
+    pod: Pod
+    offers: dict[str, Offer]
+    full: bool
+    """Whether whole Pods were sent as victims (the answer has one form only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindRequest:
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    node: str
+
+
+# --- bytes -> requests ----------------------------------------------------------------------------------------------
+
+_ARGS = Decoder(ExtenderArgs)
+_PREEMPTION_ARGS = Decoder(ExtenderPreemptionArgs)
+_BINDING_ARGS = Decoder(ExtenderBindingArgs)
+_NODE_NAME = Decoder(NamedObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The keys of a JSON object, each with what lies below it (None: of no interest, left as it is)."""
+
+    keys: Mapping[str, "Fields | Each | None"]
+    defaults: Mapping[str, Raw] = dataclass_field(default_factory=dict)
+    """Keys that may be left out, as Go lets them be, and what they then mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """Every member of a list or map."""
+
+    member: "Fields | Each"
+
+
+def _victims_by_node(pod: Each | None) -> Each:
+    return Each(Fields({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")}))
+
+
+_ARGS_KEYS = Fields({"Pod": None, "Nodes": None, "NodeNames": None})
+_PREEMPTION_KEYS = Fields(
+    {
+        "Pod": None,
+        "NodeNameToVictims": _victims_by_node(None),
+        "NodeNameToMetaVictims": _victims_by_node(Each(Fields({"UID": None}))),
+    }
+)
+_BINDING_KEYS = Fields({"PodName": None, "PodNamespace": None, "PodUID": None, "Node": None})
+
+
+def decode_filter(body: bytes) -> FilterRequest:
+    """The pod and the nodes of an ExtenderArgs body; RequestError if it is none."""
+    args = _decode(body, _ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
+    _check_quantities(args.pod)
+    if args.nodes is None and args.node_names is None:
+        raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
+    if args.nodes is None:
+        return FilterRequest(args.pod, args.node_names or [], None, _EMPTY)
+    if args.node_names is not None:
+        raise RequestError("both Nodes and NodeNames are there: one of them must be null")
+    items = args.nodes.items or []
+    return FilterRequest(args.pod, _names(items), items, args.nodes.metadata)
+
+
+decode_prioritize = decode_filter
+
+
+def decode_preempt(body: bytes) -> PreemptRequest:
+    """The preemptor and what the scheduler would evict, by node in the order sent; RequestError if it is not there."""
+    args = _decode(
+        body, _PREEMPTION_ARGS, _PREEMPTION_KEYS, lambda a: not (a.victims is None and a.meta_victims is None)
+    )
+    _check_quantities(args.pod)
+    if args.victims is not None and args.meta_victims is not None:
+        raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
+    if args.meta_victims is not None:
+        metas = args.meta_victims.items()
+        offers = {n: Offer(tuple(p.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in metas}
+        return PreemptRequest(args.pod, offers, full=False)
+    if args.victims is None:
+        raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
+    wholes = args.victims.items()
+    offers = {n: Offer(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
+    return PreemptRequest(args.pod, offers, full=True)
+
+
+def decode_bind(body: bytes) -> BindRequest:
+    """Which pod is to be bound to which node; RequestError if the body does not say."""
+    args = _decode(body, _BINDING_ARGS, _BINDING_KEYS)
+    return BindRequest(args.pod_name, args.pod_namespace, args.pod_uid, args.node)
+
+
+def _names(items: list[Raw]) -> list[str]:
+    """`metadata.name` of each Node."""
+    names = []
+    for index, item in enumerate(items):
+        try:
+            name = _NODE_NAME.decode(item).metadata.name
+        except (ValueError, RecursionError) as error:
+            raise _request_error(error, bytes(item), f"Nodes.items[{index}]") from None
+        if not name:
+            raise RequestError(f"Nodes.items[{index}].metadata.name is missing or empty")
+        names.append(name)
+    return names
+
+
+# --- reading with care ----------------------------------------------------------------------------------------------
+
+_ANY_OBJECT = Decoder(dict[str, Raw])
+_ANY_LIST = Decoder(list[Raw])
+_UTF8_STEP = 1 << 20
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_WHERE = re.compile(r"(?P<what>.*?)(?: - at (?P<where>.*))?", re.DOTALL)
+_LONGEST_MESSAGE = 250
+_RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}")
+
+
+def _decode(body: bytes, decoder: Decoder[T], fields: Fields, complete: Callable[[T], bool] = lambda _: True) -> T:
+    """The body as `decoder` reads it; if keys are missing, once more with the keys of `fields` in any case."""
+    try:
+        _check_text(body)
+        try:
+            value = decoder.decode(body)
+            if complete(value):
+                return value
+        except msgspec.ValidationError:
+            pass
+        return decoder.decode(_respell_object(body, fields))
+    except (ValueError, RecursionError) as error:
+        raise _request_error(error, body) from None
+
+
+def _check_text(body: bytes) -> None:
+    """Refuse what no JSON decoder may see: nothing at all, a byte order mark, bytes that are not UTF-8."""
+    if not body or body.isspace():
+        raise RequestError("the body is empty: a JSON object is expected")
+    if body.startswith(b"\xef\xbb\xbf"):
+        raise RequestError("the body starts with a byte order mark (byte 0): send UTF-8 without one")
+    if body.isascii():
+        return
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(body), _UTF8_STEP):
+        utf8.decode(body[start : start + _UTF8_STEP], final=start + _UTF8_STEP >= len(body))
+
+
+def _respell(raw: Raw, shape: Fields | Each | None) -> Raw:
+    """The value with the keys below it spelled as Go does; of another shape than expected: as it is, to be refused."""
+    kind = bytes(memoryview(raw)[:1])
+    if shape is None or kind not in (b"{", b"["):
+        return raw
+    if isinstance(shape, Fields):
+        return Raw(_respell_object(raw, shape)) if kind == b"{" else raw
+    if kind == b"[":
+        return Raw(_ENCODER.encode([_respell(item, shape.member) for item in _ANY_LIST.decode(raw)]))
+    members = _ANY_OBJECT.decode(raw)
+    return Raw(_ENCODER.encode({key: _respell(item, shape.member) for key, item in members.items()}))
+
+
+def _respell_object(raw: bytes | Raw, fields: Fields) -> bytes:
+    """The JSON object with its keys spelled as Go does; the exact spelling wins, other keys are left out."""
+    by_fold = {name.casefold(): name for name in fields.keys}
+    sent = _ANY_OBJECT.decode(raw)
+    found = dict(fields.defaults)
+    for key, value in sent.items():
+        name = by_fold.get(key.casefold())
+        if name is not None and (key == name or name not in sent):
+            found[name] = _respell(value, fields.keys[name])
+    return _ENCODER.encode(found)
+
+
+def _request_error(error: Exception, body: bytes, where: str = "") -> RequestError:
+    """What a decoder found wrong, in the words of somebody who reads JSON paths: `Pod.spec.priority: expected …`."""
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, RecursionError):
+        return RequestError(f"{where or 'the body'}: nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return RequestError(f"{where or 'the body'}: text that is not valid UTF-8")
+    match = _WHERE.fullmatch(str(error))
+    what, path = (match["what"], match["where"] or "") if match else (str(error), "")
+    path = path.replace("`", "").replace("$.", "").replace("$", "")
+    if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(body):
+        what += " (or a lone surrogate escape, \\ud800 to \\udfff)"
+    place = ".".join(part for part in (where, path) if part) or "the body"
+    return RequestError(f"{place}: {what}"[:_LONGEST_MESSAGE])
+
+
+# --- quantities of the incoming pod ---------------------------------------------------------------------------------
+
+
+def _check_quantities(pod: Pod) -> None:
+    """RequestError that names the field of the first quantity that Kubernetes would not parse."""
+    for path, amounts in _resource_lists(pod):
+        for name, amount in (amounts or {}).items():
+            try:
+                quantity.parse(amount)
+            except ValueError:
+                shown = name if _RESOURCE_NAME.fullmatch(name) else "…"
+                raise RequestError(f"Pod.{path}[{shown}]: not a quantity (such as 500m, 2 or 1Gi)") from None
+
+
+def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
+    spec, status = pod.spec, pod.status
+    owners = [("spec", spec.resources), ("status", status.resources)]
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        owners += [(f"spec.{kind}[{i}]", c.resources) for i, c in enumerate(containers or ())]
+    yield "spec.overhead", spec.overhead
+    yield "status.allocatedResources", status.allocated_resources
+    states = (
+        ("initContainerStatuses", status.init_container_statuses),
+        ("containerStatuses", status.container_statuses),
+    )
+    for kind, statuses in states:
+        owners += [(f"status.{kind}[{i}]", s.resources) for i, s in enumerate(statuses or ())]
+        for i, state in enumerate(statuses or ()):
+            yield f"status.{kind}[{i}].allocatedResources", state.allocated_resources
+    for owner, resources in owners:
+        if resources is not None:
+            yield f"{owner}.resources.requests", resources.requests
+            yield f"{owner}.resources.limits", resources.limits
+
+
+# --- answers -> bytes -----------------------------------------------------------------------------------------------
+
+
+def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
+    """ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they came."""
+    nodes, names = None, None
+    if request.raw_nodes is None:
+        names = _pick(request.nodes, decision.accepted)
+    else:
+        nodes = NodeList(metadata=request.list_metadata, items=_pick(request.raw_nodes, decision.accepted))
+    return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
+
+
+def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
+    """HostPriorityList, each host once: the scheduler adds up the scores of a host that is named twice."""
+    by_host = dict(zip(nodes, scores, strict=True))
+    return _ENCODER.encode([HostPriority(host, score) for host, score in by_host.items()])
+
+
+def encode_preempt(kept: Iterable[Candidate]) -> bytes:
+    """ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
+    return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta(candidate) for candidate in kept}))
+
+
+def _meta(candidate: Candidate) -> MetaVictims:
+    return MetaVictims([MetaPod(pod.metadata.uid) for pod in candidate.victims], candidate.num_pdb_violations)
+
+
+def _pick(offered: list[T], positions: Iterable[int]) -> list[T]:
+    return [offered[position] for position in positions]

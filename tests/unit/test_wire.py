@@ -1,0 +1,307 @@
+"""extender/v1 payloads: what is read of them, what is refused, what is answered."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender import wire
+from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.errors import RequestError
+from extender.k8s.objects import ObjectMeta, Pod
+
+POD = '{"metadata":{"name":"p","namespace":"shop"}}'
+
+
+def args(nodes="null", names='["a","b"]', pod=POD):
+    return f'{{"Pod":{pod},"Nodes":{nodes},"NodeNames":{names}}}'.encode()
+
+
+def preemption(meta="null", whole="null", pod=POD):
+    return f'{{"Pod":{pod},"NodeNameToVictims":{whole},"NodeNameToMetaVictims":{meta}}}'.encode()
+
+
+def refusal(decode, body):
+    with pytest.raises(RequestError) as raised:
+        decode(body)
+    message = str(raised.value)
+    assert 10 < len(message) <= 300
+    return message
+
+
+# --- the two forms ------------------------------------------------------------------------------------------------
+
+
+def test_names_are_read_in_order_and_the_form_is_known():
+    request = wire.decode_filter(args(names='["b","a","b"]'))
+    assert request.nodes == ["b", "a", "b"]
+    assert not request.full
+    assert request.pod.key == "shop/p"
+
+
+def test_whole_nodes_are_read_by_name_and_kept_as_they_came():
+    request = wire.decode_filter(args('{"metadata":{},"items":[{"metadata":{"name":"n"},"x":1.50}]}', "null"))
+    assert request.nodes == ["n"]
+    assert request.full
+    assert [bytes(raw) for raw in request.raw_nodes] == [b'{"metadata":{"name":"n"},"x":1.50}']
+
+
+def test_an_empty_list_of_names_is_a_request():
+    assert wire.decode_filter(args(names="[]")).nodes == []
+
+
+def test_no_items_is_a_list_without_nodes():
+    assert wire.decode_filter(args('{"metadata":{},"items":null}', "null")).nodes == []
+
+
+def test_victims_by_uid():
+    request = wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"},{"UID":"v"}],"NumPDBViolations":1}}'))
+    assert request.offers == {"n": Offer(("u", "v"), 1)}
+    assert not request.full
+
+
+def test_victims_as_whole_pods_are_read_by_uid():
+    whole = '{"n":{"Pods":[{"metadata":{"name":"x","uid":"u"},"spec":{"priority":"odd"}}],"NumPDBViolations":2}}'
+    request = wire.decode_preempt(preemption(whole=whole))
+    assert request.offers == {"n": Offer(("u",), 2)}
+    assert request.full
+
+
+@pytest.mark.parametrize("pods", ["[]", "null"])
+def test_a_node_may_be_offered_without_victims(pods):
+    request = wire.decode_preempt(preemption(f'{{"n":{{"Pods":{pods},"NumPDBViolations":0}}}}'))
+    assert request.offers == {"n": Offer((), 0)}
+
+
+def test_binding():
+    request = wire.decode_bind(b'{"PodName":"p","PodNamespace":"s","PodUID":"u","Node":"n"}')
+    assert request == wire.BindRequest("p", "s", "u", "n")
+
+
+# --- spelling -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("respell", [str.lower, str.upper, str.swapcase, lambda key: key[0].lower() + key[1:]])
+def test_keys_of_the_extender_types_may_have_any_case(respell):
+    exact = {
+        "Pod": json.loads(POD),
+        "NodeNameToMetaVictims": {"N1": {"Pods": [{"UID": "U"}], "NumPDBViolations": 3}},
+    }
+    meta = {respell("Pods"): [{respell("UID"): "U"}], respell("NumPDBViolations"): 3}
+    body = {respell("Pod"): exact["Pod"], respell("NodeNameToMetaVictims"): {"N1": meta}}
+    assert wire.decode_preempt(json.dumps(body).encode()) == wire.decode_preempt(json.dumps(exact).encode())
+    body = {respell("Pod"): exact["Pod"], respell("Nodes"): None, respell("NodeNames"): ["a"]}
+    assert wire.decode_filter(json.dumps(body).encode()).nodes == ["a"]
+    body = {respell(key): key for key in ("PodName", "PodNamespace", "PodUID", "Node")}
+    assert wire.decode_bind(json.dumps(body).encode()) == wire.BindRequest("PodName", "PodNamespace", "PodUID", "Node")
+
+
+def test_spellings_may_be_mixed():
+    assert wire.decode_filter(f'{{"Pod":{POD},"nodenames":["a"]}}'.encode()).nodes == ["a"]
+    meta = '{"n":{"Pods":[{"uid":"u"}],"numPDBViolations":4}}'
+    assert wire.decode_preempt(preemption(meta)).offers == {"n": Offer(("u",), 4)}
+    whole = '{"n":{"pods":[{"metadata":{"uid":"u"}}],"NumPDBViolations":4}}'
+    assert wire.decode_preempt(preemption(whole=whole)).offers == {"n": Offer(("u",), 4)}
+
+
+def test_the_exact_spelling_wins():
+    body = f'{{"NodeNames":["exact"],"nodenames":["other"],"pod":{POD}}}'.encode()
+    assert wire.decode_filter(body).nodes == ["exact"]
+
+
+def test_a_missing_count_of_violations_is_none():
+    assert wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"}]}}')).offers == {"n": Offer(("u",), 0)}
+
+
+def test_names_and_nodes_keep_their_case():
+    meta = '{"pods":{"pods":[{"uid":"UID"}]},"Pods":{"pods":[{"uid":"uid"}]}}'
+    assert wire.decode_preempt(preemption(meta)).offers == {"pods": Offer(("UID",), 0), "Pods": Offer(("uid",), 0)}
+
+
+def test_of_duplicate_keys_the_last_one_counts():
+    body = f'{{"Pod":null,"Pod":{POD},"NodeNames":["a"],"NodeNames":["b"]}}'.encode()
+    assert wire.decode_filter(body).nodes == ["b"]
+
+
+def test_unknown_keys_are_ignored():
+    body = f'{{"Pod":{POD},"NodeNames":["a"],"Unknown":{{"deep":[1e999]}}}}'.encode()
+    assert wire.decode_filter(body).nodes == ["a"]
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "the body is empty"),
+        (b" \n", "the body is empty"),
+        (args()[:-3], "truncated"),
+        (args() + b"}", "trailing characters"),
+        (b"\xef\xbb\xbf" + args(), "byte order mark"),
+        (args(names='["\xff"]').decode().encode("latin-1"), "not valid UTF-8"),
+        (args()[:-1] + b',"x":"\xff"}', "not valid UTF-8"),
+        (args(names='["\\ud800"]'), "lone surrogate"),
+        (args(names='["\\udc00x"]'), "lone surrogate"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"null", "Expected `object`, got `null`"),
+        (b"<html>", "invalid character (byte 0)"),
+        (args(names='["a",NaN]'), "invalid character"),
+        (args(pod="null"), "Pod: Expected `object`, got `null`"),
+        (args(pod="{}"), "Pod: Object missing required field `metadata`"),
+        (b'{"NodeNames":[]}', "missing required field `Pod`"),
+        (args(names="null"), "neither Nodes nor NodeNames"),
+        (f'{{"Pod":{POD}}}'.encode(), "neither Nodes nor NodeNames"),
+        (args('{"items":[]}', "[]"), "both Nodes and NodeNames"),
+        (args(names='["a",null]'), "NodeNames[1]: Expected `str`, got `null`"),
+        (args('{"items":[{"metadata":{"name":"n"}},{}]}', "null"), "Nodes.items[1]: Object missing required field"),
+        (args('{"items":[{"metadata":{}}]}', "null"), "Nodes.items[0].metadata.name is missing"),
+        (args('{"items":[7]}', "null"), "Nodes.items[0]: Expected `object`, got `int`"),
+        (args('{"metadata":{}}', "null"), "Nodes: Object missing required field `items`"),
+        (args(pod='{"metadata":{},"spec":{"priority":5.0}}'), "Pod.spec.priority: Expected `int | null`, got `float`"),
+        (args(pod=f'{{"metadata":{{}},"spec":{{"priority":{2**63}}}}}'), "Pod.spec.priority: Expected `int` <="),
+        (args(pod='{"metadata":{},"spec":{"overhead":{"cpu":1e999}}}'), "Pod.spec.overhead[...]: Number out of range"),
+    ],
+)
+def test_what_is_wrong_with_filter_arguments_is_said(body, says):
+    assert says in refusal(wire.decode_filter, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (preemption(), "neither NodeNameToVictims nor NodeNameToMetaVictims"),
+        (preemption("{}", "{}"), "both NodeNameToVictims and NodeNameToMetaVictims"),
+        (preemption('{"n":null}'), "NodeNameToMetaVictims[...]: Expected `object`, got `null`"),
+        (preemption('{"n":{}}'), "NodeNameToMetaVictims[...]: Object missing required field `Pods`"),
+        (preemption('{"n":{"Pods":[null]}}'), "NodeNameToMetaVictims[...].Pods[0]: Expected `object`, got `null`"),
+        (preemption('{"n":{"Pods":[{}]}}'), "Pods[0]: Object missing required field `UID`"),
+        (preemption('{"n":{"Pods":[{"UID":7}]}}'), "Pods[0].UID: Expected `str`, got `int`"),
+        (preemption('{"n":{"Pods":[],"NumPDBViolations":0.0}}'), "NumPDBViolations: Expected `int`, got `float`"),
+        (preemption(f'{{"n":{{"Pods":[],"NumPDBViolations":{2**63}}}}}'), "NumPDBViolations: Expected `int` <="),
+        (preemption(whole='{"n":{"Pods":[{"metadata":{}}]}}'), "Pods[0].metadata: Object missing required field `uid`"),
+        (preemption(whole='{"n":{"Pods":[null]}}'), "NodeNameToVictims[...].Pods[0]: Expected `object`"),
+        (preemption("[]"), "NodeNameToMetaVictims: Expected `object | null`, got `array`"),
+    ],
+)
+def test_what_is_wrong_with_preemption_arguments_is_said(body, says):
+    assert says in refusal(wire.decode_preempt, body)
+
+
+@pytest.mark.parametrize("depth", [1_500, 100_000])
+@pytest.mark.parametrize(
+    "place",
+    [
+        '{"Pod":%s,"NodeNames":[],"unknown":DEEP}',
+        '{"pod":%s,"nodenames":[],"unknown":DEEP}',
+        '{"Pod":%s,"Nodes":{"items":[DEEP]}}',
+        '{"Pod":%s,"Nodes":{"items":[{"metadata":{"name":"n"},"spec":DEEP}]}}',
+        '{"Pod":{"metadata":{},"spec":DEEP},"NodeNames":[]}',
+        "DEEP",
+    ],
+)
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_nesting_without_end_is_refused(place, depth, opening, closing):
+    inside = "" if opening == "[" else "1"
+    body = place.replace("%s", POD).replace("DEEP", opening * depth + inside + closing * depth)
+    refusal(wire.decode_filter, body.encode())
+
+
+def quantity(value, place="requests"):
+    containers = f'[{{"resources":{{}}}},{{"resources":{{"{place}":{{"cpu":{value}}}}}}}]'
+    return args(pod=f'{{"metadata":{{}},"spec":{{"containers":{containers}}}}}')
+
+
+@pytest.mark.parametrize("value", ['"1e3"', '"1Ei"', '"-1"', '"0.5m"', "1", "1.5", '"1k"'])
+def test_quantities_are_what_kubernetes_takes_for_them(value):
+    assert wire.decode_filter(quantity(value)).nodes == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", ['""', '"１"', '"1e"', '"1 Gi"', '"0x1"', '"1KiB"', '"NaN"'])
+@pytest.mark.parametrize("place", ["requests", "limits"])
+def test_what_is_no_quantity_is_named_by_its_field(value, place):
+    message = refusal(wire.decode_filter, quantity(value, place))
+    assert message.startswith(f"Pod.spec.containers[1].resources.{place}[cpu]: not a quantity")
+
+
+@pytest.mark.parametrize(
+    ("pod", "path"),
+    [
+        ('"spec":{"overhead":{"cpu":"x"}}', "spec.overhead[cpu]"),
+        ('"spec":{"resources":{"limits":{"cpu":"x"}}}', "spec.resources.limits[cpu]"),
+        ('"spec":{"initContainers":[{"resources":{"requests":{"a/b":"x"}}}]}', "spec.initContainers[0].resources"),
+        ('"status":{"allocatedResources":{"cpu":"x"}}', "status.allocatedResources[cpu]"),
+        ('"status":{"containerStatuses":[{"allocatedResources":{"cpu":"x"}}]}', "status.containerStatuses[0]"),
+        ('"spec":{"overhead":{"c\\u0007pu <b>":"x"}}', "spec.overhead[…]"),
+    ],
+)
+def test_quantities_are_checked_wherever_they_stand(pod, path):
+    assert refusal(wire.decode_filter, args(pod=f'{{"metadata":{{}},{pod}}}')).startswith(f"Pod.{path}")
+
+
+def test_no_refusal_repeats_the_input():
+    secret = "hunter2"
+    for body in (
+        args(pod=f'{{"metadata":{{"labels":{{"{secret}":5}}}}}}'),
+        args(pod=f'{{"metadata":{{}},"spec":{{"overhead":{{"cpu":"{secret}"}}}}}}'),
+        args(pod=f'"{secret}"'),
+        f'{{"{secret}'.encode(),
+    ):
+        assert secret not in refusal(wire.decode_filter, body)
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_filter_answer_in_names_spells_every_key():
+    request = wire.decode_filter(args(names='["a","b","c"]'))
+    answer = wire.encode_filter(request, FilterDecision((2,), {"a": "full"}, {"b": "tainted"}, ()))
+    assert answer == (
+        b'{"Nodes":null,"NodeNames":["c"],"FailedNodes":{"a":"full"},'
+        b'"FailedAndUnresolvableNodes":{"b":"tainted"},"Error":""}'
+    )
+
+
+def test_a_filter_answer_without_nodes_has_an_empty_list():
+    answer = wire.encode_filter(wire.decode_filter(args(names="[]")), FilterDecision((), {}, {}, ()))
+    assert json.loads(answer)["NodeNames"] == []
+
+
+def test_accepted_nodes_go_back_byte_for_byte():
+    first = '{"metadata": {"name":"n1"},"status":{"x":1.50,"y":"\\u003c"},"z":1e400}'
+    second = '{"metadata":{"name":"n2", "managedFields":[ ]}}'
+    body = args(f'{{"metadata":{{"resourceVersion": "7"}},"items":[{first} , {second}]}}', "null")
+    answer = wire.encode_filter(wire.decode_filter(body), FilterDecision((0, 1), {}, {}, ()))
+    assert answer == (
+        f'{{"Nodes":{{"metadata":{{"resourceVersion": "7"}},"items":[{first},{second}]}},"NodeNames":null,'
+        '"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
+    ).encode()
+
+
+def test_list_metadata_that_was_not_sent_is_empty():
+    body = args('{"items":[]}', "null")
+    answer = wire.encode_filter(wire.decode_filter(body), FilterDecision((), {}, {}, ()))
+    assert json.loads(answer)["Nodes"] == {"metadata": {}, "items": []}
+
+
+def test_a_node_offered_twice_is_accepted_twice_and_scored_once():
+    request = wire.decode_filter(args(names='["a","b","a"]'))
+    answer = wire.encode_filter(request, FilterDecision((0, 2), {"b": "full"}, {}, ()))
+    assert json.loads(answer)["NodeNames"] == ["a", "a"]
+    scores = json.loads(wire.encode_prioritize(request.nodes, (7, 1, 7)))
+    assert scores == [{"Host": "a", "Score": 7}, {"Host": "b", "Score": 1}]
+
+
+def test_a_preempt_answer_always_names_victims_by_uid():
+    victim = Pod(ObjectMeta(name="v", uid="u"))
+    answer = wire.encode_preempt([Candidate("n", (victim,), 2)])
+    assert answer == b'{"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"u"}],"NumPDBViolations":2}}}'
+    assert wire.encode_preempt([]) == b'{"NodeNameToMetaVictims":{}}'
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_names_of_any_text_survive(names):
+    request = wire.decode_filter(args(names=json.dumps(names)))
+    everything = FilterDecision(tuple(range(len(names))), {}, {}, ())
+    assert json.loads(wire.encode_filter(request, everything))["NodeNames"] == names
