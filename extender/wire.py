@@ -17,10 +17,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Raw, field
+from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
 from extender.core.engine import Candidate, FilterDecision, Offer
@@ -35,9 +35,13 @@ _EMPTY = Raw(b"{}")
 # --- ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs: what is read of them --------------------------------
 
 
+AnyObject = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+"""A JSON object, kept as the bytes that it came as."""
+
+
 class NodeList(msgspec.Struct, kw_only=True):
-    metadata: Raw = field(default_factory=lambda: _EMPTY)
-    items: list[Raw] | None
+    metadata: AnyObject = field(default_factory=lambda: _EMPTY)
+    items: list[AnyObject] | None
 
 
 class ExtenderArgs(msgspec.Struct):

@@ -162,6 +162,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
+    def construct_document(self, node: yaml.Node) -> Any:
+        self.deep_construct = True  # so that an alias of what it stands in is an error
+        return super().construct_document(node)
+
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
@@ -314,7 +318,7 @@ def _name_of(document: Any) -> str:
     return f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
 
 
-# --- values that are text in the API ------------------------------------------------------------------------------
+# --- values that are text in the API --------------------------------------------------------------------------------
 
 
 def validate(loaded: Value) -> None:

@@ -28,7 +28,7 @@ ENV_OF_OTHERS = frozenset({"EXTENDER_CONFIG"})
 """Variables of that prefix that are no settings: the command line reads them."""
 
 _SERVICE_LINK = re.compile(
-    r"EXTENDER(_[A-Z0-9]+)*_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_[A-Z]+(_[A-Z]+)?)?)"
+    r"EXTENDER(_[A-Z0-9]+)*?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_[A-Z]+(_[A-Z]+)?)?)"
 )
 """What the kubelet sets in every pod beside a Service whose name begins with `extender`."""
 
@@ -49,7 +49,8 @@ def load_config(
     try:
         return Configuration.model_validate(layers.data, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise ConfigError("\n".join(layers.describe(one) for one in error.errors())) from error
+        complaints = [layers.describe(one) for one in error.errors()]
+        raise ConfigError("\n".join(sorted(complaints, key=_line_number))) from error
     except RecursionError as error:
         raise ConfigError(f"{layers.name}: nested too deeply") from error
 
@@ -177,19 +178,27 @@ def _env_value(name: str, text: str) -> object:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    if not _SERVICE_LINK.fullmatch(name):
-        return False
-    return not name.endswith("_PORT") or name.endswith("_SERVICE_PORT") or "://" in value
+    link = _SERVICE_LINK.fullmatch(name)
+    return link is not None and (link[2] != "PORT" or "://" in value)
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------------
+# --- what is wrong --------------------------------------------------------------------------------------------------
+
+
+_PLAINER = {"missing": "is missing", "model_type": "must be a mapping", "list_type": "must be a list"}
+
+
+def _line_number(complaint: str) -> int:
+    """Of `extender.yaml:12: …`; what stands in no file comes first."""
+    match = re.match(r"[^ ]*:(\d+): ", complaint)
+    return int(match[1]) if match else 0
 
 
 def _complaint(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{suggestion(str(error['loc'][-1]), _keys_beside(error['loc']))}"
-    if error["type"] == "missing":
-        return "is missing"
+    if error["type"] in _PLAINER:
+        return _PLAINER[error["type"]]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     text = error["msg"].replace("Input should", "must")

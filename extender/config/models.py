@@ -212,12 +212,17 @@ ARGS_OF = {"NodeResourcesFit": "scoring_strategy", "NodeResourcesBalancedAllocat
 class ScorePlugin(Section):
     name: str
     """Name of the plugin in kube-scheduler."""
-    weight: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = Field(
-        default_factory=lambda before: SCORE_WEIGHTS.get(before.get("name", ""), 1)
-    )
+    weight: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = 1
     """What its score (0 to 100) is multiplied with; kube-scheduler's default weight of that plugin if left out."""
     args: ScoreArgs = ScoreArgs()
     """What the plugin takes in KubeSchedulerConfiguration."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_weight(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("weight") is None and isinstance(data.get("name"), str):
+            return {**data, "weight": SCORE_WEIGHTS.get(data["name"], 1)}
+        return data
 
     @field_validator("name")
     @classmethod
@@ -260,7 +265,8 @@ class ServerSection(Section):
     def _plain_http_stays_here(self) -> "ServerSection":
         if not self.allow_plain_http and not is_loopback(self.host):
             raise ValueError(
-                f"{self.host} is reachable by others and there is no TLS: listen on 127.0.0.1 or set allowPlainHTTP"
+                f"{self.host} is reachable by others and there is no TLS: listen on 127.0.0.1 or set "
+                "server.allowPlainHTTP: true"
             )
         return self
 

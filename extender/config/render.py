@@ -33,9 +33,10 @@ def _lines(section: Section, indent: str) -> Iterator[str]:
             yield textwrap.indent(_yaml({key: _without_unset(values[key])}), indent)
 
 
-def _yaml(value: dict[str, Any]) -> str:
-    """One entry as a block, its innermost lists and mappings on one line each."""
-    return yaml.safe_dump(value, default_flow_style=None, sort_keys=False, width=WIDTH, allow_unicode=True).rstrip()
+def _yaml(entry: dict[str, Any]) -> str:
+    """One entry; lists and mappings without others in them stand on one line."""
+    flow = None if any(isinstance(value, list | dict) for value in entry.values()) else False
+    return yaml.safe_dump(entry, default_flow_style=flow, sort_keys=False, width=WIDTH - 20).rstrip()
 
 
 def _without_unset(value: Any) -> Any:

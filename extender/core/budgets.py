@@ -16,10 +16,12 @@ from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_se
 
 @dataclass(frozen=True, slots=True)
 class Charges:
-    """Which pod charges which budget, ordered by node, budget, rank; only where a budget can run out on a node."""
+    """Who charges which budget, as far as a budget can run out on a node."""
 
+    exhausted: BoolArray
+    """[k, node]: pods that a budget selects which has nothing left from the start."""
     position: IntArray
-    """[charge] -> place of the pod in a flattened [k, node]."""
+    """[charge] -> place of the pod in a flattened [k, node]; ordered by node, budget, rank; other budgets only."""
     priority: IntArray
     """[charge] of the pod."""
     allowed: IntArray
@@ -42,19 +44,26 @@ def matcher(budget: PodDisruptionBudget) -> LabelMatcher | None:
 def charges(snapshot: Snapshot) -> Charges:
     """All charges that can matter in any dry run on the snapshot."""
     pods, budgets = _selected(snapshot)
-    layout, allowed = snapshot.layout, np.array([b.status.disruptions_allowed for b in snapshot.budgets], np.int64)
-    node, k = snapshot.pod_node[pods], layout.rank[pods]
+    allowed = np.array([budget.status.disruptions_allowed for budget in snapshot.budgets], np.int64)[budgets]
+    empty = allowed <= 0
+    exhausted = np.zeros(snapshot.layout.pod.shape, np.bool_)
+    exhausted[snapshot.layout.rank[pods[empty]], snapshot.pod_node[pods[empty]]] = True
+    return _counted(snapshot, exhausted, pods[~empty], budgets[~empty], allowed[~empty])
+
+
+def _counted(snapshot: Snapshot, exhausted: BoolArray, pods: IntArray, budgets: IntArray, allowed: IntArray) -> Charges:
+    """The charges in order, without those of budgets that allow as much as a node can charge."""
+    node, k = snapshot.pod_node[pods], snapshot.layout.rank[pods].astype(np.int64)
     order = np.lexsort((k, budgets, node))
-    node, k, budgets = node[order], k[order], budgets[order]
     fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (node[1:] != node[:-1]) | (budgets[1:] != budgets[:-1])
+    fresh[1:] = (np.diff(node[order]) != 0) | (np.diff(budgets[order]) != 0)
     group = np.cumsum(fresh) - 1
-    tight = np.bincount(group)[group] > allowed[budgets] if len(order) else fresh
-    k, node, budgets, group = k[tight], node[tight], budgets[tight], group[tight]
+    tight = np.bincount(group, minlength=1)[group] > allowed[order]
+    order, group = order[tight], group[tight]
     first = np.flatnonzero(np.diff(group, prepend=-1))
     size = np.diff(first, append=len(group))
-    position = k.astype(np.int64) * len(snapshot.nodes) + node
-    return Charges(position, snapshot.priority[pods[order][tight]], allowed[budgets], first, size)
+    position = (k * len(snapshot.nodes) + node)[order]
+    return Charges(exhausted, position, snapshot.priority[pods[order]], allowed[order], first, size)
 
 
 def _selected(snapshot: Snapshot) -> tuple[IntArray, IntArray]:
@@ -96,8 +105,8 @@ def violating(snapshot: Snapshot, evictable: BoolArray, priority: int) -> BoolAr
     found = snapshot.memo(charges)
     charging = found.priority < priority
     spent = np.cumsum(charging)
-    before = spent[found.first] - charging[found.first]
+    before: IntArray = spent[found.first] - charging[found.first]
     broken = charging & (spent - found.allowed > np.repeat(before, found.size))
-    result = np.zeros_like(evictable)
+    result = found.exhausted & evictable
     result.ravel()[found.position[broken]] = True
     return result

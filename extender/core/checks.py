@@ -54,7 +54,7 @@ class StaticCheck:
     def at(self, rows: Rows) -> Self:
         return replace(self, rejected=self.rejected[rows])
 
-    def reasons(self, row: int) -> tuple[str, ...]:
+    def reasons(self) -> tuple[str, ...]:
         return (self.reason,)
 
 
@@ -82,11 +82,13 @@ class Constraint(ABC):
 
     def fits(self, room: IntArray) -> BoolArray:
         """[column, node] -> [node]."""
-        return np.logical_and.reduce(room >= 0, axis=0)
+        fits: BoolArray = np.logical_and.reduce(room >= 0, axis=0)
+        return fits
 
     def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
         """`fits(room - demand)`, without making the difference."""
-        return np.logical_and.reduce(demand <= room, axis=0)
+        fits: BoolArray = np.logical_and.reduce(demand <= room, axis=0)
+        return fits
 
     def codes(self, room: IntArray) -> CodeArray:
         """[column, node] -> [node]."""
@@ -95,7 +97,8 @@ class Constraint(ABC):
     def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
         """[row]: which columns lack room, as bits."""
         short = room[:, rows] < 0
-        return np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
+        bits: IntArray = np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
+        return bits
 
     @abstractmethod
     def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
@@ -103,7 +106,8 @@ class Constraint(ABC):
 
     def taken_off(self, evictable: Evictable) -> IntArray:
         """[column, node]: the room without the evictable pods, an array of its own."""
-        return self.room + np.einsum("kcn,kn->cn", self.demand, evictable.mask)
+        freed: IntArray = np.einsum("kcn,kn->cn", self.demand, evictable.mask)
+        return self.room + freed
 
     def at(self, rows: Rows) -> Self:
         """The same for some nodes only."""

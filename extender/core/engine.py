@@ -191,7 +191,7 @@ def _offered_victims(run: DryRun, offers: Mapping[str, Offer]) -> BoolArray:
         wanted = set(offers[run.snapshot.node_names[row]].victims)
         pods = layout.pod[:, row]
         named = np.array([pod >= 0 and run.snapshot.pods[pod].metadata.uid in wanted for pod in pods.tolist()])
-        if not (named & ~run.evictable[:, place]).any():
+        if not (named & ~run.grouped.evictable.mask[:, place]).any():
             chosen[:, place] = named
     return chosen
 

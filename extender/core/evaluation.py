@@ -37,8 +37,8 @@ class Evaluation:
         if not len(places):
             return None
         names = self.incoming.snapshot.name_order[self.dry_run.rows[places]]
-        best = rank(self.dry_run.costs(places), names)[0]
-        return self.incoming.snapshot.node_names[self.dry_run.rows[places[best]]]
+        best = int(rank(self.dry_run.costs(places), names)[0])
+        return self.incoming.snapshot.node_names[int(self.dry_run.rows[places[best]])]
 
     @property
     def selected_ties(self) -> list[str]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.checks import BoolArray, Check, CodeArray, Constraint, Incoming, Rows, StaticCheck
+from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows, StaticCheck
 from extender.core.plugins import FILTERS, PREFILTERS
 from extender.core.profile import Profile
-from extender.core.snapshot import IntArray, Snapshot
+from extender.core.snapshot import BoolArray, IntArray, Snapshot
 from extender.core.verdict import FITS, Code, Verdict
 from extender.k8s.objects import Pod
 
@@ -34,7 +34,8 @@ class Judgement:
 
     @property
     def fits(self) -> BoolArray:
-        return self.codes == Code.SUCCESS
+        fits: BoolArray = self.codes == Code.SUCCESS
+        return fits
 
     def verdict(self, row: int) -> Verdict:
         """With reasons, of the node in place `row`."""
@@ -42,8 +43,7 @@ class Judgement:
             return FITS
         place, second = divmod(int(self.rejecting[row]), 2)
         check, room = self.checks[place], self.rooms[second][place]
-        reasons = check.reasons(row) if isinstance(check, StaticCheck) or room is None else check.reasons(room, row)
-        return Verdict(Code(self.codes[row]), check.plugin, reasons)
+        return Verdict(Code(self.codes[row]), check.plugin, _reasons(check, room, row))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
         """The same for many: nodes that the same columns reject share a verdict."""
@@ -66,11 +66,25 @@ def judge(checks: Sequence[Check], rooms: Sequence[IntArray | None], size: int) 
     passes = (nominated, rooms) if any(a is not b for a, b in zip(nominated, rooms, strict=True)) else (rooms,)
     for second, of_pass in enumerate(passes):
         for place, (check, room) in enumerate(zip(checks, of_pass, strict=True)):
-            own = check.codes() if isinstance(check, StaticCheck) or room is None else check.codes(room)
+            own = _codes(check, room)
             new = (codes == 0) & (own != 0)
             codes[new] = own[new]
             rejecting[new] = 2 * place + second
     return Judgement(checks, (nominated, rooms), codes, rejecting)
+
+
+def _codes(check: Check, room: IntArray | None) -> CodeArray:
+    if isinstance(check, StaticCheck):
+        return check.codes()
+    assert room is not None
+    return check.codes(room)
+
+
+def _reasons(check: Check, room: IntArray | None, row: int) -> tuple[str, ...]:
+    if isinstance(check, StaticCheck):
+        return check.reasons()
+    assert room is not None
+    return check.reasons(room, row)
 
 
 def _beside_nominated(check: Check, room: IntArray | None) -> IntArray | None:

@@ -16,12 +16,15 @@ from extender.core.budgets import violating
 from extender.core.checks import Check, Constraint, Evictable, Incoming, Rows
 from extender.core.filtering import Filtering, Judgement, judge
 from extender.core.ranking import Costs
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.snapshot import BoolArray, IntArray, Snapshot, columns
 from extender.core.verdict import NO_VICTIMS, Code, Verdict
 from extender.k8s.objects import Pod
 
 NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node."
+
+_CACHED_GROUPS = 32
+"""For how many preemptor priorities a snapshot remembers the groups."""
 
 _NON_NEGATIVE = 2**31
 """Added to every priority before summing, so that a pod less never costs more."""
@@ -51,11 +54,47 @@ def is_terminating_by_preemption(pod: Pod) -> bool:
     return first is not None and first.status == "True" and first.reason == "PreemptionByScheduler"
 
 
-def evictable_pods(snapshot: Snapshot, preemptor: Pod) -> Evictable:
-    """The pods of strictly lower priority."""
-    layout = snapshot.layout
-    mask = layout.priority < preemptor.priority
-    return Evictable(mask, np.count_nonzero(~mask & (layout.pod >= 0), axis=0))
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The pods that a preemptor may evict, and in which of the two groups they are put back."""
+
+    evictable: Evictable
+    violating: BoolArray
+    """[k, node]: their loss breaks a budget."""
+    others: BoolArray
+    """[k, node]."""
+
+    def at(self, rows: Rows) -> "Groups":
+        """The same for some nodes only."""
+        evictable = Evictable(self.evictable.mask[:, rows], self.evictable.first[rows])
+        return Groups(evictable, self.violating[:, rows], self.others[:, rows])
+
+
+def groups(snapshot: Snapshot, priority: int) -> Groups:
+    """All pods of strictly lower priority.
+
+    Depends on how many of the cluster's distinct priorities are lower, and on nothing else of the preemptor.
+    """
+    layout, distinct = snapshot.layout, snapshot.memo(_distinct_priorities)
+    cached = snapshot.memo(_grouped)
+    lower = int(np.searchsorted(distinct, priority))
+    if lower not in cached:
+        if len(cached) >= _CACHED_GROUPS:
+            cached.clear()
+        mask = layout.priority < priority
+        breaking = violating(snapshot, mask, priority)
+        evictable = Evictable(mask, np.count_nonzero(~mask & (layout.pod >= 0), axis=0))
+        cached[lower] = Groups(evictable, breaking, mask & ~breaking)
+    return cached[lower]
+
+
+def _distinct_priorities(snapshot: Snapshot) -> IntArray:
+    return np.unique(snapshot.priority)
+
+
+def _grouped(_snapshot: Snapshot) -> dict[int, Groups]:
+    """The cache: filled by `groups`."""
+    return {}
 
 
 class Trial:
@@ -64,6 +103,7 @@ class Trial:
     def __init__(self, checks: Sequence[Check], evictable: Evictable) -> None:
         self.constraints = [check for check in checks if isinstance(check, Constraint)]
         self.rooms = [constraint.taken_off(evictable) for constraint in self.constraints]
+        self._taken = [np.empty_like(room) for room in self.rooms]
 
     def put_back(self, k: int, wanted: BoolArray) -> BoolArray:
         """Put the pods of rank `k` back on the `wanted` nodes [node] -> where they may stay [node]."""
@@ -73,8 +113,9 @@ class Trial:
             if constraint.nominated is not None:
                 stay &= constraint.fits_beside(room - constraint.nominated, constraint.demand[k])
         staying = stay.astype(np.int64)
-        for constraint, room in zip(self.constraints, self.rooms, strict=True):
-            room -= constraint.demand[k] * staying
+        for constraint, room, taken in zip(self.constraints, self.rooms, self._taken, strict=True):
+            np.multiply(constraint.demand[k], staying, out=taken)
+            np.subtract(room, taken, out=room)
         return stay
 
 
@@ -87,12 +128,7 @@ class DryRun:
     """Node rows of the snapshot."""
     emptied: Judgement
     """Verdicts with all evictable pods taken off."""
-    evictable: BoolArray
-    """[k, node]."""
-    violating: BoolArray
-    """[k, node] of the evictable pods, those whose loss breaks a budget."""
-    both_kinds: BoolArray
-    """[node] with violating and other evictable pods: upstream sorts the victims again only there."""
+    grouped: Groups
     victims: BoolArray
     """[k, node]; meaningful where `candidate`."""
 
@@ -104,31 +140,34 @@ class DryRun:
     @property
     def violations(self) -> IntArray:
         """[node] -> NumPDBViolations: violating pods that were not put back."""
-        return np.count_nonzero(self.victims & self.violating, axis=0)
+        violations: IntArray = np.count_nonzero(self.victims & self.grouped.violating, axis=0)
+        return violations
 
     def verdict(self, place: int) -> Verdict:
         """Why a node is no candidate."""
-        return self.emptied.verdict(place) if self.evictable[:, place].any() else NO_VICTIMS
+        return self.emptied.verdict(place) if self.grouped.evictable.mask[:, place].any() else NO_VICTIMS
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """The victims of one node in upstream's order: as they failed to be put back, then by importance."""
-        chosen, violating = self.victims[:, place], self.violating[:, place]
-        ranks = [*np.flatnonzero(chosen & violating), *np.flatnonzero(chosen & ~violating)]
-        pods = self.snapshot.layout.pod[:, self.rows[place]][ranks]
-        if self.both_kinds[place]:
+        chosen, breaking = self.victims[:, place], self.grouped.violating[:, place]
+        ranks = [*np.flatnonzero(chosen & breaking), *np.flatnonzero(chosen & ~breaking)]
+        pods: list[int] = self.snapshot.layout.pod[:, self.rows[place]][ranks].tolist()
+        if breaking.any() and self.grouped.others[:, place].any():  # upstream sorts again only then
             pods = sorted(pods, key=lambda pod: (-self.snapshot.priority[pod], self.snapshot.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
     def costs(self, places: IntArray) -> Costs:
         """For ranking; `places` must be candidates."""
-        layout, victims, rows = self.snapshot.layout, self.victims[:, places], self.rows[places]
+        layout, rows = self.snapshot.layout, self.rows[places]
+        victims = columns(self.victims, places)
+        breaking = columns(self.grouped.violating, places)
         first = victims.argmax(axis=0)
         count = np.count_nonzero(victims, axis=0)
-        priorities = layout.priority[:, rows]
+        priorities = np.multiply(columns(layout.priority, rows), victims)
         return Costs(
-            violations=np.count_nonzero(victims & self.violating[:, places], axis=0),
+            violations=np.count_nonzero(victims & breaking, axis=0),
             highest_priority=layout.priority[first, rows],
-            priority_sum=np.where(victims, priorities, 0).sum(axis=0) + count * _NON_NEGATIVE,
+            priority_sum=priorities.sum(axis=0) + count * _NON_NEGATIVE,
             victims=count,
             earliest_start=self.snapshot.start[layout.pod[first, rows]],
         )
@@ -136,27 +175,15 @@ class DryRun:
 
 def dry_run(incoming: Incoming, checks: Sequence[Check], rows: Rows) -> DryRun:
     """Preempt on each of `rows` as if it were the only one; `checks` are of the whole snapshot."""
-    snapshot = incoming.snapshot
-    everywhere = evictable_pods(snapshot, incoming.pod)
-    breaking = violating(snapshot, everywhere.mask, incoming.pod.priority)
-    if len(rows) < len(snapshot.nodes):
+    grouped = groups(incoming.snapshot, incoming.pod.priority)
+    if len(rows) < len(incoming.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
-        everywhere = Evictable(everywhere.mask[:, rows], everywhere.first[rows])
-        breaking = breaking[:, rows]
-    trial = Trial(checks, everywhere)
+        grouped = grouped.at(rows)
+    trial = Trial(checks, grouped.evictable)
     rooms = iter([room.copy() for room in trial.rooms])
     emptied = judge(checks, [next(rooms) if isinstance(check, Constraint) else None for check in checks], len(rows))
-    others = everywhere.mask & ~breaking
-    victims = reprieve(trial, (breaking, others))
-    return DryRun(
-        snapshot,
-        rows,
-        emptied,
-        evictable=everywhere.mask,
-        violating=breaking,
-        both_kinds=breaking.any(axis=0) & others.any(axis=0),
-        victims=victims,
-    )
+    victims = reprieve(trial, (grouped.violating, grouped.others))
+    return DryRun(incoming.snapshot, rows, emptied, grouped, victims)
 
 
 def reprieve(trial: Trial, groups: Sequence[BoolArray]) -> BoolArray:

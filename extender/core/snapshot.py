@@ -1,4 +1,4 @@
-"""The cluster at one moment as columns: nodes are array columns, a node's pods are its rows from most to least important.
+"""The cluster at one moment as columns: nodes lie side by side, a node's pods from the most to the least important.
 
 Names of axes used everywhere in `core`: `node` is a row of `Snapshot.nodes` (N of them), `pod` a row of
 `Snapshot.pods` (P, running pods only, in listing order), `k` a pod's rank by importance on its node (K, the
@@ -29,12 +29,20 @@ BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 
 T = TypeVar("T")
 
+LARGEST = 2**55
+"""Amounts beyond this (36 PB, 36 Tcores) count as this much: sums over a node's pods stay within int64."""
+
 NEVER = np.iinfo(np.int64).max
 """Start time of a pod that has none: later than any."""
 
 _FRACTION = re.compile(r"\.\d+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
+    """Some of the columns of the last axis, in ascending order; the array itself, not a copy, if these are all."""
+    return array if len(rows) == array.shape[-1] else array[..., rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +162,13 @@ class Snapshot:
     @cached_property
     def allocatable(self) -> IntArray:
         """[resource, node]."""
-        rows = [[own.get(name, 0) for name in BASE_RESOURCES] for own in self._node_resources]
+        rows = [[bounded(own.get(name, 0)) for name in BASE_RESOURCES] for own in self._node_resources]
         return np.array(rows, np.int64).reshape(len(self.nodes), len(BASE_RESOURCES)).T.copy()
 
     def scalar_allocatable(self, resource: str) -> IntArray:
         """[node] of an extended resource; 0 where a node does not have it."""
-        return np.fromiter((own.get(resource, 0) for own in self._node_resources), np.int64, len(self.nodes))
+        amounts = (bounded(own.get(resource, 0)) for own in self._node_resources)
+        return np.fromiter(amounts, np.int64, len(self.nodes))
 
     def label(self, key: str) -> Encoded:
         """The nodes' values of one label; None where a node does not carry it."""
@@ -208,25 +217,27 @@ class Snapshot:
     @cached_property
     def demand(self) -> IntArray:
         """[pod, resource]."""
-        rows = [[(usage.requests | {"pods": 1}).get(name, 0) for name in BASE_RESOURCES] for usage in self.usage]
+        rows = [[bounded((u.requests | {"pods": 1}).get(name, 0)) for name in BASE_RESOURCES] for u in self.usage]
         return np.array(rows, np.int64).reshape(len(self.pods), len(BASE_RESOURCES))
 
     @cached_property
     def used(self) -> IntArray:
         """[resource, node]: what the running pods request."""
-        return self.layout.taken[-1]
+        used: IntArray = self.layout.taken[-1]
+        return used
 
     @cached_property
     def non_zero_used(self) -> IntArray:
         """[2, node]: cpu and memory with a default for containers that request none; scoring uses it."""
         used = np.zeros((2, len(self.nodes)), np.int64)
-        np.add.at(used[0], self.pod_node, np.fromiter((u.non_zero_cpu for u in self.usage), np.int64, len(self.pods)))
-        np.add.at(used[1], self.pod_node, np.fromiter((u.non_zero_memory for u in self.usage), np.int64, len(self.pods)))
+        for node, usage in zip(self.pod_node.tolist(), self.usage, strict=True):
+            used[0, node] += bounded(usage.non_zero_cpu)
+            used[1, node] += bounded(usage.non_zero_memory)
         return used
 
     def scalar_demand(self, resource: str) -> tuple[IntArray, IntArray]:
         """(pod rows, amounts) of the pods that request an extended resource."""
-        asking = [(row, usage.requests[resource]) for row, usage in enumerate(self.usage) if resource in usage.requests]
+        asking = [(row, bounded(u.requests[resource])) for row, u in enumerate(self.usage) if resource in u.requests]
         pairs = np.array(asking, np.int64).reshape(len(asking), 2)
         return pairs[:, 0], pairs[:, 1]
 
@@ -250,7 +261,7 @@ class Snapshot:
         counts = np.bincount(nodes, minlength=len(self.nodes))
         firsts = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
         ranks = np.arange(len(order)) - firsts[nodes]
-        depth = int(counts.max(initial=0))
+        depth = int(counts.max(initial=1))  # never empty, so that reductions over it are defined
         pod = np.full((depth, len(self.nodes)), -1, np.int32)
         pod[ranks, nodes] = order
         rank = np.empty(len(self.pods), np.int32)
@@ -265,8 +276,8 @@ class Snapshot:
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """The running pods of one node, most important first."""
-        column = self.layout.pod[:, self.node_row[node]]
-        return tuple(self.pods[row] for row in column[column >= 0])
+        column = self.layout.pod[:, self.node_row[node]].tolist()
+        return tuple(self.pods[row] for row in column if row >= 0)
 
     def uids_on(self, node: str) -> frozenset[str]:
         """The UIDs of one node's running pods."""
@@ -278,6 +289,11 @@ class Snapshot:
         for node, pod in zip(self.pod_node.tolist(), self.pods, strict=True):
             uids[node].add(pod.metadata.uid)
         return tuple(map(frozenset, uids))
+
+
+def bounded(amount: int) -> int:
+    """An amount as a column holds it."""
+    return min(max(amount, -LARGEST), LARGEST)
 
 
 def start_time(pod: Pod) -> int:

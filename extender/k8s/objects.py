@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, field
 
-QuantityText = str | int | float
-"""A quantity as it stands in JSON or YAML; `quantity.parse` gives it a meaning."""
+QuantityText = str | int | float | None
+"""A quantity as it stands in JSON or YAML (null is 0); `quantity.parse` gives it a meaning."""
 
 ResourceList = dict[str, QuantityText]
 Labels = dict[str, str]
@@ -28,14 +28,14 @@ class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen
 # --- metadata and selectors (meta/v1) ---------------------------------------------------------------------------
 
 
-class OwnerReference(Value):
+class OwnerReference(Value, frozen=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None
 
 
-class ObjectMeta(Value):
+class ObjectMeta(Value, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -47,33 +47,33 @@ class ObjectMeta(Value):
     owner_references: list[OwnerReference] | None = None
 
 
-class LabelSelectorRequirement(Value):
+class LabelSelectorRequirement(Value, frozen=True):
     key: str
     operator: str
     values: list[str] | None = None
 
 
-class LabelSelector(Value):
+class LabelSelector(Value, frozen=True):
     match_labels: Labels | None = None
     match_expressions: list[LabelSelectorRequirement] | None = None
 
 
-class NodeSelectorRequirement(Value):
+class NodeSelectorRequirement(Value, frozen=True):
     key: str
     operator: str
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(Value):
+class NodeSelectorTerm(Value, frozen=True):
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSelector(Value):
+class NodeSelector(Value, frozen=True):
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class Condition(Value):
+class Condition(Value, frozen=True):
     type: str
     status: str = ""
     reason: str = ""
@@ -82,29 +82,29 @@ class Condition(Value):
 # --- Node -------------------------------------------------------------------------------------------------------
 
 
-class Taint(Value):
+class Taint(Value, frozen=True):
     key: str
     effect: str
     value: str = ""
 
 
-class NodeSpec(Value):
+class NodeSpec(Value, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class ContainerImage(Value):
+class ContainerImage(Value, frozen=True):
     names: list[str] | None = None
     size_bytes: Int64 = 0
 
 
-class NodeStatus(Value):
+class NodeStatus(Value, frozen=True):
     allocatable: ResourceList | None = None
     images: list[ContainerImage] | None = None
     declared_features: list[str] | None = None
 
 
-class Node(Value):
+class Node(Value, frozen=True):
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -113,26 +113,26 @@ class Node(Value):
 # --- Pod: scheduling constraints ------------------------------------------------------------------------------------
 
 
-class Toleration(Value):
+class Toleration(Value, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
 
 
-class PreferredSchedulingTerm(Value):
+class PreferredSchedulingTerm(Value, frozen=True):
     weight: Int32
     preference: NodeSelectorTerm
 
 
-class NodeAffinity(Value):
+class NodeAffinity(Value, frozen=True):
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: list[PreferredSchedulingTerm] | None = field(
         default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class PodAffinityTerm(Value):
+class PodAffinityTerm(Value, frozen=True):
     topology_key: str
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
@@ -141,12 +141,12 @@ class PodAffinityTerm(Value):
     mismatch_label_keys: list[str] | None = None
 
 
-class WeightedPodAffinityTerm(Value):
+class WeightedPodAffinityTerm(Value, frozen=True):
     weight: Int32
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(Value):
+class PodAffinity(Value, frozen=True):
     """PodAffinity and PodAntiAffinity: the same shape."""
 
     required: list[PodAffinityTerm] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
@@ -155,13 +155,13 @@ class PodAffinity(Value):
     )
 
 
-class Affinity(Value):
+class Affinity(Value, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Value):
+class TopologySpreadConstraint(Value, frozen=True):
     max_skew: Int32
     topology_key: str
     when_unsatisfiable: str = "DoNotSchedule"
@@ -172,7 +172,7 @@ class TopologySpreadConstraint(Value):
     match_label_keys: list[str] | None = None
 
 
-class Named(Value):
+class Named(Value, frozen=True):
     """Anything of which only the name is read (a scheduling gate, a resource claim)."""
 
     name: str = ""
@@ -181,22 +181,22 @@ class Named(Value):
 # --- Pod: containers and volumes -------------------------------------------------------------------------------------
 
 
-class ResourceRequirements(Value):
+class ResourceRequirements(Value, frozen=True):
     requests: ResourceList | None = None
     limits: ResourceList | None = None
 
 
-class ContainerPort(Value):
+class ContainerPort(Value, frozen=True):
     host_port: Int32 = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = ""
 
 
-class RestartRule(Value):
+class RestartRule(Value, frozen=True):
     action: str = ""
 
 
-class Container(Value):
+class Container(Value, frozen=True):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements | None = None
@@ -205,15 +205,15 @@ class Container(Value):
     restart_policy_rules: list[RestartRule] | None = None
 
 
-class ClaimVolumeSource(Value):
+class ClaimVolumeSource(Value, frozen=True):
     claim_name: str = ""
 
 
-class ImageVolumeSource(Value):
+class ImageVolumeSource(Value, frozen=True):
     reference: str = ""
 
 
-class Volume(Value):
+class Volume(Value, frozen=True):
     name: str = ""
     persistent_volume_claim: ClaimVolumeSource | None = None
     image: ImageVolumeSource | None = None
@@ -225,7 +225,7 @@ class Volume(Value):
     iscsi: dict[str, Any] | None = None
 
 
-class ContainerStatus(Value):
+class ContainerStatus(Value, frozen=True):
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList | None = None
@@ -234,7 +234,7 @@ class ContainerStatus(Value):
 # --- Pod ------------------------------------------------------------------------------------------------------------
 
 
-class PodSpec(Value):
+class PodSpec(Value, frozen=True):
     node_name: str = ""
     node_selector: Labels | None = None
     containers: list[Container] | None = None
@@ -255,7 +255,7 @@ class PodSpec(Value):
     host_users: bool | None = None
 
 
-class PodStatus(Value):
+class PodStatus(Value, frozen=True):
     phase: str = ""
     start_time: str | None = None
     nominated_node_name: str = ""
@@ -266,7 +266,7 @@ class PodStatus(Value):
     allocated_resources: ResourceList | None = None
 
 
-class Pod(Value):
+class Pod(Value, frozen=True):
     metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -282,15 +282,15 @@ class Pod(Value):
         return self.spec.priority or 0
 
 
-# --- the rest of the picture -------------------------------------------------------------------------------------------
+# --- the rest of the picture ------------------------------------------------------------------------------------
 
 
-class PodDisruptionBudgetSpec(Value):
+class PodDisruptionBudgetSpec(Value, frozen=True):
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str | None = None
 
 
-class PodDisruptionBudgetStatus(Value):
+class PodDisruptionBudgetStatus(Value, frozen=True):
     disruptions_allowed: Int32 = 0
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
@@ -298,17 +298,17 @@ class PodDisruptionBudgetStatus(Value):
     disrupted_pods: dict[str, str | None] | None = None
 
 
-class PodDisruptionBudget(Value):
+class PodDisruptionBudget(Value, frozen=True):
     metadata: ObjectMeta
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class Namespace(Value):
+class Namespace(Value, frozen=True):
     metadata: ObjectMeta
 
 
-class PriorityClass(Value):
+class PriorityClass(Value, frozen=True):
     metadata: ObjectMeta
     value: Int32 = 0
     preemption_policy: str | None = None

@@ -63,11 +63,13 @@ def shortened(text: str) -> str:
 def parse(text: QuantityText) -> int:
     """The amount in nano-units, exact, finer ones rounded away from zero; between -MAX_NANO and MAX_NANO.
 
-    Numbers, as JSON and YAML have them, count by their shortest spelling. Raises QuantityError.
+    Numbers, as JSON and YAML have them, count by their shortest spelling; null is 0. Raises QuantityError.
     Mirrors resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36); see above for what differs.
     """
     if isinstance(text, str):
         return _parse_text(text)
+    if text is None:
+        return 0
     if isinstance(text, bool):
         raise QuantityError(text, "a boolean is no number")
     if isinstance(text, int):

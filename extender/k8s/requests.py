@@ -8,6 +8,7 @@ Rule: sums are exact and rounded up once, at the end. Every function may raise Q
 A resource that is absent from a result is asked for, or there, zero times.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,6 +33,7 @@ DEFAULT_MEMORY: Final = 200 * 1024 * 1024
 """Bytes, likewise (schedutil.DefaultMemoryRequest, v1.36)."""
 
 _NON_ZERO: Final[Mapping[str, int]] = {CPU: DEFAULT_CPU * NANO // 1000, MEMORY: DEFAULT_MEMORY * NANO}
+_BINARY_FRACTION = re.compile(r"[+-]?[0-9]*\.[0-9]+[KMGTPE]i")
 _NATIVE = "kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
 _QUOTA_PREFIX = "requests."
@@ -73,9 +75,12 @@ def incoming_requests(pod: Pod) -> dict[str, int]:
     return {name: max(0, _in_units(name, nano)) for name, nano in requests.items() if _is_counted(name)}
 
 
-def scoring_request(pod: Pod, resource: str, *, non_zero: bool, pod_level: bool, use_status: bool = False) -> int:
+def scoring_request(
+    pod: Pod, resource: str, *, non_zero: bool, pod_level: bool, use_status: bool = False, calls_before: int = 0
+) -> int:
     """What a score takes the incoming pod to ask of one resource, in the scheduler's units.
 
+    `calls_before`: how often upstream has summed this pod's requests earlier in the cycle; see `leaked_overhead`.
     `non_zero`: containers that name no cpu or memory count for DEFAULT_CPU and DEFAULT_MEMORY.
     Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36). NodeResourcesFit scores with non_zero,
     but neither pod_level nor use_status, which upstream never hands to its scorer; BalancedAllocation scores
@@ -83,7 +88,21 @@ def scoring_request(pod: Pod, resource: str, *, non_zero: bool, pod_level: bool,
     """
     non_missing = _NON_ZERO if non_zero else None
     requests = pod_requests(pod, use_status=use_status, pod_level=pod_level, non_missing=non_missing)
-    return _in_units(resource, requests.get(resource, 0))
+    leaked = calls_before * leaked_overhead(pod, resource) if pod_level else 0
+    return _in_units(resource, requests.get(resource, 0) + leaked)
+
+
+def leaked_overhead(pod: Pod, resource: str) -> int:
+    """Nano-units by which upstream raises the pod's own request each time that it sums the pod's requests.
+
+    Quirk: component-helpers resource.PodRequests (v1.36) adds the overhead to the pod-level request in place if Go
+    holds that as a big decimal, which it does for a fraction of a binary unit ("1.5Gi"). An API server writes such
+    amounts in whole units, so that this shows on objects from files only.
+    """
+    wanted = (pod.spec.resources.requests if pod.spec.resources else None) or {}
+    if not _is_pod_level(resource) or not _BINARY_FRACTION.fullmatch(str(wanted.get(resource, ""))):
+        return 0
+    return _parse(pod.spec.overhead).get(resource, 0)
 
 
 def allocatable(resources: ResourceList | None) -> dict[str, int]:
@@ -137,7 +156,7 @@ def pod_requests(
 
     `use_status`: a pod that is being resized counts with what it holds, too. `pod_level`: requests of the pod as a
     whole replace the containers' sum. `non_missing`: what a container counts for that does not name a resource.
-    Mirrors component-helpers resource.PodRequests (v1.36).
+    Mirrors component-helpers resource.PodRequests (v1.36), called for the first time; see `leaked_overhead`.
     """
     requests = _containers_requests(pod, use_status, non_missing or {})
     if pod_level and _asks_at_pod_level(pod):

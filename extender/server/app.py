@@ -6,12 +6,12 @@ Rule: importing this starts nothing; all state hangs on the application that `cr
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
-from extender.cluster.reload import FileSource
+from extender import __version__
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server import openapi
@@ -20,12 +20,22 @@ from extender.server.routes import create_router
 from extender.server.verbs import Service
 
 
-def create_app(store: ClusterStore, config: Configuration, source: FileSource | None = None) -> FastAPI:
+class Source(Protocol):
+    """Where the picture comes from, as `extender.cluster.reload.FileSource`."""
+
+    last_error: str | None
+    """Why the store does not hold what the source has now; None if it does."""
+
+    async def run(self) -> None:
+        """Keep the store equal to the source until cancelled."""
+
+
+def create_app(store: ClusterStore, config: Configuration, source: Source | None = None) -> FastAPI:
     """The service; while it runs it follows `source`, if there is one."""
     app = FastAPI(
         title=openapi.TITLE,
         description=openapi.DESCRIPTION,
-        version=openapi.VERSION,
+        version=__version__,
         lifespan=_follow_source,
         openapi_url=None,
         docs_url=None,
@@ -53,7 +63,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _follow_source(app: FastAPI) -> AsyncIterator[None]:
-    source: FileSource | None = app.state.source
+    source: Source | None = app.state.source
     if source is None:
         yield
         return

@@ -10,14 +10,13 @@ answer that breaks one is no answer (GuardError).
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import pairwise
 
 from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.snapshot import Snapshot
 from extender.errors import ExtenderError
-from extender.k8s.objects import Pod, PodDisruptionBudget
-from extender.k8s.selectors import SelectorError, compile_label_selector
+from extender.k8s.objects import Pod
+from extender.server.recount import Recount, importance
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """On the API server's copy of a static pod: deleting it evicts nobody."""
@@ -29,7 +28,6 @@ MAX_SCORE = 10
 """extenderv1.MaxExtenderPriority."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
-_LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class GuardError(ExtenderError):
@@ -114,12 +112,6 @@ def running_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
     return {pod.metadata.uid: pod for pod in pods if pod.status.phase not in _TERMINAL_PHASES}
 
 
-def importance(pod: Pod) -> tuple[int, datetime]:
-    """Sorts the most important first: higher priority, then earlier start, no start last (util.MoreImportantPod)."""
-    started = pod.status.start_time
-    return -pod.priority, datetime.fromisoformat(started) if started else _LATEST
-
-
 def _most_important_first(case: Case) -> bool:
     order = [importance(case.present[uid]) for uid in case.uids]
     return order == sorted(order)
@@ -138,8 +130,8 @@ def _violations_counted_right(case: Case) -> bool:
     claimed = case.candidate.num_pdb_violations
     if case.as_offered and case.offer is not None and claimed == case.offer.num_pdb_violations:
         return True
-    victims = frozenset(case.uids)
-    return claimed == count_violations(case.snapshot.budgets, case.preemptor, case.present.values(), victims)
+    recount = case.snapshot.memo(Recount)
+    return claimed == recount.violations(case.preemptor, case.present.values(), frozenset(case.uids))
 
 
 RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (
@@ -158,47 +150,6 @@ RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (
     ("ViolationsMiscounted", _violations_counted_right),
 )
 """Rule -> whether a candidate keeps it. In order: a rule may rely on those before it."""
-
-
-# --- disruption budgets, counted without the engine --------------------------------------------------------------
-
-
-def count_violations(
-    budgets: Iterable[PodDisruptionBudget], preemptor: Pod, present: Iterable[Pod], victims: frozenset[str]
-) -> int:
-    """How many of the victims (UIDs) break a budget: NumPDBViolations of one node.
-
-    All lower-priority pods of the node charge their budgets, the most important first, also those that stay
-    (defaultpreemption.filterPodsWithPDBViolation, v1.36).
-    """
-    lower = sorted((pod for pod in present if pod.priority < preemptor.priority), key=importance)
-    namespaces = {pod.metadata.namespace for pod in lower}
-    relevant = [budget for budget in budgets if budget.metadata.namespace in namespaces]
-    chosen_by = [selector_of(budget) for budget in relevant]
-    left = [budget.status.disruptions_allowed for budget in relevant]
-    violations = 0
-    for pod in lower:
-        charged = [i for i, chosen in enumerate(chosen_by) if _charges(relevant[i], chosen, pod)]
-        for i in charged:
-            left[i] -= 1
-        violations += pod.metadata.uid in victims and any(left[i] < 0 for i in charged)
-    return violations
-
-
-def selector_of(budget: PodDisruptionBudget) -> Callable[[Mapping[str, str]], bool]:
-    """Whether labels are selected; an unset, empty or invalid selector selects nobody (v1.36)."""
-    try:
-        selector = compile_label_selector(budget.spec.selector)
-    except SelectorError:
-        return lambda _: False
-    return (lambda _: False) if selector.is_empty or selector.is_nothing else selector.matches
-
-
-def _charges(budget: PodDisruptionBudget, selects: Callable[[Mapping[str, str]], bool], pod: Pod) -> bool:
-    labels = pod.metadata.labels
-    if not labels or pod.metadata.namespace != budget.metadata.namespace:
-        return False
-    return pod.metadata.name not in (budget.status.disrupted_pods or {}) and selects(labels)
 
 
 # --- /filter and /prioritize ---------------------------------------------------------------------------------------

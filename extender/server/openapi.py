@@ -5,7 +5,6 @@ The hot routes parse their bodies themselves, so FastAPI cannot know them; the s
 Rule: documentation only. Nothing is decided or validated here.
 """
 
-from importlib import metadata
 from typing import Any
 
 import msgspec
@@ -19,11 +18,6 @@ DESCRIPTION = (
     "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), and the health checks. "
     'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}.'
 )
-
-try:
-    VERSION = metadata.version("kube-scheduler-extender")
-except metadata.PackageNotFoundError:  # run from the source tree, not installed
-    VERSION = "0+unknown"
 
 _REF = "#/components/schemas/{name}"
 
@@ -160,6 +154,12 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 def document(app: FastAPI) -> dict[str, Any]:
     """The whole document; the same for the same version, so that it can be compared with a file."""
     found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    for name, operation in OPERATIONS.items():
+        if "requestBody" in operation["openapi_extra"]:
+            # As written above: FastAPI leaves nulls out, also those of examples.
+            documented = found["paths"][f"/{name}"]["post"]
+            documented["requestBody"] = operation["openapi_extra"]["requestBody"]
+            documented["responses"]["200"] = operation["responses"][200]
     found["components"] = {"schemas": dict(sorted(_schemas().items()))}
     return found
 

@@ -26,14 +26,14 @@ from tests.http.conftest import (
 )
 
 pytestmark = pytest.mark.anyio
-VETO = {"NodeNameToMetaVictims": {}}
+VETO: dict[str, dict] = {"NodeNameToMetaVictims": {}}
 
 
 def served(store=None, **sections):
     return client_for(create_app(store or filled_store(), configuration(**sections)))
 
 
-# --- answers ------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------------------------
 
 
 async def test_filter_by_names(client):
@@ -161,7 +161,7 @@ async def test_a_missing_content_type_is_fine(client):
     assert (await client.send(request)).status_code == 200
 
 
-# --- size ---------------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------------------------
 
 
 class CountingBody:
@@ -346,7 +346,7 @@ async def test_a_filter_answer_that_loses_a_node_is_none(monkeypatch):
 
 
 class Source:
-    last_error = None
+    last_error: str | None = None
 
     async def run(self):
         await anyio.sleep_forever()
@@ -397,7 +397,7 @@ async def test_the_source_is_followed_while_the_service_runs():
         await running.wait()
 
 
-# --- listening --------------------------------------------------------------------------------------------------------
+# --- listening ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
@@ -420,7 +420,14 @@ def test_connections_outlive_those_of_go():
     assert not settings.access_log
 
 
-# --- the OpenAPI document -----------------------------------------------------------------------------------------------
+# --- the OpenAPI document -------------------------------------------------------------------------------------------
+
+
+def test_the_examples_of_the_document_spell_every_key():
+    document = openapi_document(create_app(ClusterStore(), configuration()))
+    text = json.dumps(document["paths"]["/filter"]["post"])
+    assert '"Nodes": null, "NodeNames": ["worker-0001"' in text
+    assert '"NodeNames": null' in text
 
 
 def test_the_document_describes_the_wire():

@@ -1,6 +1,7 @@
 """InterPodAffinity: required affinity and anti-affinity, the incoming pod's own and, towards it, that of others.
 
-Each topology key is a column that counts the matching pods in a node's domain; a pod adds to its own domain only. Preferred terms are not scored yet.
+Each topology key is a column that counts the matching pods in a node's domain; a pod adds to its own domain only.
+Preferred terms are not scored yet.
 
 Mirrors pkg/scheduler/framework/plugins/interpodaffinity/filtering.go (v1.36).
 """
@@ -146,7 +147,7 @@ class Affinity(Constraint):
     matches_itself: bool
 
     def fits(self, room: IntArray) -> BoolArray:
-        near = np.logical_and.reduce(room[:-1] >= 0, axis=0)
+        near: BoolArray = np.logical_and.reduce(room[:-1] >= 0, axis=0)
         if self.matches_itself:
             near |= room[-1] == _NO_MATCH
         return near & self.has_keys
@@ -206,8 +207,8 @@ def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affini
         columns.append(_column(incoming, key, (pods, np.full(len(pods), weight)), nominees))
     everywhere = _Column(
         matches=np.full_like(columns[0].matches, _in_any_domain(incoming.snapshot, columns, pods, keys)),
-        demand=sum(column.demand for column in columns),
-        nominated=sum(column.nominated for column in columns),
+        demand=np.add.reduce([column.demand for column in columns]),
+        nominated=np.add.reduce([column.nominated for column in columns]),
         has_key=columns[0].has_key,
     )
     matches, demand, nominated = _stack(incoming, [*columns, everywhere])

@@ -30,7 +30,8 @@ class PortConflicts(Constraint):
         """Quirk: the node's ports are a set upstream, so taking off one of two holders frees the port."""
         kept = (self.holders & ~evictable.mask).any(axis=1)
         freed = (self.holders & evictable.mask).any(axis=1)
-        return -(kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
+        conflicts: IntArray = (kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
+        return -conflicts
 
     def at(self, rows: Rows) -> Self:
         # Not super(): dataclass(slots=True) makes a new class, which zero-argument super() does not know.
@@ -56,7 +57,7 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
-    demand = holders.any(axis=0)[:, np.newaxis, :].astype(np.int64)
+    demand = np.logical_or.reduce(holders, axis=0)[:, np.newaxis, :].astype(np.int64)
     return (PortConflicts(NAME, -demand.sum(axis=0), demand, _nominated(incoming, wanted), holders),)
 
 

@@ -4,6 +4,7 @@ Mirrors pkg/scheduler/framework/plugins/noderesources (v1.36).
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from extender.core.checks import CodeArray, Constraint, Evictable, Incoming, Rows
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import Profile, ScoringStrategy
-from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Snapshot
+from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Snapshot, bounded
 from extender.core.verdict import Code
 from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
 
@@ -74,12 +75,14 @@ def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
         demand = np.concatenate((demand, *(_placed(snapshot, name) for name in extended)), axis=1)
     names = BASE_RESOURCES[:base] + extended
-    asked = np.array([requests.get(name, 0) for name in names])[:, np.newaxis]
+    asked = np.array([bounded(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
     room = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
     unfit = asked > capacity
     unfit[_PODS] = False  # "Too many pods" may always be helped
     return (
-        ResourceColumns(FIT, room, demand, _nominated(incoming, names), names, unfit.any(axis=0), layout, None),
+        ResourceColumns(
+            FIT, room, demand, _nominated(incoming, names), names, np.logical_or.reduce(unfit), layout, None
+        ),
     )
 
 
@@ -109,7 +112,7 @@ def _nominated(incoming: Incoming, names: tuple[str, ...]) -> IntArray | None:
     columns = np.zeros((len(names), len(incoming.snapshot.nodes)), np.int64)
     for pod, node in zip(incoming.nominees, incoming.nominee_nodes, strict=True):
         requests = running_usage(pod).requests
-        columns[:, node] += [1 if name == "pods" else requests.get(name, 0) for name in names]
+        columns[:, node] += [1 if name == "pods" else bounded(requests.get(name, 0)) for name in names]
     return columns
 
 
@@ -129,14 +132,20 @@ class _Load:
 def _loads(incoming: Incoming, rows: Rows, resources: tuple[tuple[str, int], ...], *, balanced: bool) -> list[_Load]:
     """Quirk: the fit score reads non-zero requests and neither pod-level requests nor resizes (see docs/parity.md)."""
     snapshot, loads = incoming.snapshot, []
-    for name, weight in resources:
+    for place, (name, weight) in enumerate(resources):
+        # Upstream has summed the requests once in PreFilter and once per resource before this one.
         asked = scoring_request(
-            incoming.pod, name, non_zero=not balanced, pod_level=balanced, use_status=balanced
+            incoming.pod,
+            name,
+            non_zero=not balanced,
+            pod_level=balanced,
+            use_status=balanced,
+            calls_before=1 + place,
         )
         if asked == 0 and is_scalar(name):
             continue
         capacity, before = _capacity_and_use(snapshot, name, non_zero=not balanced)
-        loads.append(_Load(weight, capacity[rows], before[rows], before[rows] + asked))
+        loads.append(_Load(weight, capacity[rows], before[rows], before[rows] + bounded(asked)))
     return loads
 
 
@@ -181,7 +190,7 @@ def _broken_line(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> I
     """The line through the shape's points, flat outside (plugins/helper/shape_score.go); scores 0-10 become 0-100."""
     points = [(x, y * 10) for x, y in shape]
     scores = np.full(utilization.shape, points[-1][1], np.int64)
-    for (x0, y0), (x1, y1) in reversed(list(zip(points, points[1:], strict=False))):
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
         rise = (y1 - y0) * (utilization - x0)
         slope = np.sign(rise) * (np.abs(rise) // (x1 - x0))  # Go divides towards zero
         scores = np.where(utilization <= x1, y0 + slope, scores)
@@ -191,9 +200,7 @@ def _broken_line(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> I
 def balanced_score(incoming: Incoming, rows: Rows) -> IntArray | None:
     """[row] 50-100: 75 leaves the balance as it is; None (skipped) for a pod that requests none of the resources."""
     names = incoming.profile.balanced_resources
-    asked = (
-        scoring_request(incoming.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names
-    )
+    asked = (scoring_request(incoming.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)
     if not any(asked):
         return None
     loads = _loads(incoming, rows, tuple((name, 1) for name in names), balanced=True)
@@ -222,9 +229,7 @@ def _evenness(used: list[IntArray], loads: list[_Load], counted: list[BoolArray]
     return ((1.0 - deviation) * MAX_NODE_SCORE).astype(np.int64)
 
 
-def _half_difference(
-    fractions: list[npt.NDArray[np.float64]], counted: list[BoolArray]
-) -> npt.NDArray[np.float64]:
+def _half_difference(fractions: list[npt.NDArray[np.float64]], counted: list[BoolArray]) -> npt.NDArray[np.float64]:
     """Where exactly two resources count: half of what lies between them."""
     highest = np.max([np.where(has, f, -np.inf) for f, has in zip(fractions, counted, strict=True)], axis=0)
     lowest = np.min([np.where(has, f, np.inf) for f, has in zip(fractions, counted, strict=True)], axis=0)

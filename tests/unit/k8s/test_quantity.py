@@ -95,6 +95,7 @@ REFUSED = {
     "a separator that Python, but not Go, calls a space": "1\x1f",
     "a lone surrogate": "1\ud800",
     "a suffix without digits that upstream reads digit by digit": "Ei",
+    "the other one": ".Pi",
     "a tiny exponent without digits": "e-10",
     "true": True,
     "a float that is not a number": float("nan"),

@@ -284,6 +284,7 @@ def test_the_status_of_an_incoming_pod_plays_no_part():
 
 def test_a_running_pod_may_use_less_than_nothing_as_upstream_adds_it():
     assert running_usage(pod(container(memory="-1Ki"))).requests == {"memory": -1024}
+    assert running_usage(pod(init=[container("i", memory="-1Ki")])).requests == {"memory": -1024}
 
 
 # --- non-zero usage -------------------------------------------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""`python -m benchmarks`: measure, print one table, and say which limits are met.
+
+Rule: the exit code is 0 whatever is measured: figures depend on the machine, and tests are elsewhere.
+"""
+
+import argparse
+import gc
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import decisions, dryrun, payloads, service
+from benchmarks.generate import Plan
+from benchmarks.measure import Row, table
+from benchmarks.world import World
+
+GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
+    "dryrun": dryrun.rows,
+    "engine": decisions.rows,
+    "wire": payloads.rows,
+    "http": service.rows,
+}
+"""Name for --only -> its rows, in the order of the table."""
+
+NODES = 5000
+SEED = 20261121
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
+"""As in the image: memory of large bodies is kept and not given back to the system after each (glibc)."""
+
+
+def main() -> None:
+    """Start over with the memory settings, which count from the start of a process only; then measure."""
+    given = options().parse_args()
+    if any(os.environ.get(name) != value for name, value in MALLOC.items()):
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], os.environ | MALLOC)
+    report(World(Plan(given.seed, given.nodes), given.full), given.only or list(GROUPS), given.json)
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", metavar="NAME", choices=GROUPS, action="append", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to this file as well")
+    parser.add_argument("--nodes", metavar="N", type=int, default=NODES, help=f"size of the cluster ({NODES:,})")
+    parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
+    parser.add_argument("--full", action="store_true", help="the slow reference tries all nodes, not a sample")
+    return parser
+
+
+def report(world: World, groups: list[str], file: Path | None = None) -> list[Row]:
+    """Print where it runs and the table; the rows."""
+    start = time.monotonic()
+    about = surroundings(world)
+    print("\n".join(f"{key}: {value}" for key, value in about.items()), flush=True)
+    gc.collect()
+    gc.freeze()  # as the service does once it has the cluster
+    rows = [row for group in GROUPS if group in groups for row in measured(group, world)]
+    print(f"\n{table(rows)}\n\n{verdict(rows, world.plan.nodes)}")
+    print(f"took {time.monotonic() - start:.0f} s")
+    if file is not None:
+        file.write_text(json.dumps({"about": about, "rows": [row.to_dict() for row in rows]}, indent=2) + "\n")
+    return rows
+
+
+def measured(group: str, world: World) -> list[Row]:
+    print(f"measuring {group} …", file=sys.stderr, flush=True)
+    return list(GROUPS[group](world))
+
+
+def surroundings(world: World) -> Mapping[str, Any]:
+    """Everything that a figure depends on; making it makes the cluster."""
+    snapshot, layout = world.snapshot, world.snapshot.layout
+    return {
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "malloc": " ".join(f"{name}={os.environ.get(name, 'unset')}" for name in MALLOC),
+        "seed": world.plan.seed,
+        "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.pods):,} pods (at most {len(layout.pod)} on a node), "
+        f"{len(snapshot.budgets)} budgets, {len(set(snapshot.priority.tolist()))} priorities",
+        "dry run": f"{np.count_nonzero(layout.priority < world.pod.priority):,} evictable pods, "
+        f"{len(world.candidates):,} candidates with {sum(len(c.victims) for c in world.candidates):,} victims",
+    }
+
+
+def verdict(rows: list[Row], nodes: int) -> str:
+    """One line for each limit, in words."""
+    lines = [
+        f"{'met' if row.met else 'NOT MET'}: {row.group}, {row.name}: {row.limit} against {row.against}"
+        for row in rows
+        if row.met is not None
+    ]
+    if lines and nodes != NODES:
+        lines.append(f"(the limits are meant for {NODES:,} nodes)")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

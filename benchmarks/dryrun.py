@@ -1,0 +1,103 @@
+"""The exhaustive dry run: whom preemption would evict, on every node.
+
+Against the slow reference of the tests, and against the least that numpy could take: one bare pass over the same
+arrays, without budgets, groups, verdicts or nominated pods.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from benchmarks import generate
+from benchmarks.measure import Limit, Row, Run, Work, in_turns
+from benchmarks.world import World
+from extender.core import preemption
+from extender.core.checks import Constraint
+from extender.core.filtering import meet, run_filters
+from extender.core.preemption import dry_run
+from extender.core.snapshot import IntArray, Snapshot
+from tests import reference
+
+GROUP = "dry run"
+SAMPLE = 250
+"""Nodes that the slow reference tries; it takes them one by one, so that its time grows with their number."""
+
+ROUNDS = 31
+FASTER_THAN_REFERENCE = Limit("≥", 10)
+TIMES_BARE_NUMPY = Limit("≤", 3)
+
+
+def rows(world: World) -> Iterator[Row]:
+    warm = Work(lambda: dry_run(world.filtering.incoming, world.filtering.checks, world.tried))
+    cold = Work(warm.run, prepare=lambda: forget_groups(world.snapshot))
+    bare = Work(bare_pass(world))
+    for name, work in (("first preemptor of its priority (cold)", cold), ("a later preemptor (warm)", warm)):
+        own, others = in_turns([work, bare], ROUNDS)
+        yield Row(GROUP, name, own, "bare numpy pass", others, TIMES_BARE_NUMPY)
+    yield against_reference(world, cold)
+    yield from on_new_snapshots(world, bare)
+
+
+def forget_groups(snapshot: Snapshot) -> None:
+    """As before the first preemptor of any priority: which evictable pods would break a budget is not known."""
+    snapshot.memo(preemption._grouped).clear()
+
+
+def bare_pass(world: World) -> Run:
+    """Put the pods of every rank on all nodes at once, wherever the preemptor still fits beside them."""
+    snapshot, (fit,) = world.snapshot, (check for check in world.filtering.checks if isinstance(check, Constraint))
+    room, demand = fit.room + snapshot.used, snapshot.layout.demand
+    if fit.demand.shape != demand.shape:
+        raise AssertionError("the incoming pod must ask for every resource, so that both sides have all columns")
+
+    def run() -> IntArray:
+        use = np.zeros_like(room)
+        for k in range(len(demand)):
+            trial = use + demand[k]
+            ok = (trial <= room).all(axis=0)
+            use = np.where(ok, trial, use)
+        return use
+
+    return run
+
+
+def against_reference(world: World, cold: Work) -> Row:
+    """The reference on a sample of the nodes (or on all), its time scaled to all; both must name the same victims."""
+    count = world.plan.nodes
+    size = count if world.full else min(SAMPLE, count)
+    sample = sorted(world.plan.chance("sample").sample(range(count), size))
+    cycle = reference.prepare(reference.Cluster.of(generate.as_list(world.plan, sample)), generate.incoming(world.plan))
+    same = agrees(world, reference.dry_run(cycle)[0], {generate.node_name(row) for row in sample})
+    own, others = in_turns([cold, Work(lambda: reference.dry_run(cycle))], 1 if world.full else 7, warm_up=1)
+    whole = [seconds * count / size for seconds in others]
+    part = "" if size == count else f" on {size} nodes x {count / size:g}"
+    against = f"reference{part}, {'same victims' if same else 'OTHER VICTIMS'}"
+    return Row(GROUP, "first preemptor of its priority (cold)", own, against, whole, FASTER_THAN_REFERENCE, faster=True)
+
+
+def agrees(world: World, found: Mapping[str, reference.Candidate], names: set[str]) -> bool:
+    """Do engine and reference name the same victims and violations on these nodes?"""
+    ours = {
+        candidate.node: ([pod.metadata.uid for pod in candidate.victims], candidate.num_pdb_violations)
+        for candidate in world.candidates
+        if candidate.node in names
+    }
+    return ours == {name: ([pod.uid for pod in one.victims], one.violations) for name, one in found.items()}
+
+
+def on_new_snapshots(world: World, bare: Work) -> Iterator[Row]:
+    """The first dry run after the cluster changed, when it is not known either which pod is in which budget."""
+    rounds = [(*on_new_snapshot(world), bare.seconds()) for _ in range(3)]
+    making, own, others = zip(*rounds, strict=True)
+    yield Row(GROUP, "the very first on a new snapshot", own, "bare numpy pass", others)
+    yield Row(GROUP, "making a snapshot of all objects", making)
+
+
+def on_new_snapshot(world: World) -> tuple[float, float]:
+    """Seconds of making it, and of the first dry run."""
+    start = time.perf_counter()
+    snapshot = Snapshot.build(world.objects)
+    made = time.perf_counter() - start
+    filtering = run_filters(meet(snapshot, world.pod, world.profile))
+    return made, Work(lambda: dry_run(filtering.incoming, filtering.checks, world.tried)).seconds()

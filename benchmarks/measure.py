@@ -1,0 +1,148 @@
+"""Take times, compare them, and print the table.
+
+Rule: what is compared runs in turns (A B A B …), and the ratio is the median of the pairs: what disturbs the machine
+for a while disturbs both.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Run = Callable[[], object]
+
+
+def nothing() -> None:
+    """Prepares nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Something whose time is taken."""
+
+    run: Run
+    prepare: Run = nothing
+    """Before every run, not counted."""
+
+    def seconds(self) -> float:
+        self.prepare()
+        start = time.perf_counter()
+        self.run()
+        return time.perf_counter() - start
+
+
+def in_turns(works: Sequence[Work], rounds: int, warm_up: int = 2) -> list[list[float]]:
+    """Seconds of each work in each round."""
+    for _ in range(warm_up):
+        for work in works:
+            work.seconds()
+    times = [[work.seconds() for work in works] for _ in range(rounds)]
+    return [list(one) for one in zip(*times, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the ratio may be."""
+
+    sign: Literal["≤", "≥"]
+    value: float
+
+    def holds(self, ratio: float) -> bool:
+        return ratio <= self.value if self.sign == "≤" else ratio >= self.value
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table."""
+
+    group: str
+    name: str
+    times: Sequence[float]
+    """Seconds."""
+    against: str = ""
+    others: Sequence[float] = ()
+    """Seconds of what it is compared with, taken in turns with `times`."""
+    limit: Limit | None = None
+    faster: bool = False
+    """The ratio says how many times faster (others / times), not what share of the other's time (times / others)."""
+
+    @property
+    def ratio(self) -> float | None:
+        pairs = zip(self.times, self.others, strict=True) if self.others else ()
+        ratios = [other / own if self.faster else own / other for own, other in pairs]
+        return statistics.median(ratios) if ratios else None
+
+    @property
+    def met(self) -> bool | None:
+        """None: there is no limit."""
+        return None if self.limit is None or self.ratio is None else self.limit.holds(self.ratio)
+
+    @property
+    def p99(self) -> float | None:
+        """Only of many runs."""
+        return sorted(self.times)[math.ceil(0.99 * len(self.times)) - 1] if len(self.times) >= 100 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; times in milliseconds."""
+        return {
+            "group": self.group,
+            "name": self.name,
+            "runs": len(self.times),
+            "median_ms": 1000 * statistics.median(self.times),
+            "min_ms": 1000 * min(self.times),
+            "max_ms": 1000 * max(self.times),
+            "p99_ms": None if self.p99 is None else 1000 * self.p99,
+            "against": self.against or None,
+            "ratio": self.ratio,
+            "limit": None if self.limit is None else str(self.limit),
+            "met": self.met,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        spread = f"{_ms(min(self.times))} .. {_ms(max(self.times))}"
+        return (
+            f"{self.group}: {self.name}",
+            str(len(self.times)),
+            _ms(statistics.median(self.times)),
+            spread,
+            "" if self.p99 is None else _ms(self.p99),
+            self.against,
+            "" if self.ratio is None else f"{_number(self.ratio)}{' x faster' if self.faster else ''}",
+            "" if self.limit is None else str(self.limit),
+            {True: "yes", False: "NOT MET", None: ""}[self.met],
+        )
+
+
+HEADINGS = ("what", "runs", "median ms", "min .. max", "p99", "against", "ratio", "limit", "met")
+_TEXT = ("what", "against", "met")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """All rows, columns aligned."""
+    lines = [HEADINGS, *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
+    lines.insert(1, tuple("-" * width for width in widths))
+    return "\n".join(_line(line, widths) for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    placed = (
+        cell.ljust(width) if heading in _TEXT else cell.rjust(width)
+        for heading, cell, width in zip(HEADINGS, cells, widths, strict=True)
+    )
+    return "  ".join(placed).rstrip()
+
+
+def _ms(seconds: float) -> str:
+    return _number(1000 * seconds)
+
+
+def _number(value: float) -> str:
+    """Three digits that count."""
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(digits, 4)}f}"

@@ -1,0 +1,81 @@
+"""Whole calls over HTTP: the real service in a process of its own, one client that keeps its connection.
+
+Rule: what is asked is what kube-scheduler would ask; an answer other than 200 ends the benchmark.
+"""
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks import generate
+from benchmarks.bodies import names_body, victims_body
+from benchmarks.generate import Plan
+from benchmarks.measure import Row, Work, in_turns
+from benchmarks.world import World
+
+GROUP = "http"
+REQUESTS = 200
+START_SECONDS = 120
+STOP_SECONDS = 15
+
+
+def rows(world: World) -> Iterator[Row]:
+    names, some = world.node_names, world.candidates[:100]
+    nowhere, everywhere = generate.incoming(world.plan), generate.undemanding(world.plan)
+    of_names = f"/filter of {len(names):,} names"
+    with running(world.plan) as port:
+        client = Client(port)
+        client.get("/readyz")
+        yield compared(client, f"{of_names}, the pod fits nowhere", "/filter", names_body(nowhere, names))
+        yield compared(client, f"{of_names}, it fits everywhere", "/filter", names_body(everywhere, names))
+        yield compared(client, f"/preempt of {len(some)} candidates, UIDs", "/preempt", victims_body(nowhere, some))
+
+
+def compared(client: "Client", name: str, path: str, body: bytes) -> Row:
+    call, empty = Work(lambda: client.post(path, body)), Work(lambda: client.get("/livez"))
+    own, others = in_turns([call, empty], REQUESTS, warm_up=20)
+    return Row(GROUP, name, own, "/livez", others)
+
+
+class Client:
+    """One connection, kept open; anything but 200 is an error."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
+
+    def get(self, path: str) -> bytes:
+        return self._call("GET", path, None)
+
+    def post(self, path: str, body: bytes) -> bytes:
+        return self._call("POST", path, body)
+
+    def _call(self, method: str, path: str, body: bytes | None) -> bytes:
+        self._connection.request(method, path, body, {"Content-Type": "application/json"})
+        response = self._connection.getresponse()
+        answer = response.read()
+        if response.status != 200:
+            raise RuntimeError(f"{method} {path}: {response.status} {answer[:200]!r}")
+        return answer
+
+
+@contextlib.contextmanager
+def running(plan: Plan) -> Iterator[int]:
+    """The port of a service that holds the cluster; it takes connections at once and answers when it is ready."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        options = ["--fd", str(listening.fileno()), "--seed", str(plan.seed), "--nodes", str(plan.nodes)]
+        command = [sys.executable, "-m", "benchmarks.serve", *options]
+        process = subprocess.Popen(command, pass_fds=[listening.fileno()], env=os.environ.copy())
+    try:
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

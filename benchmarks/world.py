@@ -1,0 +1,71 @@
+"""The generated cluster as the engine sees it, made once for all groups of rows."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from benchmarks import generate
+from benchmarks.generate import Plan
+from extender.core.engine import Candidate
+from extender.core.filtering import Filtering, meet, run_filters
+from extender.core.preemption import DryRun, dry_run
+from extender.core.profile import Profile
+from extender.core.snapshot import IntArray, Snapshot
+from extender.core.verdict import Code
+from extender.k8s.objects import ClusterObjects, Pod
+
+
+@dataclass(frozen=True)
+class World:
+    plan: Plan
+    full: bool
+    """The slow reference takes the whole cluster, not a sample of its nodes."""
+
+    @property
+    def profile(self) -> Profile:
+        return Profile()
+
+    @cached_property
+    def objects(self) -> ClusterObjects:
+        return generate.as_objects(self.plan)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        return Snapshot.build(self.objects)
+
+    @cached_property
+    def pod(self) -> Pod:
+        return msgspec.convert(generate.incoming(self.plan), Pod)
+
+    @cached_property
+    def filtering(self) -> Filtering:
+        return run_filters(meet(self.snapshot, self.pod, self.profile))
+
+    @cached_property
+    def tried(self) -> IntArray:
+        """The rows of the dry run: all nodes, since the pod fits nowhere."""
+        return self.filtering.rows(Code.UNSCHEDULABLE)
+
+    @cached_property
+    def run(self) -> DryRun:
+        return dry_run(self.filtering.incoming, self.filtering.checks, self.tried)
+
+    @cached_property
+    def places(self) -> IntArray:
+        """The candidates among the nodes tried."""
+        return np.flatnonzero(self.run.candidate)
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Each candidate node with its victims."""
+        violations, names = self.run.violations, self.snapshot.node_names
+        return tuple(
+            Candidate(names[self.tried[place]], self.run.victims_on(place), int(violations[place]))
+            for place in self.places.tolist()
+        )
+
+    @property
+    def node_names(self) -> list[str]:
+        return list(self.snapshot.node_names)

@@ -1,0 +1,158 @@
+"""Small clusters in one expression, as raw JSON objects; what is left out gets a plain default.
+
+    cluster({node("n1", cpu="4"): [pod("a", priority=10)], node("n2"): []}, budgets=[budget(app="a")])
+
+Where a pod stands says where it runs, and the order of a node's pods is their listing order. `incoming` gives a pod
+that waits. `snapshot` takes the same as `cluster`, `built` and `typed` turn a List and a
+pod into what the engine takes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from extender.cluster.files import load_cluster
+from extender.core.snapshot import Snapshot
+from extender.k8s.objects import Pod
+
+JSON = dict[str, Any]
+
+STARTED = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeObject:
+    """A Node that can be a key: equal only to itself."""
+
+    raw: JSON
+
+    @property
+    def name(self) -> str:
+        return str(self.raw["metadata"]["name"])
+
+
+def node(
+    name: str,
+    cpu: str = "4",
+    memory: str = "8Gi",
+    pods: str = "110",
+    *,
+    labels: Mapping[str, str] | None = None,
+    unschedulable: bool = False,
+    taints: Iterable[JSON] = (),
+    allocatable: Mapping[str, str] | None = None,
+    **status: Any,
+) -> NodeObject:
+    """`allocatable` adds further resources, `status` further fields (`images=[…]`, `declaredFeatures=[…]`)."""
+    spec: JSON = {"unschedulable": True} if unschedulable else {}
+    if taints:
+        spec["taints"] = list(taints)
+    there = {"cpu": cpu, "memory": memory, "pods": pods} | dict(allocatable or {})
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name} | dict(labels or {})}
+    return NodeObject({"kind": "Node", "metadata": metadata, "spec": spec, "status": {"allocatable": there} | status})
+
+
+def pod(
+    name: str,
+    cpu: str | None = "1",
+    memory: str | None = None,
+    *,
+    priority: int | None = None,
+    start: str | None = STARTED,
+    phase: str = "Running",
+    namespace: str = "default",
+    labels: Mapping[str, str] | None = None,
+    requests: Mapping[str, str] | None = None,
+    ports: Iterable[JSON] = (),
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> JSON:
+    """A pod of one container, with the UID `uid-<name>`; `requests` adds further resources, `spec` further fields."""
+    amounts = {"cpu": cpu, "memory": memory, **(requests or {})}
+    labels = {"app": name} if labels is None else labels
+    container: JSON = {"name": "main", "image": "app:1"}
+    container["resources"] = {"requests": {name: amount for name, amount in amounts.items() if amount is not None}}
+    if ports:
+        container["ports"] = list(ports)
+    given: JSON = {"containers": [container]} | spec
+    if priority is not None:
+        given["priority"] = priority
+    about: JSON = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "labels": dict(labels)}
+    state: JSON = {"phase": phase} if start is None else {"phase": phase, "startTime": start}
+    return {
+        "kind": "Pod",
+        "metadata": about | dict(metadata or {}),
+        "spec": given,
+        "status": state | dict(status or {}),
+    }
+
+
+def incoming(
+    name: str = "incoming", cpu: str | None = "1", memory: str | None = None, *, priority: int = 1000, **fields: Any
+) -> JSON:
+    """A pod that waits for a node, more important than others; `fields` as for `pod`."""
+    return pod(name, cpu, memory, priority=priority, start=None, phase="Pending", **fields)
+
+
+def budget(
+    name: str = "budget",
+    allowed: int = 0,
+    *,
+    namespace: str = "default",
+    selector: JSON | None = None,
+    disrupted: Iterable[str] = (),
+    **labels: str,
+) -> JSON:
+    """A PodDisruptionBudget of the pods with `labels`, or of those that `selector` picks."""
+    status: JSON = {"disruptionsAllowed": allowed}
+    if disrupted:
+        status["disruptedPods"] = dict.fromkeys(disrupted, STARTED)
+    return {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels} if labels else selector},
+        "status": status,
+    }
+
+
+def namespace(name: str, **labels: str) -> JSON:
+    return {"kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def cluster(
+    nodes: Mapping[NodeObject, Iterable[JSON]],
+    *,
+    waiting: Iterable[JSON] = (),
+    budgets: Iterable[JSON] = (),
+    namespaces: Iterable[JSON] = (),
+) -> JSON:
+    """A List; `waiting` are pods without a node, nominated or not. The given pods are not changed."""
+    running = [placed(pod, node.name) for node, pods in nodes.items() for pod in pods]
+    items = [*namespaces, *(node.raw for node in nodes), *running, *waiting, *budgets]
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def placed(pod: JSON, node: str) -> JSON:
+    """The pod, running on the node."""
+    return pod | {"spec": pod["spec"] | {"nodeName": node}}
+
+
+def snapshot(
+    nodes: Mapping[NodeObject, Iterable[JSON]],
+    *,
+    waiting: Iterable[JSON] = (),
+    budgets: Iterable[JSON] = (),
+    namespaces: Iterable[JSON] = (),
+) -> Snapshot:
+    return built(cluster(nodes, waiting=waiting, budgets=budgets, namespaces=namespaces))
+
+
+def built(cluster: JSON) -> Snapshot:
+    return Snapshot.build(load_cluster(cluster))
+
+
+def typed(pod: JSON) -> Pod:
+    return msgspec.convert(pod, Pod)

@@ -1,0 +1,78 @@
+"""Does the pod fit once the victims are gone, and does it need every one of them: asked of the slow reference.
+
+Rule: each question is asked of a cluster that really lacks the pods, as kube-scheduler would find it next time.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from tests.builders import JSON
+from tests.reference import Cluster, Cycle, Pod
+from tests.reference.filters import affine_node_names, needed_features
+from tests.reference.interpod import prefilter
+from tests.reference.objects import finished, priority
+from tests.reference.preemption import split_by_budgets
+from tests.reference.quantities import amounts, pod_requests
+from tests.reference.state import Node
+
+__all__ = ["Room", "finished", "priority"]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A cluster from which pods can be left out, and a pod to place on it."""
+
+    cluster: Cluster
+    pod: Pod
+
+    @classmethod
+    def of(cls, cluster: JSON, pod: JSON) -> Self:
+        return cls(Cluster.of(cluster), Pod.of(pod))
+
+    def fits_without(self, node: str, gone: set[str]) -> bool:
+        """Whether the pod fits on the node once the pods with these UIDs are gone from it."""
+        emptied = _rebuilt(self.cluster.nodes[node], gone)
+        cluster = replace(self.cluster, nodes=self.cluster.nodes | {node: emptied})
+        cycle = Cycle(
+            cluster,
+            self.pod,
+            requests=amounts(pod_requests(self.pod.raw, resized=False)),
+            features=needed_features(self.pod.raw),
+            allowed=affine_node_names(self.pod.raw),
+            interpod=prefilter(cluster, self.pod),
+        )
+        return cycle.judge(emptied).fits
+
+    def complaint(self, node: str, victims: list[str]) -> str | None:
+        """What is wrong with the choice of victims (UIDs), None if nothing is.
+
+        Not asked where two pods of the node hold the same host port, because upstream frees it with the first; nor,
+        of single victims, where the pod wants others near, because then one that comes back may help.
+        """
+        if self.shares_a_port(node):
+            return None
+        if not self.fits_without(node, set(victims)):
+            return f"{node}: the pod does not fit without {victims}"
+        if self.pod.affinity:
+            return None
+        spare = [uid for uid in victims if self.fits_without(node, set(victims) - {uid})]
+        return f"{node}: {spare} of {victims} need not go" if spare else None
+
+    def shares_a_port(self, node: str) -> bool:
+        ports = [port for pod in self.cluster.nodes[node].pods for port in pod.ports]
+        return bool(self.pod.ports) and len(set(ports)) < len(ports)
+
+    def violations(self, node: str, victims: list[str]) -> int:
+        """How many of the victims (UIDs) break a budget."""
+        lower = [pod for pod in self.cluster.nodes[node].pods if pod.priority < self.pod.priority]
+        breaking, _ = split_by_budgets(sorted(lower, key=lambda pod: pod.importance), self.cluster.budgets)
+        return sum(pod.uid in victims for pod in breaking)
+
+
+def _rebuilt(node: Node, gone: set[str]) -> Node:
+    """The node from its object, with the pods that stay."""
+    fresh = Node(node.raw, node.name, node.labels, node.allocatable)
+    for pod in node.pods:
+        if pod.uid not in gone:
+            fresh.add(pod)
+    return fresh

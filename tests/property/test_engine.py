@@ -1,0 +1,261 @@
+"""What must hold for any cluster, pod and offer, on cases from `generate.py`; each example is a seed.
+
+    python -c 'from tests.property.generate import case; print(case(4711))'
+"""
+
+import copy
+from collections import defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import extender
+import tests.reference
+from extender.core.checks import Constraint, StaticCheck
+from extender.core.filtering import judge, meet, run_filters
+from extender.core.plugins.node_ports import PortConflicts
+from extender.core.preemption import Trial, dry_run, groups, reprieve
+from extender.core.profile import Profile
+from extender.core.ranking import Costs, rank, standing, tied_for_best
+from extender.core.snapshot import NEVER
+from tests.builders import built, typed
+from tests.oracle.agreement import compare
+from tests.property import recount, values
+from tests.property.generate import Draw, case
+
+SEEDS = st.integers(0, 2**48)
+
+MANY = settings(
+    max_examples=1_500,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+SOME = settings(MANY, max_examples=500)
+AT_LENGTH = settings(MANY, max_examples=100_000)
+
+
+def filtered(one):
+    return run_filters(meet(built(one.cluster), typed(one.pod), Profile()))
+
+
+# --- all rows == one row == reference ---------------------------------------------------------------------------------
+
+
+def agrees_with_the_reference(seed):
+    one = case(seed)
+    expected = tests.reference.evaluate(one.cluster, one.pod)
+    got = extender.evaluate(one.cluster, one.pod).to_dict()
+    assert compare({"cluster": one.cluster, "pod": one.pod, "expected": expected}, got) == []
+    assert got == expected
+
+
+@MANY
+@given(SEEDS)
+def test_the_engine_says_what_the_slow_reference_says(seed):
+    agrees_with_the_reference(seed)
+
+
+@pytest.mark.slow
+@AT_LENGTH
+@given(SEEDS)
+def test_the_engine_says_what_the_slow_reference_says_at_length(seed):
+    agrees_with_the_reference(seed)
+
+
+def one_row_is_all_rows(seed):
+    filtering = filtered(case(seed))
+    nodes = range(len(filtering.codes))
+    if filtering.prefilter is not None:
+        return
+    everywhere = dry_run(filtering.incoming, filtering.checks, np.array(nodes, np.int64))
+    for row in nodes:
+        alone = np.array([row], np.int64)
+        checks = [check.at(alone) for check in filtering.checks]
+        rooms = [check.room if isinstance(check, Constraint) else None for check in checks]
+        assert judge(checks, rooms, 1).verdict(0) == filtering.judgement.verdict(row)
+        here = dry_run(filtering.incoming, filtering.checks, alone)
+        assert outcome(here, 0) == outcome(everywhere, row)
+
+
+def outcome(run, place):
+    """All that a dry run says of one node."""
+    costs = [int(criterion[0]) for criterion in costs_of(run, place)] if run.candidate[place] else []
+    said = (bool(run.candidate[place]), run.verdict(place), run.emptied.verdict(place), int(run.violations[place]))
+    return said, costs, run.victims_on(place), run.victims[:, place].tolist()
+
+
+def costs_of(run, place):
+    costs = run.costs(np.array([place]))
+    return (costs.violations, costs.highest_priority, costs.priority_sum, costs.victims, costs.earliest_start)
+
+
+@MANY
+@given(SEEDS)
+def test_a_node_alone_fares_as_among_all(seed):
+    one_row_is_all_rows(seed)
+
+
+@pytest.mark.slow
+@AT_LENGTH
+@given(SEEDS)
+def test_a_node_alone_fares_as_among_all_at_length(seed):
+    one_row_is_all_rows(seed)
+
+
+@SOME
+@given(SEEDS)
+def test_verdicts_of_many_nodes_are_those_of_each(seed):
+    filtering = filtered(case(seed))
+    rows = np.arange(len(filtering.codes))[::-1].copy()
+    assert filtering.verdicts(rows) == [filtering.verdict(row) for row in rows.tolist()]
+    assert [verdict.code for verdict in filtering.verdicts(rows)] == filtering.codes[rows].tolist()
+
+
+# --- order changes nothing --------------------------------------------------------------------------------------------
+
+
+@SOME
+@given(SEEDS)
+def test_the_order_of_the_nodes_changes_nothing(seed):
+    """But for an image's size, which is what the first node listed says."""
+    one = case(seed)
+    items = with_one_size_per_image(one.cluster["items"])
+    nodes = iter(Draw(seed + 1).shuffled([item for item in items if item["kind"] == "Node"]))
+    moved = [next(nodes) if item["kind"] == "Node" else item for item in items]
+    assert said_of(moved, one.pod) == said_of(items, one.pod)
+
+
+def with_one_size_per_image(items):
+    items = copy.deepcopy(items)
+    for item in items:
+        for image in item["status"].get("images") or () if item["kind"] == "Node" else ():
+            image["sizeBytes"] = values.IMAGES[image["names"][0]]
+    return items
+
+
+def said_of(items, pod):
+    return extender.evaluate({"kind": "List", "items": items}, pod).to_dict()
+
+
+@SOME
+@given(SEEDS)
+def test_the_order_of_objects_changes_nothing_but_for_the_pods_of_one_node(seed):
+    """Nor does that of the nominated pods, of the budgets, or of one kind to another."""
+    one = case(seed)
+    moved = interleaved(Draw(seed + 1), one.cluster["items"])
+    assert said_of(moved, one.pod) == said_of(one.cluster["items"], one.pod)
+
+
+def interleaved(draw, items):
+    """All in a new order, but for the nodes and the pods of each node, which keep theirs."""
+    queues = defaultdict(list)
+    for place, item in enumerate(items):
+        node = item["spec"].get("nodeName") if item["kind"] == "Pod" else None
+        queues["Node" if item["kind"] == "Node" else node or place].append(item)
+    turns = draw.shuffled([key for key, queue in queues.items() for _ in queue])
+    heads = {key: iter(queue) for key, queue in queues.items()}
+    return [next(heads[key]) for key in turns]
+
+
+# --- taking off and putting back ----------------------------------------------------------------------------------------
+
+
+@SOME
+@given(SEEDS)
+def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
+    """Not of host ports: upstream keeps them as a set, so that one of two holders frees a port."""
+    filtering = filtered(case(seed))
+    incoming = filtering.incoming
+    evictable = groups(incoming.snapshot, incoming.pod.priority).evictable
+    before = copy.deepcopy([check.room for check in constraints(filtering)])
+    trial = Trial(filtering.checks, evictable)
+    for check, room in zip(constraints(filtering), trial.rooms, strict=True):
+        if not isinstance(check, PortConflicts):
+            assert (room - (check.demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.room).all()
+    unchanged = zip(constraints(filtering), before, strict=True)
+    assert all((check.room == room).all() for check, room in unchanged)
+
+
+@SOME
+@given(SEEDS)
+def test_after_the_reprieve_the_room_is_that_of_the_cluster_without_the_victims(seed):
+    filtering = filtered(case(seed))
+    grouped = groups(filtering.incoming.snapshot, filtering.incoming.pod.priority)
+    trial = Trial(filtering.checks, grouped.evictable)
+    victims = reprieve(trial, (grouped.violating, grouped.others))
+    assert not (victims & ~grouped.evictable.mask).any()
+    for check, room in zip(constraints(filtering), trial.rooms, strict=True):
+        if not isinstance(check, PortConflicts):
+            assert (room - (check.demand * victims[:, np.newaxis]).sum(axis=0) == check.room).all()
+
+
+def constraints(filtering):
+    return [check for check in filtering.checks if not isinstance(check, StaticCheck)]
+
+
+# --- victims ------------------------------------------------------------------------------------------------------------
+
+
+@MANY
+@given(SEEDS)
+def test_no_victim_is_protected_by_its_priority(seed):
+    """E3, of every candidate."""
+    one = case(seed)
+    filtering = filtered(one)
+    run = dry_run(filtering.incoming, filtering.checks, np.arange(len(filtering.codes)))
+    limit = recount.priority(one.pod)
+    assert all(pod.priority < limit for place in np.flatnonzero(run.candidate) for pod in run.victims_on(place))
+
+
+@MANY
+@given(SEEDS)
+def test_without_the_victims_the_pod_fits_and_no_victim_could_be_put_back(seed):
+    """E8, of every candidate; `recount.Room` says where this cannot be asked."""
+    one = case(seed)
+    room = recount.Room.of(one.cluster, one.pod)
+    for node, candidate in extender.evaluate(one.cluster, one.pod).to_dict()["candidates"].items():
+        assert room.complaint(node, candidate["victims"]) is None
+
+
+# --- ranking ------------------------------------------------------------------------------------------------------------
+
+FEW = st.integers(0, 2)
+COSTS = st.lists(st.tuples(FEW, st.sampled_from((-(2**31), -1, 0, 2**31 - 1)), FEW, FEW, st.sampled_from((0, 1, NEVER))))
+
+
+def columns_of(costs):
+    return Costs(*(np.array([cost[i] for cost in costs], np.int64) for i in range(5)))
+
+
+def key(cost):
+    """Fewer violations, lower priority, smaller sum, fewer victims, later start."""
+    return (*cost[:4], -cost[4])
+
+
+@SOME
+@given(COSTS, st.randoms(use_true_random=False))
+def test_the_rank_is_that_of_plain_sorting_of_tuples(costs, chance):
+    names = list(range(len(costs)))
+    chance.shuffle(names)
+    expected = sorted(range(len(costs)), key=lambda place: (*key(costs[place]), names[place]))
+    assert rank(columns_of(costs), np.array(names, np.int64)).tolist() == expected
+
+
+@SOME
+@given(COSTS)
+def test_the_standing_is_the_number_of_better_candidates(costs):
+    better = [sum(key(other) < key(cost) for other in costs) for cost in costs]
+    assert standing(columns_of(costs)).tolist() == better
+    assert tied_for_best(columns_of(costs)).tolist() == [place for place, count in enumerate(better) if count == 0]
+
+
+def test_the_standing_tells_all_pairs_apart():
+    """Every two of 32 that differ in some criteria, so that each criterion decides."""
+    for one, other in product(list(product((0, 1), repeat=5)), repeat=2):
+        expected = [int(key(other) < key(one)), int(key(one) < key(other))]
+        assert standing(columns_of([one, other])).tolist() == expected

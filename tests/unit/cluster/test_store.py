@@ -1,0 +1,147 @@
+"""One writer changes the store; what a reader took before stays as it was."""
+
+import msgspec
+import pytest
+
+from extender.cluster.files import load_cluster
+from extender.cluster.store import Change, ClusterStore
+from extender.errors import NotReady
+from extender.k8s.objects import ClusterObjects, Node, NodeStatus, ObjectMeta, Pod, PodSpec
+
+
+def node(name="n1", cpu="4"):
+    return Node(ObjectMeta(name=name), status=NodeStatus(allocatable={"cpu": cpu}))
+
+
+def pod(name, uid="", priority=0):
+    return Pod(ObjectMeta(name=name, namespace="shop", uid=uid or name), PodSpec(node_name="n1", priority=priority))
+
+
+def store(*pods):
+    filled = ClusterStore()
+    filled.replace(ClusterObjects(nodes=(node(),), pods=pods))
+    return filled
+
+
+def pods(of):
+    return [(one.metadata.name, one.metadata.uid, one.priority) for one in of.snapshot().objects.pods]
+
+
+def test_there_is_no_snapshot_before_the_first_picture():
+    with pytest.raises(NotReady):
+        ClusterStore().snapshot()
+
+
+def test_a_change_before_the_first_picture_is_refused():
+    with pytest.raises(NotReady):
+        ClusterStore().apply(Change("Pod", pod("a")))
+
+
+def test_an_empty_cluster_is_a_picture():
+    empty = ClusterStore()
+    empty.replace(ClusterObjects())
+    assert empty.snapshot().objects == ClusterObjects()
+
+
+def test_the_snapshot_is_the_same_object_until_something_changes():
+    held = store(pod("a"))
+    first = held.snapshot()
+    assert held.snapshot() is first
+    held.apply(Change("Pod", pod("b")))
+    assert held.snapshot() is not first
+    assert held.snapshot() is held.snapshot()
+
+
+def test_a_snapshot_that_was_taken_never_changes():
+    held = store(pod("a"))
+    before = held.snapshot()
+    held.apply(Change("Pod", pod("a"), deleted=True))
+    held.replace(ClusterObjects())
+    assert [one.metadata.name for one in before.objects.pods] == ["a"]
+
+
+def test_the_version_counts_changes_and_nothing_else():
+    held = ClusterStore()
+    versions = [held.version]
+    held.replace(ClusterObjects(nodes=(node(),), pods=(pod("a"),)))
+    versions.append(held.version)
+    held.apply(Change("Pod", pod("a", priority=1)))
+    versions.append(held.version)
+    held.snapshot()
+    held.apply(Change("Pod", pod("a", priority=1)))  # the same again
+    held.apply(Change("Pod", pod("unknown"), deleted=True))
+    versions.append(held.version)
+    assert versions == [0, 1, 2, 2]
+
+
+def test_an_update_keeps_its_place_in_the_list():
+    held = store(pod("a"), pod("b"))
+    held.apply(Change("Pod", pod("a", priority=7)))
+    assert pods(held) == [("a", "a", 7), ("b", "b", 0)]
+
+
+def test_the_same_name_with_a_new_uid_replaces_the_old_pod_and_comes_last():
+    held = store(pod("a", "old"), pod("b"))
+    held.apply(Change("Pod", pod("a", "new")))
+    assert pods(held) == [("b", "b", 0), ("a", "new", 0)]
+
+
+def test_a_deletion_takes_the_object_away():
+    held = store(pod("a"), pod("b"))
+    held.apply(Change("Pod", pod("a"), deleted=True))
+    assert pods(held) == [("b", "b", 0)]
+
+
+def test_a_late_deletion_of_the_old_uid_does_not_touch_the_new_pod():
+    held = store(pod("a", "new"))
+    held.apply(Change("Pod", pod("a", "old"), deleted=True))
+    assert pods(held) == [("a", "new", 0)]
+
+
+def test_a_deletion_without_a_uid_takes_whatever_bears_the_name():
+    held = store(pod("a", "some-uid"))
+    held.apply(Change("Pod", Pod(ObjectMeta(name="a", namespace="shop")), deleted=True))
+    assert pods(held) == []
+
+
+def test_pods_of_one_name_in_two_namespaces_are_two():
+    held = store(pod("a"))
+    other = pod("a", "other")
+    held.apply(Change("Pod", msgspec.structs.replace(other, metadata=ObjectMeta("a", "batch", "other"))))
+    assert [one.key for one in held.snapshot().objects.pods] == ["shop/a", "batch/a"]
+
+
+def test_an_object_that_cannot_be_read_changes_nothing():
+    held = store(pod("a"))
+    before, version = held.snapshot(), held.version
+    with pytest.raises(ValueError, match=r"\$\.status\.allocatable\.cpu"):
+        held.apply(Change("Node", node(cpu="many")))
+    with pytest.raises(ValueError, match="many"):
+        held.replace(ClusterObjects(nodes=(node(cpu="many"),)))
+    assert held.snapshot() is before
+    assert held.version == version
+
+
+def test_applying_one_by_one_gives_what_replacing_by_all_gives():
+    wanted = load_cluster(
+        {
+            "kind": "List",
+            "items": [
+                {"kind": kind, "metadata": {"name": name}}
+                for kind in ("Node", "Pod", "PodDisruptionBudget", "Namespace", "PriorityClass")
+                for name in ("x", "y")
+            ],
+        }
+    )
+    held = ClusterStore()
+    held.replace(ClusterObjects())
+    for field, kind in [
+        ("nodes", "Node"),
+        ("pods", "Pod"),
+        ("budgets", "PodDisruptionBudget"),
+        ("namespaces", "Namespace"),
+        ("priority_classes", "PriorityClass"),
+    ]:
+        for one in getattr(wanted, field):
+            held.apply(Change(kind, one))
+    assert held.snapshot().objects == wanted
