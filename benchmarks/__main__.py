@@ -41,29 +41,37 @@ def main() -> None:
     if any(os.environ.get(name) != value for name, value in MALLOC.items()):
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], os.environ | MALLOC)
-    report(World(Plan(given.seed, given.nodes), given.full), given.only or list(GROUPS), given.json)
+    world = World(Plan(given.seed, given.nodes), given.full)
+    about = surroundings(world)
+    gc.collect()
+    gc.freeze()  # as the service does once it has the cluster
+    report(world, about, given.only or list(GROUPS), given.json)
 
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="NAME", choices=GROUPS, action="append", help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to this file as well")
-    parser.add_argument("--nodes", metavar="N", type=int, default=NODES, help=f"size of the cluster ({NODES:,})")
+    parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
     parser.add_argument("--full", action="store_true", help="the slow reference tries all nodes, not a sample")
     return parser
 
 
-def report(world: World, groups: list[str], file: Path | None = None) -> list[Row]:
-    """Print where it runs and the table; the rows."""
+def positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def report(world: World, about: Mapping[str, Any], groups: list[str], file: Path | None = None) -> list[Row]:
+    """Measure and print: first where, then one table, then each limit in words; the rows of the table."""
     start = time.monotonic()
-    about = surroundings(world)
     print("\n".join(f"{key}: {value}" for key, value in about.items()), flush=True)
-    gc.collect()
-    gc.freeze()  # as the service does once it has the cluster
     rows = [row for group in GROUPS if group in groups for row in measured(group, world)]
     print(f"\n{table(rows)}\n\n{verdict(rows, world.plan.nodes)}")
-    print(f"took {time.monotonic() - start:.0f} s")
+    print(f"measured in {time.monotonic() - start:.0f} s")
     if file is not None:
         file.write_text(json.dumps({"about": about, "rows": [row.to_dict() for row in rows]}, indent=2) + "\n")
     return rows

@@ -14,7 +14,7 @@ from extender.core.preemption import dry_run
 from extender.core.ranking import CRITERIA, rank
 
 GROUP = "engine"
-ROUNDS = 31
+ROUNDS = 101
 
 
 def rows(world: World) -> Iterator[Row]:
@@ -60,7 +60,8 @@ def dry_run_all(world: World) -> Run:
 
 
 def decide_filter(world: World) -> Run:
-    return lambda: engine.filter(world.snapshot, world.pod, world.node_names, world.profile)
+    names = world.node_names
+    return lambda: engine.filter(world.snapshot, world.pod, names, world.profile)
 
 
 def decide_preempt(world: World, limit: int) -> Run:

@@ -15,6 +15,7 @@ from extender.server.run import server_settings
 
 
 def main() -> None:
+    """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
     parser.add_argument("--seed", type=int, required=True)
@@ -23,9 +24,13 @@ def main() -> None:
     serve(Plan(given.seed, given.nodes), socket.socket(fileno=given.fd))
 
 
+MAX_BODY = 64 << 20
+"""Above the default, which is meant for what the scheduler samples, not for every node of a large cluster."""
+
+
 def serve(plan: Plan, listening: socket.socket) -> None:
     """As `extender.server.run.serve`, but for where the cluster comes from and who opened the socket."""
-    store, config = ClusterStore(), Configuration()
+    store, config = ClusterStore(), Configuration.model_validate({"server": {"maxBodyNames": MAX_BODY}})
     store.replace(generate.as_objects(plan))
     settings = server_settings(create_app(store, config), config)
     gc.collect()

@@ -19,6 +19,7 @@ from benchmarks.world import World
 
 GROUP = "http"
 REQUESTS = 200
+REQUESTS_LARGE = 100
 START_SECONDS = 120
 STOP_SECONDS = 15
 
@@ -27,17 +28,18 @@ def rows(world: World) -> Iterator[Row]:
     names, some = world.node_names, world.candidates[:100]
     nowhere, everywhere = generate.incoming(world.plan), generate.undemanding(world.plan)
     of_names = f"/filter of {len(names):,} names"
-    with running(world.plan) as port:
-        client = Client(port)
+    with running(world.plan) as port, contextlib.closing(Client(port)) as client:
         client.get("/readyz")
         yield compared(client, f"{of_names}, the pod fits nowhere", "/filter", names_body(nowhere, names))
         yield compared(client, f"{of_names}, it fits everywhere", "/filter", names_body(everywhere, names))
-        yield compared(client, f"/preempt of {len(some)} candidates, UIDs", "/preempt", victims_body(nowhere, some))
+        for offered, requests in ((some, REQUESTS), (world.candidates, REQUESTS_LARGE)):
+            name, body = f"/preempt of {len(offered):,} candidates, UIDs", victims_body(nowhere, offered)
+            yield compared(client, name, "/preempt", body, requests)
 
 
-def compared(client: "Client", name: str, path: str, body: bytes) -> Row:
+def compared(client: "Client", name: str, path: str, body: bytes, requests: int = REQUESTS) -> Row:
     call, empty = Work(lambda: client.post(path, body)), Work(lambda: client.get("/livez"))
-    own, others = in_turns([call, empty], REQUESTS, warm_up=20)
+    own, others = in_turns([call, empty], requests, warm_up=20)
     return Row(GROUP, name, own, "/livez", others)
 
 
@@ -46,6 +48,9 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
+
+    def close(self) -> None:
+        self._connection.close()
 
     def get(self, path: str) -> bytes:
         return self._call("GET", path, None)

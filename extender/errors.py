@@ -2,11 +2,12 @@
 
     ExtenderError
     ├── RequestError            400  the request cannot be understood; says what and where
+    │   ├── BodyTooSlow         408
     │   ├── RequestTooLarge     413
     │   └── UnsupportedBody     415
     ├── UnknownNode             503  a node that is not in the cluster picture: no safe answer
     ├── NotReady                503  there is no cluster picture (yet, or any more)
-    ├── Overloaded              503
+    ├── GuardError              503  an answer of ours that would mislead the scheduler: a bug, and kept in
     ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
     └── ConfigError             500  the configuration is wrong; says which key and line
 
@@ -22,6 +23,10 @@ class ExtenderError(Exception):
 
 class RequestError(ExtenderError):
     status = 400
+
+
+class BodyTooSlow(RequestError):
+    status = 408
 
 
 class RequestTooLarge(RequestError):
@@ -40,7 +45,7 @@ class NotReady(ExtenderError):
     status = 503
 
 
-class Overloaded(ExtenderError):
+class GuardError(ExtenderError):
     status = 503
 
 

@@ -17,7 +17,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -25,6 +24,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 import yaml
 
+from extender.core.snapshot import start_time
 from extender.errors import ClusterFileError
 from extender.k8s import quantity
 from extender.k8s.objects import (
@@ -323,23 +323,17 @@ def _name_of(document: Any) -> str:
 
 def validate(loaded: Value) -> None:
     """Raise ValueError, naming the field, if a quantity or time that decisions read does not parse."""
-    if isinstance(loaded, Pod) and loaded.status.start_time:
-        _check_time("status.startTime", loaded.status.start_time)
+    if isinstance(loaded, Pod):
+        try:
+            start_time(loaded)
+        except ValueError as error:
+            raise ValueError(f"{error} at $.status.startTime") from error
     for path, amounts in _amounts(loaded):
         for resource, amount in amounts.items():
             try:
                 quantity.parse(amount)
             except ValueError as error:
                 raise ValueError(f"{error} at $.{path}.{resource}") from error
-
-
-def _check_time(path: str, text: str) -> None:
-    try:
-        known = datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        known = False
-    if not known:
-        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r} at $.{path}")
 
 
 def _amounts(loaded: Value) -> Iterator[tuple[str, ResourceList]]:

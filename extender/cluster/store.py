@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from extender.cluster.files import validate
+from extender.core.engine import prepare
 from extender.core.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.objects import KINDS, ClusterObjects, Value
@@ -51,7 +52,7 @@ class ClusterStore:
         The work is done before the swap, on the caller's thread: readers never wait for it.
         """
         by_kind = {kind: _by_key(getattr(objects, attribute)) for kind, (attribute, _) in KINDS.items()}
-        snapshot = Snapshot.build(objects)
+        snapshot = prepare(Snapshot.build(objects))
         with self._lock:
             self._objects = by_kind
             self._snapshot = snapshot
@@ -83,7 +84,7 @@ class ClusterStore:
             if not self._version:
                 raise NotReady("the cluster has not been read yet")
             if self._snapshot is None:
-                self._snapshot = Snapshot.build(self._as_objects())
+                self._snapshot = prepare(Snapshot.build(self._as_objects()))
             return self._snapshot
 
     def _as_objects(self) -> ClusterObjects:

@@ -128,8 +128,8 @@ class AddedAffinity(Section):
 
 class FilterSection(Section):
     plugins: list[str] = list(FILTER_PLUGINS)
-    """The checks a node must pass, in this order; the first that fails gives the reason. All of kube-scheduler's that
-    are modelled by default."""
+    """The checks a node must pass, whatever the order here: kube-scheduler's own order decides which one gives the
+    reason. All of kube-scheduler's that are modelled by default."""
     ignored_resources: list[ResourceName] = []
     """Extended resources that NodeResourcesFit does not check, because another extender does."""
     ignored_resource_groups: list[ResourceGroup] = []

@@ -11,7 +11,7 @@ import numpy as np
 from extender.core.checks import Rows
 from extender.core.filtering import Filtering, meet, run_filters
 from extender.core.plugins import NOT_MODELLED
-from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible
+from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
 from extender.core.profile import Profile
 from extender.core.ranking import rank, standing
 from extender.core.scoring import score
@@ -74,6 +74,15 @@ class PreemptDecision:
     dropped: dict[str, str]
     """Offered node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
+
+
+def prepare(snapshot: Snapshot) -> Snapshot:
+    """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
+    groups(snapshot, 0)
+    _ = snapshot.taints, snapshot.non_zero_used, snapshot.name_order
+    for name in snapshot.node_names[:1]:
+        snapshot.uids_on(name)
+    return snapshot
 
 
 def not_evaluated(pod: Pod) -> tuple[str, ...]:

@@ -297,11 +297,20 @@ def bounded(amount: int) -> int:
 
 
 def start_time(pod: Pod) -> int:
-    """Nanoseconds since 1970, NEVER if the pod has not started; ValueError if the text is no time."""
+    """Nanoseconds since 1970, NEVER if the pod has not started.
+
+    Raises ValueError if the text is no time with a zone, or not one of the years 1678 to 2262 that nanoseconds reach.
+    """
     text = pod.status.start_time
     if not text:
         return int(NEVER)
-    since = datetime.fromisoformat(_FRACTION.sub("", text)) - _EPOCH
+    try:
+        started = datetime.fromisoformat(_FRACTION.sub("", text))
+    except ValueError:
+        started = datetime.min
+    if started.tzinfo is None or not 1678 <= started.year < 2262:
+        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
+    since = started - _EPOCH
     fraction = _FRACTION.search(text)
     nanoseconds = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + nanoseconds

@@ -8,18 +8,12 @@ import re
 
 from starlette.requests import Request
 
-from extender.errors import RequestError, RequestTooLarge, UnsupportedBody
+from extender.errors import BodyTooSlow, RequestTooLarge, UnsupportedBody
 
 TIMEOUT = 10.0
 """Seconds within which the whole body must be here; a scheduler sends it at once."""
 
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
-
-
-class BodyTooSlow(RequestError):
-    """The body did not arrive in time."""
-
-    status = 408
 
 
 async def read_body(request: Request, cap: int) -> bytes:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.snapshot import Snapshot
-from extender.errors import ExtenderError
+from extender.errors import GuardError
 from extender.k8s.objects import Pod
 from extender.server.recount import Recount, importance
 
@@ -28,12 +28,6 @@ MAX_SCORE = 10
 """extenderv1.MaxExtenderPriority."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
-
-
-class GuardError(ExtenderError):
-    """An answer that would mislead the scheduler: a bug of ours, never the sender's fault."""
-
-    status = 503
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import Literal
 from extender.cluster.store import ClusterStore
 from extender.core import engine
 from extender.core.profile import Profile
-from extender.errors import ExtenderError
+from extender.errors import ExtenderError, GuardError
 from extender.server.body import too_large
-from extender.server.guard import GuardError, guard_filter, guard_preempt, guard_scores
+from extender.server.guard import guard_filter, guard_preempt, guard_scores
 from extender.wire import (
     decode_filter,
     decode_preempt,
@@ -26,6 +26,9 @@ from extender.wire import (
 )
 
 log = logging.getLogger(__name__)
+
+MAX_GUARDED_TRIES = 3
+"""How often the engine is asked anew, without the nodes that the guard rejected, before that counts as a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +73,22 @@ def prioritize(service: Service, body: bytes) -> bytes:
 
 
 def preempt(service: Service, body: bytes) -> bytes:
-    """Where which pods should be evicted; GuardError if no candidate of the engine gets past the guard."""
+    """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
     request = decode_preempt(body)
     service.check_size(body, request.full)
-    snapshot = service.store.snapshot()
-    decision = engine.preempt(snapshot, request.pod, request.offers, service.profile)
-    as_offered = bool(decision.not_evaluated)
-    result = guard_preempt(snapshot, request.pod, request.offers, decision.kept, as_offered=as_offered)
-    for node, rule in result.rejected.items():
-        service.guard_rejections[rule] += 1
-        log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
-    if decision.kept and not result.kept:
-        raise GuardError("every candidate node was rejected by the last check; the log says why")
-    log.debug("preempt %s: %s", request.pod.key, [candidate.node for candidate in result.kept])
-    return encode_preempt(result.kept)
+    snapshot, offers = service.store.snapshot(), dict(request.offers)
+    for _ in range(MAX_GUARDED_TRIES):
+        decision = engine.preempt(snapshot, request.pod, offers, service.profile)
+        as_offered = bool(decision.not_evaluated)
+        result = guard_preempt(snapshot, request.pod, offers, decision.kept, as_offered=as_offered)
+        for node, rule in result.rejected.items():
+            service.guard_rejections[rule] += 1
+            log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
+            offers.pop(node, None)
+        if result.kept or not decision.kept:
+            log.debug("preempt %s: %s", request.pod.key, [candidate.node for candidate in result.kept])
+            return encode_preempt(result.kept)
+    raise GuardError("every candidate node was rejected by the last check; the log says why")
 
 
 # --- the failure rule ---------------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ import logging
 
 import anyio
 import pytest
+from pydantic import ValidationError
 
 from extender.cluster.store import ClusterStore
 from extender.core import engine
 from extender.core.engine import Candidate
-from extender.errors import ConfigError
 from extender.server.app import create_app, openapi_document
-from extender.server.run import check_address, server_settings
+from extender.server.run import server_settings
 from tests.http.conftest import (
     BODIES,
     NODES,
@@ -402,14 +402,14 @@ async def test_the_source_is_followed_while_the_service_runs():
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
 def test_plain_http_is_for_loopback(host):
-    check_address(host, allow_plain_http=False)
+    assert configuration(server={"host": host}).server.host == host
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", ""])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com"])
 def test_plain_http_elsewhere_needs_a_word(host):
-    with pytest.raises(ConfigError, match="allowPlainHTTP"):
-        check_address(host, allow_plain_http=False)
-    check_address(host, allow_plain_http=True)
+    with pytest.raises(ValidationError, match="allowPlainHTTP"):
+        configuration(server={"host": host})
+    assert configuration(server={"host": host, "allowPlainHTTP": True}).server.host == host
 
 
 def test_connections_outlive_those_of_go():

@@ -10,12 +10,17 @@ from tests.builders import JSON
 from tests.reference import Cluster, Cycle, Pod
 from tests.reference.filters import affine_node_names, needed_features
 from tests.reference.interpod import prefilter
-from tests.reference.objects import finished, priority
+from tests.reference.objects import finished, priority, start_time
 from tests.reference.preemption import split_by_budgets
 from tests.reference.quantities import amounts, pod_requests
 from tests.reference.state import Node
 
-__all__ = ["Room", "finished", "priority"]
+__all__ = ["Room", "finished", "importance", "priority"]
+
+
+def importance(pod: JSON) -> tuple[int, int]:
+    """Sorts the most important first."""
+    return -priority(pod), start_time(pod)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What must hold for any cluster, pod and offer, on cases from `generate.py`; each example is a seed.
 
-    python -c 'from tests.property.generate import case; print(case(4711))'
+python -c 'from tests.property.generate import case; print(case(4711))'
 """
 
 import copy
@@ -225,7 +225,9 @@ def test_without_the_victims_the_pod_fits_and_no_victim_could_be_put_back(seed):
 # --- ranking ------------------------------------------------------------------------------------------------------------
 
 FEW = st.integers(0, 2)
-COSTS = st.lists(st.tuples(FEW, st.sampled_from((-(2**31), -1, 0, 2**31 - 1)), FEW, FEW, st.sampled_from((0, 1, NEVER))))
+COSTS = st.lists(
+    st.tuples(FEW, st.sampled_from((-(2**31), -1, 0, 2**31 - 1)), FEW, FEW, st.sampled_from((0, 1, NEVER)))
+)
 
 
 def columns_of(costs):

@@ -1,0 +1,296 @@
+"""Never evict wrongly: what must hold for every answer, whatever the cluster and whatever is offered.
+
+10,000 generated cases are answered once per process, from request bytes to answer bytes, and each answer is checked
+for all of the rules; then each test asks for the violations of its own rule, and whether the rule was put to the test.
+E1 to E12 are the requirements' names.
+"""
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+import pytest
+
+from extender import wire
+from extender.core import engine
+from extender.core.profile import Profile
+from extender.errors import UnknownNode
+from extender.server.guard import guard_filter, guard_preempt
+from tests.builders import JSON, built
+from tests.property.generate import Case, case
+from tests.property.recount import Room, finished, importance, priority
+
+BEST = Profile()
+ALL = Profile(keep_candidates=None)
+
+
+@dataclass(slots=True)
+class Report:
+    """Rule -> what was found; at most a few lines each are kept."""
+
+    asked: Counter[str] = field(default_factory=Counter)
+    broken: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def check(self, rule: str, holds: bool, what: object) -> None:
+        self.asked[rule] += 1
+        if not holds:
+            self.broken[rule] += 1
+            self.examples[rule] += [str(what)] if self.broken[rule] <= 5 else []
+
+    def none_broken(self, rule: str, at_least: int) -> None:
+        print(f"{rule}: asked {self.asked[rule]} times")  # noqa: T201
+        assert self.broken[rule] == 0, self.examples[rule]
+        assert self.asked[rule] >= at_least
+
+
+@pytest.fixture(
+    scope="module",
+    params=[10_000, pytest.param(100_000, marks=pytest.mark.slow)],
+    ids=["10,000 cases", "100,000 cases"],
+)
+def report(request):
+    report = Report()
+    before = Question.of(0)
+    for seed in range(1, request.param + 1):
+        question = Question.of(seed)
+        examine(report, question, before)
+        before = question
+    return report
+
+
+# --- questions and answers ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Question:
+    """A case as the bytes that kube-scheduler would send."""
+
+    case: Case
+    modelled: bool
+    filter_body: bytes
+    preempt_body: bytes
+    profile: Profile
+
+    @classmethod
+    def of(cls, seed: int) -> "Question":
+        one, modelled = case(seed), seed % 10 != 0
+        pod = one.pod if modelled else with_a_claim(one.pod)
+        profile = BEST if seed % 2 else ALL
+        return cls(one, modelled, filter_body(one, pod, whole=seed % 4 == 0), preempt_body(one, pod), profile)
+
+    @cached_property
+    def running(self) -> dict[str, dict[str, JSON]]:
+        """Node -> UID -> pod."""
+        items = self.case.cluster["items"]
+        on: dict[str, dict[str, JSON]] = {item["metadata"]["name"]: {} for item in items if item["kind"] == "Node"}
+        for item in items:
+            if item["kind"] == "Pod" and item["spec"].get("nodeName") in on and not finished(item):
+                on[item["spec"]["nodeName"]][item["metadata"]["uid"]] = item
+        return on
+
+
+def with_a_claim(pod):
+    """The pod with a volume, of which the engine knows that it cannot judge it: kube-scheduler's own victims count."""
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    return pod | {"spec": pod["spec"] | {"volumes": volumes}}
+
+
+def filter_body(one, pod, *, whole):
+    items = [{"metadata": {"name": name}, "spec": {"x": 1.50}} for name in one.nodes]
+    nodes, names = ({"metadata": {}, "items": items}, None) if whole else (None, one.nodes)
+    return msgspec.json.encode({"Pod": pod, "Nodes": nodes, "NodeNames": names})
+
+
+def preempt_body(one, pod):
+    return msgspec.json.encode({"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": one.offers})
+
+
+def answer_filter(snapshot, question):
+    request = wire.decode_filter(question.filter_body)
+    decision = engine.filter(snapshot, request.pod, request.nodes, question.profile)
+    guard_filter(request.nodes, decision)
+    return wire.encode_filter(request, decision)
+
+
+def answer_preempt(snapshot, question):
+    """The answer, and what the guard had against it."""
+    request = wire.decode_preempt(question.preempt_body)
+    decision = engine.preempt(snapshot, request.pod, request.offers, question.profile)
+    as_offered = bool(decision.not_evaluated)
+    result = guard_preempt(snapshot, request.pod, request.offers, decision.kept, as_offered=as_offered)
+    return wire.encode_preempt(result.kept), result.rejected
+
+
+def answers(snapshot, question):
+    return answer_filter(snapshot, question), answer_preempt(snapshot, question)[0]
+
+
+def examine(report, question, other):
+    snapshot = built(question.case.cluster)
+    filtered = answer_filter(snapshot, question)
+    preempted, rejected = answer_preempt(snapshot, question)
+    for rule in rejected.values():
+        report.check("guard", rule == "ProtectedVictimAdded", (question.case.seed, rejected))
+    examine_filter(report, question, filtered)
+    examine_preempt(report, question, preempted)
+    # Another pod is asked about first, so that whatever the snapshot keeps for later cannot hide.
+    fresh = built(question.case.cluster)
+    answer_preempt(fresh, other)
+    same = answers(fresh, question) == (filtered, preempted)
+    if question.case.seed % 5 == 0:
+        same = same and answers(snapshot, question) == (filtered, preempted)
+    report.check("E12", same, question.case.seed)
+
+
+# --- the rules ----------------------------------------------------------------------------------------------------------
+
+
+def examine_filter(report, question, body):
+    seed, offered = question.case.seed, question.case.nodes
+    answer = json.loads(body)
+    report.check("E5", is_strict_filter_answer(answer, question), (seed, body))
+    accepted = answer["NodeNames"]
+    if accepted is None:
+        accepted = [item["metadata"]["name"] for item in answer["Nodes"]["items"]]
+    failed, unresolvable = answer["FailedNodes"], answer["FailedAndUnresolvableNodes"]
+    named = {*accepted, *failed, *unresolvable}
+    report.check("E1", named <= set(offered), (seed, body))
+    in_order = accepted == [name for name in offered if name in set(accepted)]
+    apart = len(set(accepted)) + len(failed) + len(unresolvable) == len(named)
+    report.check("E9", in_order and apart and named == set(offered), (seed, body))
+
+
+def is_strict_filter_answer(answer, question):
+    """One of Nodes and NodeNames, as asked; whole nodes as they came; maps of text, never null."""
+    asked = json.loads(question.filter_body)
+    lists = answer["Nodes"] if asked["NodeNames"] is None else answer["NodeNames"]
+    whole = asked["NodeNames"] is None
+    if whole and not all(item in asked["Nodes"]["items"] for item in lists["items"]):
+        return False
+    maps = answer["FailedNodes"], answer["FailedAndUnresolvableNodes"]
+    return (
+        type(lists["items"] if whole else lists) is list
+        and (answer["NodeNames"] if whole else answer["Nodes"]) is None
+        and all(type(one) is dict and all(type(text) is str for text in one.values()) for one in maps)
+        and answer.get("Error", "") == ""
+    )
+
+
+def examine_preempt(report, question, body):
+    one, seed = question.case, question.case.seed
+    answer = json.loads(body)
+    report.check("E5", is_strict_preempt_answer(answer, one.offers), (seed, body))
+    chosen = {node: [meta["UID"] for meta in each["Pods"]] for node, each in answer["NodeNameToMetaVictims"].items()}
+    report.check("E1", chosen.keys() <= one.offers.keys() & question.running.keys(), (seed, body))
+    examine_offers(report, question, chosen)
+    never = one.pod["spec"].get("preemptionPolicy") == "Never"
+    if never:
+        report.check("E3 Never", chosen == {}, (seed, body))
+    room = Room.of(one.cluster, one.pod) if chosen else None
+    for node, uids in chosen.items():
+        here = question.running[node]
+        known = len(set(uids)) == len(uids) and here.keys() >= set(uids)
+        report.check("E2", known, (seed, node, uids))
+        victims = [here[uid] for uid in uids if uid in here]
+        lower = all(priority(victim) < priority(one.pod) for victim in victims)
+        report.check("E3", lower, (seed, node, uids))
+        if len(victims) > 1:
+            report.check("E6", victims == sorted(victims, key=importance), (seed, node, uids))
+        claimed = answer["NodeNameToMetaVictims"][node]["NumPDBViolations"]
+        report.check("E7", claimed == room.violations(node, uids), (seed, node, claimed))
+        if question.modelled:
+            complaint = room.complaint(node, uids)
+            report.check("E8", complaint is None, (seed, complaint))
+
+
+def examine_offers(report, question, chosen):
+    """An offer with a victim that we do not know is dropped, and a victim of too high a priority is never taken over."""
+    for node, offer in question.case.offers.items():
+        here = question.running.get(node, {})
+        if not all(meta["UID"] in here for meta in offer["Pods"]):
+            report.check("E2 unknown", node not in chosen, (question.case.seed, node, offer))
+        elif any(priority(here[meta["UID"]]) >= priority(question.case.pod) for meta in offer["Pods"]):
+            report.check("E3 offered", node not in chosen or question.modelled, (question.case.seed, node, offer))
+
+
+def is_strict_preempt_answer(answer, offers):
+    """Only what Go reads, with the types that it reads; `Pods` is empty only if it was offered empty."""
+    if list(answer) != ["NodeNameToMetaVictims"] or type(answer["NodeNameToMetaVictims"]) is not dict:
+        return False
+    for node, each in answer["NodeNameToMetaVictims"].items():
+        if list(each) != ["Pods", "NumPDBViolations"] or type(each["Pods"]) is not list:
+            return False
+        if not each["Pods"] and offers[node]["Pods"]:
+            return False
+        if not all(list(meta) == ["UID"] and type(meta["UID"]) is str and meta["UID"] for meta in each["Pods"]):
+            return False
+        if type(each["NumPDBViolations"]) is not int or each["NumPDBViolations"] < 0:
+            return False
+    return True
+
+
+# --- one test each --------------------------------------------------------------------------------------------------------
+
+
+def test_E1_answered_nodes_are_a_subset_of_the_offered(report):
+    report.none_broken("E1", at_least=20_000)
+
+
+def test_E2_every_victim_is_known_on_its_node_and_named_once(report):
+    report.none_broken("E2", at_least=3_000)
+
+
+def test_E2_an_offered_victim_that_we_do_not_know_drops_the_node(report):
+    report.none_broken("E2 unknown", at_least=1_000)
+
+
+def test_E3_every_victim_is_of_strictly_lower_priority(report):
+    report.none_broken("E3", at_least=3_000)
+
+
+def test_E3_a_pod_that_never_preempts_gets_an_empty_map(report):
+    report.none_broken("E3 Never", at_least=300)
+
+
+def test_E3_an_offered_victim_that_is_protected_is_never_taken_over(report):
+    report.none_broken("E3 offered", at_least=200)
+
+
+def test_E5_our_own_bytes_pass_a_strict_decoder(report):
+    report.none_broken("E5", at_least=20_000)
+
+
+def test_E6_victims_come_most_important_first(report):
+    report.none_broken("E6", at_least=1_000)
+
+
+def test_E7_violations_are_those_of_an_independent_recount(report):
+    report.none_broken("E7", at_least=3_000)
+
+
+def test_E8_the_pod_fits_without_the_victims_and_needs_every_one_of_them_gone(report):
+    report.none_broken("E8", at_least=3_000)
+
+
+def test_E9_each_offered_node_is_in_one_set_and_the_order_is_kept(report):
+    report.none_broken("E9", at_least=10_000)
+
+
+def test_E12_the_same_question_gets_the_same_bytes(report):
+    """From the same snapshot, from a fresh one, and after questions about another pod."""
+    report.none_broken("E12", at_least=10_000)
+
+
+def test_the_guard_finds_nothing_but_protected_victims_to_reject(report):
+    report.none_broken("guard", at_least=50)
+
+
+def test_E1_a_node_that_we_do_not_know_is_refused_not_dropped():
+    for seed in range(100):
+        question = Question.of(seed)
+        request = wire.decode_filter(question.filter_body)
+        with pytest.raises(UnknownNode):
+            engine.filter(built(question.case.cluster), request.pod, [*request.nodes, "unknown"], BEST)
