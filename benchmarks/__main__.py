@@ -90,6 +90,7 @@ def surroundings(world: World) -> Mapping[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "malloc": " ".join(f"{name}={os.environ.get(name, 'unset')}" for name in MALLOC),
+        "times": "CPU time of the measuring thread; http: wall time",
         "seed": world.plan.seed,
         "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.pods):,} pods (at most {len(layout.pod)} on a node), "
         f"{len(snapshot.budgets)} budgets, {len(set(snapshot.priority.tolist()))} priorities",

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 from benchmarks import generate
@@ -38,7 +39,8 @@ def rows(world: World) -> Iterator[Row]:
 
 
 def compared(client: "Client", name: str, path: str, body: bytes, requests: int = REQUESTS) -> Row:
-    call, empty = Work(lambda: client.post(path, body)), Work(lambda: client.get("/livez"))
+    call = Work(lambda: client.post(path, body), clock=time.perf_counter)
+    empty = Work(lambda: client.get("/livez"), clock=time.perf_counter)
     own, others = in_turns([call, empty], requests, warm_up=20)
     return Row(GROUP, name, own, "/livez", others)
 

@@ -307,7 +307,7 @@ def start_time(pod: Pod) -> int:
     try:
         started = datetime.fromisoformat(_FRACTION.sub("", text))
     except ValueError:
-        started = datetime.min
+        started = _EPOCH.replace(year=1)
     if started.tzinfo is None or not 1678 <= started.year < 2262:
         raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
     since = started - _EPOCH

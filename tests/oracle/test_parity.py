@@ -41,13 +41,6 @@ def test_required_inter_pod_affinity_agrees_in_everything_but_the_preferred_scor
     assert report("interpod, without scores", load("interpod"), WITHOUT_SCORES) == {}
 
 
-def test_every_quirk_of_a_modelled_plugin_agrees_except_for_preferred_affinity_scores():
+def test_every_quirk_of_a_modelled_plugin_agrees_in_everything():
     quirks = [scenario for scenario in load("quirks") if scenario["id"] not in NOT_MODELLED_YET]
-    by_affinity = [scenario for scenario in quirks if _scores_inter_pod_affinity(scenario)]
-    others = [scenario for scenario in quirks if scenario not in by_affinity]
-    assert report("quirks", others) == {}
-    assert report("quirks, without scores", by_affinity, WITHOUT_SCORES) == {}
-
-
-def _scores_inter_pod_affinity(scenario):
-    return any("InterPodAffinity" in node["plugins"] for node in scenario["expected"]["scores"].values())
+    assert report("quirks", quirks) == {}

@@ -95,7 +95,7 @@ def case(seed: int) -> Case:
     return Case(seed, {"kind": "List", "items": items}, pod, _offered(draw, names), _offers(draw, names, pods, pod))
 
 
-# --- nodes ------------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------------------------
 
 
 def _node(draw: Draw, name: str) -> JSON:
@@ -127,7 +127,7 @@ def _node(draw: Draw, name: str) -> JSON:
     return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
 
 
-# --- pods -------------------------------------------------------------------------------------------------------------
+# --- pods -----------------------------------------------------------------------------------------------------------
 
 
 def _running(draw: Draw, node: str) -> list[JSON]:
@@ -263,7 +263,7 @@ def _waiting(draw: Draw, names: list[str]) -> list[JSON]:
     return pods
 
 
-# --- the incoming pod ---------------------------------------------------------------------------------------------------
+# --- the incoming pod -----------------------------------------------------------------------------------------------
 
 
 def _incoming(draw: Draw, names: list[str]) -> JSON:
@@ -316,7 +316,7 @@ def _node_affinity(draw: Draw) -> JSON:
     return affinity
 
 
-# --- budgets and offers -------------------------------------------------------------------------------------------------
+# --- budgets and offers ---------------------------------------------------------------------------------------------
 
 
 def _budgets(draw: Draw, pods: list[JSON]) -> list[JSON]:

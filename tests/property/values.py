@@ -59,7 +59,7 @@ NAMESPACE_SELECTORS: tuple[JSON | None, ...] = (
 TOPOLOGY_KEYS = ("kubernetes.io/hostname", "kubernetes.io/hostname", "zone", "disk", "rack")
 """No node has a rack."""
 
-# --- nodes ------------------------------------------------------------------------------------------------------------
+# --- nodes ----------------------------------------------------------------------------------------------------------
 
 NODE_CPU = ("3", "3500m", "4", "4", "4", "4", "4", "6", 5, "2", "4", "0")
 NODE_MEMORY = ("2Gi", "4Gi", "4Gi", "8Gi", "8Gi", "5G")
@@ -118,7 +118,7 @@ IMAGES = {
 PULLED = ("app:1", "app", "registry:5000/db:2", "registry:5000/db", "unheard-of")
 FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport")
 
-# --- pods -------------------------------------------------------------------------------------------------------------
+# --- pods -----------------------------------------------------------------------------------------------------------
 
 PRIORITIES: tuple[tuple[int | None, ...], ...] = (
     (None, 0, 10, 100),
