@@ -32,7 +32,7 @@ T = TypeVar("T")
 _ENCODER = Encoder()
 _EMPTY = Raw(b"{}")
 
-# --- ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs: what is read of them --------------------------------
+# --- ExtenderArgs, ExtenderPreemptionArgs: what is read of them ----------------------------------------------------
 
 
 AnyObject = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
@@ -50,11 +50,11 @@ class ExtenderArgs(msgspec.Struct):
     node_names: list[str] | None = field(default=None, name="NodeNames")
 
 
-class MetaPod(msgspec.Struct):
+class MetaPod(msgspec.Struct, gc=False):
     uid: str = field(name="UID")
 
 
-class MetaVictims(msgspec.Struct):
+class MetaVictims(msgspec.Struct, gc=False):
     pods: list[MetaPod] | None = field(name="Pods")
     num_pdb_violations: Int64 = field(name="NumPDBViolations")
 
@@ -80,13 +80,6 @@ class ExtenderPreemptionArgs(msgspec.Struct):
     meta_victims: dict[str, MetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
 
 
-class ExtenderBindingArgs(msgspec.Struct):
-    pod_name: str = field(name="PodName")
-    pod_namespace: str = field(name="PodNamespace")
-    pod_uid: str = field(name="PodUID")
-    node: str = field(name="Node")
-
-
 class Named(msgspec.Struct):
     name: str = ""
 
@@ -106,7 +99,7 @@ class ExtenderFilterResult(msgspec.Struct):
     error: str = field(name="Error", default="")
 
 
-class HostPriority(msgspec.Struct):
+class HostPriority(msgspec.Struct, gc=False):
     host: str = field(name="Host")
     score: Int64 = field(name="Score")
 
@@ -140,23 +133,12 @@ PrioritizeRequest = FilterRequest
 class PreemptRequest:
     pod: Pod
     offers: dict[str, Offer]
-    full: bool
-    """Whether whole Pods were sent as victims (the answer has one form only)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindRequest:
-    pod_name: str
-    pod_namespace: str
-    pod_uid: str
-    node: str
 
 
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
 
 _ARGS = Decoder(ExtenderArgs)
 _PREEMPTION_ARGS = Decoder(ExtenderPreemptionArgs)
-_BINDING_ARGS = Decoder(ExtenderBindingArgs)
 _NODE_NAME = Decoder(NamedObject)
 
 
@@ -188,7 +170,6 @@ _PREEMPTION_KEYS = Fields(
         "NodeNameToMetaVictims": _victims_by_node(Each(Fields({"UID": None}))),
     }
 )
-_BINDING_KEYS = Fields({"PodName": None, "PodNamespace": None, "PodUID": None, "Node": None})
 
 
 def decode_filter(body: bytes) -> FilterRequest:
@@ -219,18 +200,12 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     if args.meta_victims is not None:
         metas = args.meta_victims.items()
         offers = {n: Offer(tuple(p.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in metas}
-        return PreemptRequest(args.pod, offers, full=False)
+        return PreemptRequest(args.pod, offers)
     if args.victims is None:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
     wholes = args.victims.items()
     offers = {n: Offer(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
-    return PreemptRequest(args.pod, offers, full=True)
-
-
-def decode_bind(body: bytes) -> BindRequest:
-    """Which pod is to be bound to which node; RequestError if the body does not say."""
-    args = _decode(body, _BINDING_ARGS, _BINDING_KEYS)
-    return BindRequest(args.pod_name, args.pod_namespace, args.pod_uid, args.node)
+    return PreemptRequest(args.pod, offers)
 
 
 def _names(items: list[Raw]) -> list[str]:

@@ -257,9 +257,9 @@ class ServerSection(Section):
     keep_alive: Duration = 120.0
     """How long an idle connection stays open; must be longer than the 90s for which kube-scheduler keeps one."""
     max_body_names: ByteCount = 2 * 2**20
-    """Largest request where nodes are sent by name (nodeCacheCapable: true)."""
+    """Largest /filter or /prioritize request where nodes are sent by name (nodeCacheCapable: true)."""
     max_body_full: ByteCount = 128 * 2**20
-    """Largest request where nodes are sent in full (nodeCacheCapable: false)."""
+    """Largest request where nodes are sent in full (nodeCacheCapable: false), and largest /preempt request."""
 
     @model_validator(mode="after")
     def _plain_http_stays_here(self) -> "ServerSection":

@@ -44,7 +44,7 @@ class Service:
     """Rule -> how many candidates broke it since the start."""
 
     def check_size(self, body: bytes, full: bool) -> None:
-        """RequestTooLarge for a body that holds only names and is larger than those may be."""
+        """RequestTooLarge for a body that holds only node names and is larger than those may be."""
         if not full and len(body) > self.max_body_names:
             raise too_large(self.max_body_names)
 
@@ -75,7 +75,6 @@ def prioritize(service: Service, body: bytes) -> bytes:
 def preempt(service: Service, body: bytes) -> bytes:
     """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
     request = decode_preempt(body)
-    service.check_size(body, request.full)
     snapshot, offers = service.store.snapshot(), dict(request.offers)
     for _ in range(MAX_GUARDED_TRIES):
         decision = engine.preempt(snapshot, request.pod, offers, service.profile)

@@ -221,12 +221,20 @@ async def test_a_length_over_the_cap_is_refused_before_anything_is_read():
     assert sent[0]["status"] == 413
 
 
-@pytest.mark.parametrize(("padding", "status"), [(0, 200), (4096, 413)])
-@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize(
+    ("path", "padding", "status"),
+    [("/filter", 0, 200), ("/filter", 4096, 413), ("/prioritize", 0, 200), ("/prioritize", 4096, 413)],
+)
 async def test_names_have_a_cap_of_their_own(path, padding, status):
     async with served(server={"maxBodyNames": "4Ki"}) as client:
         response = await client.post(path, content=BODIES[path] + b" " * padding)
     assert response.status_code == status
+
+
+async def test_victims_may_be_larger_than_names():
+    async with served(server={"maxBodyNames": "4Ki"}) as client:
+        response = await client.post("/preempt", content=preempt_body() + b" " * 4096)
+    assert response.status_code == 200
 
 
 async def test_whole_nodes_may_be_larger_than_names():

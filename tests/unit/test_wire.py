@@ -58,25 +58,18 @@ def test_no_items_is_a_list_without_nodes():
 def test_victims_by_uid():
     request = wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"},{"UID":"v"}],"NumPDBViolations":1}}'))
     assert request.offers == {"n": Offer(("u", "v"), 1)}
-    assert not request.full
 
 
 def test_victims_as_whole_pods_are_read_by_uid():
     whole = '{"n":{"Pods":[{"metadata":{"name":"x","uid":"u"},"spec":{"priority":"odd"}}],"NumPDBViolations":2}}'
     request = wire.decode_preempt(preemption(whole=whole))
     assert request.offers == {"n": Offer(("u",), 2)}
-    assert request.full
 
 
 @pytest.mark.parametrize("pods", ["[]", "null"])
 def test_a_node_may_be_offered_without_victims(pods):
     request = wire.decode_preempt(preemption(f'{{"n":{{"Pods":{pods},"NumPDBViolations":0}}}}'))
     assert request.offers == {"n": Offer((), 0)}
-
-
-def test_binding():
-    request = wire.decode_bind(b'{"PodName":"p","PodNamespace":"s","PodUID":"u","Node":"n"}')
-    assert request == wire.BindRequest("p", "s", "u", "n")
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
@@ -93,8 +86,6 @@ def test_keys_of_the_extender_types_may_have_any_case(respell):
     assert wire.decode_preempt(json.dumps(body).encode()) == wire.decode_preempt(json.dumps(exact).encode())
     body = {respell("Pod"): exact["Pod"], respell("Nodes"): None, respell("NodeNames"): ["a"]}
     assert wire.decode_filter(json.dumps(body).encode()).nodes == ["a"]
-    body = {respell(key): key for key in ("PodName", "PodNamespace", "PodUID", "Node")}
-    assert wire.decode_bind(json.dumps(body).encode()) == wire.BindRequest("PodName", "PodNamespace", "PodUID", "Node")
 
 
 def test_spellings_may_be_mixed():

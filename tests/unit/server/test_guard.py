@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.snapshot import Snapshot
+from extender.errors import GuardError
 from extender.k8s.objects import (
     ClusterObjects,
     LabelSelector,
@@ -21,7 +22,7 @@ from extender.k8s.objects import (
     PodSpec,
     PodStatus,
 )
-from extender.server.guard import RULES, GuardError, guard_filter, guard_preempt, guard_scores
+from extender.server.guard import RULES, guard_filter, guard_preempt, guard_scores
 
 
 def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, phase="Running", **meta):
