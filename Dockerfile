@@ -6,7 +6,7 @@ COPY requirements.lock ./
 RUN python -m venv /venv && /venv/bin/pip install --require-hashes -r requirements.lock
 
 # The build tools are in the lock only to install the project; `pip check` notices if the service came to need one.
-COPY pyproject.toml LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY extender ./extender
 RUN /venv/bin/pip install --no-build-isolation --no-deps . \
  && /venv/bin/pip uninstall --yes editables hatchling packaging pathspec pluggy tomlkit trove-classifiers \
@@ -31,5 +31,7 @@ USER 65532:65532
 EXPOSE 8888
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8888/livez', timeout=2)"]
+# Listens on loopback, for a scheduler in the same network namespace. Anything else is plain HTTP across the network, and
+# takes EXTENDER_SERVER__HOST=0.0.0.0 and EXTENDER_SERVER__ALLOW_PLAIN_HTTP=true.
 ENTRYPOINT ["extender"]
-CMD ["serve", "--host", "0.0.0.0"]
+CMD ["serve"]

@@ -1,5 +1,7 @@
 """What may be configured, and that every mistake is named with key and line."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -472,3 +474,12 @@ def test_every_key_is_printed_with_its_description(load):
 @pytest.mark.parametrize("section", list(sections()), ids=lambda section: section.__name__)
 def test_every_field_is_described(section):
     assert [name for name, field in section.model_fields.items() if not field.description] == []
+
+
+# --- the documentation ----------------------------------------------------------------------------------------------
+
+
+def test_the_documentation_shows_the_defaults():
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    shown = page.partition("```yaml\n")[2].partition("```")[0]
+    assert shown == render(Configuration()), "put the output of `extender config show` into docs/configuration.md"
