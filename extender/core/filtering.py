@@ -16,6 +16,8 @@ from extender.core.snapshot import BoolArray, IntArray, Snapshot
 from extender.core.verdict import FITS, Code, Verdict
 from extender.k8s.objects import Pod
 
+_CODES = np.array(sorted(Code), np.uint8)
+
 # NodeAffinity is the only modelled plugin that names nodes before they are looked at.
 NOT_ALLOWED = Verdict(Code.UNRESOLVABLE, "", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 
@@ -46,13 +48,14 @@ class Judgement:
         return Verdict(Code(self.codes[row]), check.plugin, _reasons(check, room, row))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
-        """The same for many: nodes that the same columns reject share a verdict."""
+        """The same for many: nodes that the same columns reject with the same code share a verdict."""
         kind = self.rejecting[rows]
         for place, check in enumerate(self.checks):
             for second, rooms in enumerate(self.rooms):
                 room, own = rooms[place], self.rejecting[rows] == 2 * place + second
                 if isinstance(check, Constraint) and room is not None and own.any():
                     kind[own] += (2 * len(self.checks) + 1) * check.exceeded(room, rows[own])
+        kind = kind * len(Code) + np.searchsorted(_CODES, self.codes[rows])
         _, first, group = np.unique(kind, return_index=True, return_inverse=True)
         distinct = [self.verdict(int(rows[place])) for place in first]
         return [distinct[place] for place in group.tolist()]
