@@ -45,7 +45,7 @@ format: $(VENV)/.dev-stamp ## Format the code and fix what ruff can fix
 # The development lock takes the runtime lock as a constraint: what is tested is what runs.
 # --universal: one lock for all platforms. --fork-strategy fewest: one version for all Pythons.
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --fork-strategy fewest \
-	--no-emit-index-url --no-emit-find-links --no-emit-build-options --custom-compile-command "make lock"
+	--custom-compile-command "make lock"
 
 lock: | $(BIN)/pip ## Write the lock files from pyproject.toml (newer versions: ARGS=--upgrade)
 	$(PIP) install uv==$(UV_VERSION)
