@@ -69,7 +69,7 @@ def test_a_node_with_nothing_to_give_is_never_a_candidate(pods):
 
 
 def test_a_node_without_allocatable_takes_nobody():
-    empty = node("n1", status=None)
+    empty = node("n1")
     del empty.raw["status"]
     objects = cluster({empty: [pod("a")]})
     assert said(objects, incoming(cpu=None))["candidates"] == {}
