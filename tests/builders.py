@@ -3,7 +3,7 @@
     cluster({node("n1", cpu="4"): [pod("a", priority=10)], node("n2"): []}, budgets=[budget(app="a")])
 
 Where a pod stands says where it runs, and the order of a node's pods is their listing order. `incoming` gives a pod
-that waits. `snapshot` takes the same as `cluster`; `built` and `typed` turn a List and a pod into what the engine takes.
+that waits. `snapshot` takes the same as `cluster`; `built` and `typed` make of a List and a pod what the engine takes.
 """
 
 from collections.abc import Iterable, Mapping
