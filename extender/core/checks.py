@@ -9,7 +9,7 @@ Rule: a check knows one plugin's columns and its texts; it knows nothing of othe
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,20 +41,30 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class StaticCheck:
-    """Some nodes are out, whatever is evicted."""
+    """Some nodes are out, whatever is evicted: a check with no columns."""
 
     plugin: str
     rejected: BoolArray
     """[node]."""
     reason: str
 
-    def codes(self) -> CodeArray:
+    nominated: ClassVar[None] = None
+
+    @property
+    def room(self) -> IntArray:
+        """[0, node]."""
+        return np.empty((0, len(self.rejected)), np.int64)
+
+    def codes(self, _room: IntArray) -> CodeArray:
         return np.where(self.rejected, np.uint8(Code.UNRESOLVABLE), np.uint8(Code.SUCCESS))
 
     def at(self, rows: Rows) -> Self:
         return replace(self, rejected=self.rejected[rows])
 
-    def reasons(self) -> tuple[str, ...]:
+    def taken_off(self, _evictable: "Evictable") -> IntArray:
+        return self.room
+
+    def reasons(self, _room: IntArray, _row: int) -> tuple[str, ...]:
         return (self.reason,)
 
 

@@ -79,9 +79,7 @@ class PreemptDecision:
 def prepare(snapshot: Snapshot) -> Snapshot:
     """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
     groups(snapshot, 0)
-    _ = snapshot.taints, snapshot.non_zero_used, snapshot.name_order
-    for name in snapshot.node_names[:1]:
-        snapshot.uids_on(name)
+    _ = snapshot.taints, snapshot.non_zero_used, snapshot.name_order, snapshot.uids
     return snapshot
 
 
@@ -180,7 +178,7 @@ def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str
     for node, offer in offers.items():
         if node not in snapshot.node_row:
             dropped[node] = "node is not in the cluster picture"
-        elif not snapshot.uids_on(node).issuperset(offer.victims):
+        elif not snapshot.uids[snapshot.node_row[node]].issuperset(offer.victims):
             dropped[node] = "an offered victim is not known on this node"
     return dropped
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows, StaticCheck
+from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows
 from extender.core.plugins import FILTERS, PREFILTERS
 from extender.core.profile import Profile
 from extender.core.snapshot import BoolArray, IntArray, Snapshot
@@ -27,8 +27,8 @@ class Judgement:
     """Verdicts on some nodes, given the room that every constraint leaves."""
 
     checks: Sequence[Check]
-    rooms: tuple[Sequence[IntArray | None], Sequence[IntArray | None]]
-    """Per check its room [column, node], with and without the nominated pods; None for a static check."""
+    rooms: tuple[Sequence[IntArray], Sequence[IntArray]]
+    """Per check its room [column, node], with and without the nominated pods."""
     codes: CodeArray
     """[node]."""
     rejecting: IntArray
@@ -45,7 +45,7 @@ class Judgement:
             return FITS
         place, second = divmod(int(self.rejecting[row]), 2)
         check, room = self.checks[place], self.rooms[second][place]
-        return Verdict(Code(self.codes[row]), check.plugin, _reasons(check, room, row))
+        return Verdict(Code(self.codes[row]), check.plugin, check.reasons(room, row))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
         """The same for many: nodes that the same columns reject with the same code share a verdict."""
@@ -53,7 +53,7 @@ class Judgement:
         for place, check in enumerate(self.checks):
             for second, rooms in enumerate(self.rooms):
                 room, own = rooms[place], self.rejecting[rows] == 2 * place + second
-                if isinstance(check, Constraint) and room is not None and own.any():
+                if isinstance(check, Constraint) and own.any():
                     kind[own] += (2 * len(self.checks) + 1) * check.exceeded(room, rows[own])
         kind = kind * len(Code) + np.searchsorted(_CODES, self.codes[rows])
         _, first, group = np.unique(kind, return_index=True, return_inverse=True)
@@ -61,7 +61,7 @@ class Judgement:
         return [distinct[place] for place in group.tolist()]
 
 
-def judge(checks: Sequence[Check], rooms: Sequence[IntArray | None], size: int) -> Judgement:
+def judge(checks: Sequence[Check], rooms: Sequence[IntArray], size: int) -> Judgement:
     """`rooms`: per check the room beside running pods, [column, node]; `size`: how many nodes these are."""
     codes = np.zeros(size, np.uint8)
     rejecting = np.full(size, -1, np.int64)
@@ -69,31 +69,15 @@ def judge(checks: Sequence[Check], rooms: Sequence[IntArray | None], size: int) 
     passes = (nominated, rooms) if any(a is not b for a, b in zip(nominated, rooms, strict=True)) else (rooms,)
     for second, of_pass in enumerate(passes):
         for place, (check, room) in enumerate(zip(checks, of_pass, strict=True)):
-            own = _codes(check, room)
+            own = check.codes(room)
             new = (codes == 0) & (own != 0)
             codes[new] = own[new]
             rejecting[new] = 2 * place + second
     return Judgement(checks, (nominated, rooms), codes, rejecting)
 
 
-def _codes(check: Check, room: IntArray | None) -> CodeArray:
-    if isinstance(check, StaticCheck):
-        return check.codes()
-    assert room is not None
-    return check.codes(room)
-
-
-def _reasons(check: Check, room: IntArray | None, row: int) -> tuple[str, ...]:
-    if isinstance(check, StaticCheck):
-        return check.reasons()
-    assert room is not None
-    return check.reasons(room, row)
-
-
-def _beside_nominated(check: Check, room: IntArray | None) -> IntArray | None:
-    if isinstance(check, StaticCheck) or room is None or check.nominated is None:
-        return room
-    return room - check.nominated
+def _beside_nominated(check: Check, room: IntArray) -> IntArray:
+    return room if check.nominated is None else room - check.nominated
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +149,7 @@ def run_filters(incoming: Incoming) -> Filtering:
             return Filtering(incoming, (), judge((), (), len(incoming.snapshot.nodes)), None, None, said.rejection)
         allowed = said.nodes if allowed is None else allowed & (said.nodes or allowed)
     checks = tuple(check for name, build in FILTERS.items() if name in enabled for check in build(incoming))
-    rooms = [check.room if isinstance(check, Constraint) else None for check in checks]
+    rooms = [check.room for check in checks]
     names = incoming.snapshot.node_names
     mask = None if allowed is None else np.fromiter((name in allowed for name in names), np.bool_, len(names))
     return Filtering(incoming, checks, judge(checks, rooms, len(names)), mask, allowed, None)

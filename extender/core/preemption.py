@@ -101,8 +101,10 @@ class Trial:
     """A what-if load of some nodes: pods are put back on all of them at once."""
 
     def __init__(self, checks: Sequence[Check], evictable: Evictable) -> None:
+        self.emptied = [check.taken_off(evictable) for check in checks]
         self.constraints = [check for check in checks if isinstance(check, Constraint)]
-        self.rooms = [constraint.taken_off(evictable) for constraint in self.constraints]
+        own = zip(checks, self.emptied, strict=True)
+        self.rooms = [room.copy() for check, room in own if isinstance(check, Constraint)]
         self._taken = [np.empty_like(room) for room in self.rooms]
 
     def put_back(self, k: int, wanted: BoolArray) -> BoolArray:
@@ -180,8 +182,7 @@ def dry_run(incoming: Incoming, checks: Sequence[Check], rows: Rows) -> DryRun:
         checks = [check.at(rows) for check in checks]
         grouped = grouped.at(rows)
     trial = Trial(checks, grouped.evictable)
-    rooms = iter([room.copy() for room in trial.rooms])
-    emptied = judge(checks, [next(rooms) if isinstance(check, Constraint) else None for check in checks], len(rows))
+    emptied = judge(checks, trial.emptied, len(rows))
     victims = reprieve(trial, (grouped.violating, grouped.others))
     return DryRun(incoming.snapshot, rows, emptied, grouped, victims)
 

@@ -279,12 +279,9 @@ class Snapshot:
         column = self.layout.pod[:, self.node_row[node]].tolist()
         return tuple(self.pods[row] for row in column if row >= 0)
 
-    def uids_on(self, node: str) -> frozenset[str]:
-        """The UIDs of one node's running pods."""
-        return self._uids[self.node_row[node]]
-
     @cached_property
-    def _uids(self) -> tuple[frozenset[str], ...]:
+    def uids(self) -> tuple[frozenset[str], ...]:
+        """[node]: the UIDs of its running pods."""
         uids: list[set[str]] = [set() for _ in self.nodes]
         for node, pod in zip(self.pod_node.tolist(), self.pods, strict=True):
             uids[node].add(pod.metadata.uid)
@@ -307,8 +304,8 @@ def start_time(pod: Pod) -> int:
     try:
         started = datetime.fromisoformat(_FRACTION.sub("", text))
     except ValueError:
-        started = _EPOCH.replace(year=1)
-    if started.tzinfo is None or not 1678 <= started.year < 2262:
+        started = None
+    if started is None or started.tzinfo is None or not 1678 <= started.year < 2262:
         raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
     since = started - _EPOCH
     fraction = _FRACTION.search(text)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import extender
 import tests.reference
 from extender.core import engine
-from extender.core.checks import Constraint, StaticCheck
+from extender.core.checks import Constraint
 from extender.core.filtering import judge, meet, run_filters
 from extender.core.plugins.node_ports import PortConflicts
 from extender.core.preemption import Trial, dry_run, groups, reprieve
@@ -79,8 +79,7 @@ def one_row_is_all_rows(seed):
     for row in nodes:
         alone = np.array([row], np.int64)
         checks = [check.at(alone) for check in filtering.checks]
-        rooms = [check.room if isinstance(check, Constraint) else None for check in checks]
-        assert judge(checks, rooms, 1).verdict(0) == filtering.judgement.verdict(row)
+        assert judge(checks, [check.room for check in checks], 1).verdict(0) == filtering.judgement.verdict(row)
         here = dry_run(filtering.incoming, filtering.checks, alone)
         assert outcome(here, 0) == outcome(everywhere, row)
 
@@ -123,16 +122,24 @@ def test_many_nodes_asked_at_once_are_told_the_reasons_of_each(seed):
 # --- the three verbs ------------------------------------------------------------------------------------------------
 
 
+def judged(seed):
+    """A case, what the reference says of it, and the snapshot to ask the engine about."""
+    one = case(seed)
+    return one, tests.reference.evaluate(one.cluster, one.pod), built(one.cluster)
+
+
+def nodes_to_preempt_on(expected):
+    return set(expected["candidates"]) if expected["eligible"][0] else set()
+
+
 @SOME
 @given(SEEDS)
 def test_filter_says_of_each_node_what_the_reference_says_of_the_cluster(seed):
     """Failed are the nodes where preemption would help; all others that do not take the pod are unresolvable."""
-    one = case(seed)
-    expected = tests.reference.evaluate(one.cluster, one.pod)
-    snapshot = built(one.cluster)
+    one, expected, snapshot = judged(seed)
     decision = engine.filter(snapshot, typed(one.pod), snapshot.node_names, Profile())
     verdicts: dict[str, Any] = expected["filter"] or dict.fromkeys(snapshot.node_names, expected["prefilter"])
-    helped = expected["candidates"].keys() if expected["eligible"][0] else set()
+    helped = nodes_to_preempt_on(expected)
     refused = {node for node, verdict in verdicts.items() if verdict["code"] != "Success"}
     assert [snapshot.node_names[place] for place in decision.accepted] == [n for n in verdicts if n not in refused]
     assert decision.failed.keys() == helped
@@ -144,9 +151,7 @@ def test_filter_says_of_each_node_what_the_reference_says_of_the_cluster(seed):
 @SOME
 @given(SEEDS)
 def test_preempt_answers_the_candidates_of_the_reference_best_first(seed):
-    one = case(seed)
-    expected = tests.reference.evaluate(one.cluster, one.pod)
-    snapshot = built(one.cluster)
+    one, expected, snapshot = judged(seed)
     offers = dict.fromkeys(snapshot.node_names, engine.Offer(()))
     decision = engine.preempt(snapshot, typed(one.pod), offers, Profile(keep_candidates=None))
     candidates = expected["candidates"] if one.pod["spec"].get("preemptionPolicy") != "Never" else {}
@@ -166,11 +171,9 @@ def plain(kept):
 @SOME
 @given(SEEDS)
 def test_prioritize_puts_fitting_nodes_before_candidates_and_these_before_the_rest(seed):
-    one = case(seed)
-    expected = tests.reference.evaluate(one.cluster, one.pod)
-    snapshot = built(one.cluster)
+    one, expected, snapshot = judged(seed)
     scores = engine.prioritize(snapshot, typed(one.pod), snapshot.node_names, Profile()).scores
-    helped = expected["candidates"].keys() if expected["eligible"][0] else set()
+    helped = nodes_to_preempt_on(expected)
     lowest = 0 if len(expected["scores"]) == len(snapshot.nodes) else 6
     for node, score in zip(snapshot.node_names, scores, strict=True):
         band = (lowest, 10) if node in expected["scores"] else (1, 5) if node in helped else (0, 0)
@@ -258,7 +261,7 @@ def test_after_the_reprieve_the_room_is_that_of_the_cluster_without_the_victims(
 
 
 def constraints(filtering):
-    return [check for check in filtering.checks if not isinstance(check, StaticCheck)]
+    return [check for check in filtering.checks if isinstance(check, Constraint)]
 
 
 # --- victims --------------------------------------------------------------------------------------------------------
