@@ -8,7 +8,7 @@ Rule: a configuration is valid as a whole, or refused with the place of every mi
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -49,8 +49,7 @@ def load_config(
     try:
         return Configuration.model_validate(layers.data, by_alias=True, by_name=False)
     except ValidationError as error:
-        complaints = [layers.describe(one) for one in error.errors()]
-        raise ConfigError("\n".join(sorted(complaints, key=_line_number))) from error
+        raise ConfigError("\n".join(layers.describe(error.errors()))) from error
     except RecursionError as error:
         raise ConfigError(f"{layers.name}: nested too deeply") from error
 
@@ -61,7 +60,7 @@ class _Layers:
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
-    places: dict[KeyPath, str] = field(default_factory=dict)
+    places: dict[KeyPath, "_Place"] = field(default_factory=dict)
 
     def read_file(self, path: Path) -> None:
         try:
@@ -97,25 +96,26 @@ class _Layers:
                 inner[parent] = {}
             inner = inner[parent]
         inner[key] = value
-        self.places[path] = place
+        self.places[path] = _Place(place)
 
-    def describe(self, error: ErrorDetails) -> str:
-        """`extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
-        path = error["loc"]
-        return f"{self._place(path)}: {_path_text(path)}: {_complaint(error)}"
+    def describe(self, errors: Sequence[ErrorDetails]) -> Iterator[str]:
+        """Yield `extender.yaml:12: server.prot: unknown key (did you mean port?)` in the order of lines."""
+        placed = [(self._place(error["loc"]), error) for error in errors]
+        for place, error in sorted(placed, key=lambda pair: pair[0].line):
+            yield f"{place}: {_path_text(error['loc'])}: {_complaint(error)}"
 
-    def _place(self, path: KeyPath) -> str:
+    def _place(self, path: KeyPath) -> "_Place":
         """Where the key stands, else something of what is in it, else what it is in."""
         if path in self.places:
             return self.places[path]
         for known, place in self.places.items():
             if known[: len(path)] == path:
                 return place
-        return self._place(path[:-1]) if path else self.name
+        return self._place(path[:-1]) if path else _Place(self.name)
 
     def _plain(self, node: yaml.Node, path: KeyPath) -> Any:
         """Return the node's value, and remember the line of everything in it."""
-        self.places.setdefault(path, f"{self.name}:{node.start_mark.line + 1}")
+        self.places.setdefault(path, self._place_of(node))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -125,7 +125,7 @@ class _Layers:
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            place = f"{self.name}:{key_node.start_mark.line + 1}"
+            place = self._place_of(key_node)
             key = key_node.value
             if not isinstance(key, str):
                 raise ConfigError(f"{place}: a key must be a text")
@@ -134,6 +134,20 @@ class _Layers:
             self.places[*path, key] = place
             values[key] = self._plain(value_node, (*path, key))
         return values
+
+    def _place_of(self, node: yaml.Node) -> "_Place":
+        return _Place(self.name, node.start_mark.line + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value comes from: a file and its line, or a variable or option, which has none (0) and comes first."""
+
+    name: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.line}" if self.line else self.name
 
 
 def _scalar(node: yaml.ScalarNode) -> object:
@@ -186,12 +200,6 @@ def _is_service_link(name: str, value: str) -> bool:
 
 
 _PLAINER = {"missing": "is missing", "model_type": "must be a mapping", "list_type": "must be a list"}
-
-
-def _line_number(complaint: str) -> int:
-    """Of `extender.yaml:12: …`; what stands in no file comes first."""
-    match = re.match(r"[^ ]*:(\d+): ", complaint)
-    return int(match[1]) if match else 0
 
 
 def _complaint(error: ErrorDetails) -> str:

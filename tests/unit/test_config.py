@@ -316,6 +316,16 @@ def test_all_mistakes_are_told_in_the_order_of_their_lines(load):
     ]
 
 
+def test_the_order_of_mistakes_does_not_hang_on_the_name_of_the_file(tmp_path):
+    path = tmp_path / "my extender.yaml"
+    path.write_text("filter: {plugins: 5}\ncluster: {source: nowhere}")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{path}:1: filter.plugins")
+    assert second.startswith(f"{path}:2: cluster.source")
+
+
 def test_a_file_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.yaml: No such file"):
         load_config(tmp_path / "none.yaml", {})
