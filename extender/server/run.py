@@ -4,6 +4,7 @@ Rule: nothing is checked here. That plain HTTP stays on this machine unless told
 """
 
 import gc
+import socket
 
 import uvicorn
 from fastapi import FastAPI
@@ -13,12 +14,12 @@ from extender.config import Configuration
 MAX_HEADER_BYTES = 32 << 10
 
 
-def serve(app: FastAPI, config: Configuration) -> None:
-    """Serve until SIGINT or SIGTERM."""
+def serve(app: FastAPI, config: Configuration, listening: socket.socket | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; on a socket that listens already, or on the configured address."""
     # What the cluster picture consists of lives long: keep the collector from walking it again and again.
     gc.collect()
     gc.freeze()
-    uvicorn.Server(server_settings(app, config)).run()
+    uvicorn.Server(server_settings(app, config)).run(sockets=None if listening is None else [listening])
 
 
 def server_settings(app: FastAPI, config: Configuration) -> uvicorn.Config:
