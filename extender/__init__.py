@@ -1,8 +1,10 @@
 """A scheduler extender with kube-scheduler's own verdicts: the public Python API.
 
-import extender
-cluster = extender.load_cluster("cluster.yaml")
-extender.evaluate(cluster, pod).to_dict()
+    import extender
+    cluster = extender.load_cluster("cluster.yaml")
+    extender.evaluate(cluster, pod).to_dict()
+
+Files, clusters and pods are what `kubectl get -o json` or `-o yaml` prints.
 """
 
 from collections.abc import Mapping
