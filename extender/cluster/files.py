@@ -1,4 +1,4 @@
-"""Read the picture of a cluster from files, as `kubectl get nodes,pods,pdb,ns,priorityclasses -A -o json` prints it.
+"""Read the picture of a cluster from files, as `kubectl get nodes,pods,pdb,… -A -o json` prints it.
 
 JSON or YAML, plain or gzipped; one List, a single object, several documents one after another, or a directory of such
 files. Kinds that no decision reads are counted and left out. Small things that people leave out of hand-written
@@ -32,9 +32,12 @@ from extender.k8s.objects import (
     ClusterObjects,
     Container,
     ContainerStatus,
+    CSIStorageCapacity,
+    Kind,
     Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
-    PodDisruptionBudget,
     ResourceList,
     ResourceRequirements,
     Value,
@@ -42,9 +45,6 @@ from extender.k8s.objects import (
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Which files of a directory are read."""
-
-API_GROUPS = {"PodDisruptionBudget": "policy", "PriorityClass": "scheduling.k8s.io"}
-"""API group of the kinds that are not in the core group; a `Node` of any other group is another thing."""
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
@@ -206,7 +206,7 @@ class _MetadataOnly(msgspec.Struct):
 
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
     struct: msgspec.json.Decoder(struct)
-    for struct in (_Head, _Items, _MetadataOnly, *(struct for _, struct in KINDS.values()))
+    for struct in (_Head, _Items, _MetadataOnly, *(kind.type for kind in KINDS.values()))
 }
 
 
@@ -214,7 +214,7 @@ class _Collector:
     """Gathers objects from documents and refuses what does not go together."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Value]] = {attribute: [] for attribute, _ in KINDS.values()}
+        self._found: dict[str, list[Value]] = {kind.field: [] for kind in KINDS.values()}
         self._first_in: dict[tuple[str, str, str], str] = {}
         self._pod_by_uid: dict[str, str] = {}
         self._left_out: Counter[str] = Counter()
@@ -234,22 +234,21 @@ class _Collector:
                 self.add(item, file, inner, place=f"item {index}")
             return
         group, slash, _ = (head.api_version or (default.api_version if default else "")).rpartition("/")
-        if kind not in KINDS or (slash and group != API_GROUPS.get(kind, "")):
+        if kind not in KINDS or (slash and group != KINDS[kind].group):
             self._left_out[f"{kind}.{group}" if kind in KINDS else kind] += 1
             return
         self._keep(kind, document, file, place)
 
     def _keep(self, kind: str, document: Any, file: str, place: str) -> None:
-        attribute, struct = KINDS[kind]
         try:
-            loaded = _with_defaults(_decode(document, struct))
+            loaded = _with_defaults(_decode(document, KINDS[kind].type), KINDS[kind])
             validate(loaded)
             self._check_alone(kind, loaded, file)
         except ValueError as error:
             raise ClusterFileError(
                 f"{file}: {kind} {_name_of(document) or f'({place})'}: {_sentence(error)}"
             ) from error
-        self._found[attribute].append(loaded)
+        self._found[KINDS[kind].field].append(loaded)
 
     def _check_alone(self, kind: str, loaded: Value, file: str) -> None:
         """ValueError unless the object has a name and is the only one of that name, and of that uid if it is a pod."""
@@ -270,14 +269,12 @@ def _items(document: Any, label: str) -> list[Any]:
     return _read(document, _AnyItems, label).items or []
 
 
-def _with_defaults(loaded: Value) -> Value:
+def _with_defaults(loaded: Any, kind: Kind) -> Any:
     """Fill in what the API server would have: the namespace, and a uid that can name the pod."""
-    if not isinstance(loaded, Pod | PodDisruptionBudget):
-        return loaded
     metadata = loaded.metadata
-    if not metadata.namespace:
+    if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace="default")
-    if not metadata.uid and isinstance(loaded, Pod):
+    if isinstance(loaded, Pod) and not metadata.uid:
         metadata = msgspec.structs.replace(metadata, uid=f"{metadata.namespace}/{metadata.name}")
     return loaded if metadata is loaded.metadata else msgspec.structs.replace(loaded, metadata=metadata)
 
@@ -333,7 +330,7 @@ def validate(loaded: Value) -> None:
             try:
                 quantity.parse(amount)
             except ValueError as error:
-                raise ValueError(f"{error} at $.{path}.{resource}") from error
+                raise ValueError(f"{error} at {'.'.join(filter(None, ('$', path, resource)))}") from error
 
 
 def _amounts(loaded: Value) -> Iterator[tuple[str, ResourceList]]:
@@ -349,6 +346,12 @@ def _amounts(loaded: Value) -> Iterator[tuple[str, ResourceList]]:
         yield from _containers("status.initContainerStatuses", loaded.status.init_container_statuses)
         yield from _requests("status.resources", loaded.status.resources)
         yield from _list("status.allocatedResources", loaded.status.allocated_resources)
+    elif isinstance(loaded, PersistentVolumeClaim):
+        yield from _requests("spec.resources", loaded.spec.resources)
+    elif isinstance(loaded, PersistentVolume):
+        yield from _list("spec.capacity", loaded.spec.capacity)
+    elif isinstance(loaded, CSIStorageCapacity):
+        yield "", {"capacity": loaded.capacity, "maximumVolumeSize": loaded.maximum_volume_size}
 
 
 def _containers(

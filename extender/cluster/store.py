@@ -51,7 +51,7 @@ class ClusterStore:
 
         The work is done before the swap, on the caller's thread: readers never wait for it.
         """
-        by_kind = {kind: _by_key(getattr(objects, attribute)) for kind, (attribute, _) in KINDS.items()}
+        by_kind = {name: _by_key(getattr(objects, kind.field)) for name, kind in KINDS.items()}
         snapshot = prepare(Snapshot.build(objects))
         with self._lock:
             self._objects = by_kind
@@ -88,9 +88,7 @@ class ClusterStore:
             return self._snapshot
 
     def _as_objects(self) -> ClusterObjects:
-        return ClusterObjects(
-            **{attribute: tuple(self._objects[kind].values()) for kind, (attribute, _) in KINDS.items()}
-        )
+        return ClusterObjects(**{kind.field: tuple(self._objects[name].values()) for name, kind in KINDS.items()})
 
 
 def _by_key(objects: Iterable[Any]) -> dict[Key, Any]:
