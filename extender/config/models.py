@@ -126,6 +126,27 @@ class AddedAffinity(Section):
     """Nodes that any pod prefers."""
 
 
+class SpreadConstraint(Section):
+    max_skew: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+    """How many matching pods a domain may hold more than the emptiest one."""
+    topology_key: ResourceName
+    """Node label whose values are the domains."""
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    """Whether it is a filter or a score."""
+    min_domains: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] | None = None
+    """With fewer domains than this, the emptiest is taken to hold nothing; with DoNotSchedule only."""
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    """Whether nodes that the pod's node affinity excludes are left out of the count."""
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+    """The same of nodes whose taints the pod does not tolerate."""
+
+    @model_validator(mode="after")
+    def _min_domains_filter(self) -> "SpreadConstraint":
+        if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
+            raise ValueError("minDomains needs whenUnsatisfiable: DoNotSchedule")
+        return self
+
+
 class FilterSection(Section):
     plugins: list[str] = list(FILTER_PLUGINS)
     """The checks a node must pass, whatever the order here: kube-scheduler's own order decides which one gives the
@@ -136,6 +157,15 @@ class FilterSection(Section):
     """The same by the part of the name before the slash."""
     added_affinity: AddedAffinity | None = None
     """Node affinity added to that of every pod (NodeAffinityArgs.addedAffinity of kube-scheduler)."""
+    default_spread_constraints: list[SpreadConstraint] | None = None
+    """How pods without topology spread constraints are spread, in filters and scores (PodTopologySpreadArgs with
+    defaultingType List; none with []). Unset: the system's defaults, which only score."""
+
+    @field_validator("default_spread_constraints")
+    @classmethod
+    def _each_key_once(cls, constraints: list[SpreadConstraint] | None) -> list[SpreadConstraint] | None:
+        each_once([f"{one.topology_key} with {one.when_unsatisfiable}" for one in constraints or ()])
+        return constraints
 
     @field_validator("plugins")
     @classmethod
@@ -195,6 +225,10 @@ class ScoreArgs(Section):
     """NodeResourcesFit: which nodes are better."""
     resources: Annotated[list[ResourceWeight], Field(min_length=1)] | None = None
     """NodeResourcesBalancedAllocation: resources that should be used alike; all have weight 1."""
+    hard_pod_affinity_weight: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
+    """InterPodAffinity: what a running pod's required affinity to the incoming pod counts, 0 to 100; 1 if unset."""
+    ignore_preferred_terms_of_existing_pods: StrictBool | None = None
+    """InterPodAffinity: whether a pod without preferred terms of its own is scored by nobody's; false if unset."""
 
     @field_validator("resources")
     @classmethod
@@ -205,8 +239,12 @@ class ScoreArgs(Section):
         return resources
 
 
-ARGS_OF = {"NodeResourcesFit": "scoring_strategy", "NodeResourcesBalancedAllocation": "resources"}
-"""Score plugin -> the one argument it takes."""
+ARGS_OF = {
+    "NodeResourcesFit": {"scoring_strategy"},
+    "NodeResourcesBalancedAllocation": {"resources"},
+    "InterPodAffinity": {"hard_pod_affinity_weight", "ignore_preferred_terms_of_existing_pods"},
+}
+"""Score plugin -> the arguments that it takes."""
 
 
 class ScorePlugin(Section):
@@ -231,7 +269,7 @@ class ScorePlugin(Section):
 
     @model_validator(mode="after")
     def _own_args(self) -> "ScorePlugin":
-        for key in self.args.model_fields_set - {ARGS_OF.get(self.name)}:
+        for key in sorted(self.args.model_fields_set - ARGS_OF.get(self.name, set())):
             raise ValueError(f"{self.name} takes no {to_camel(key)}")
         return self
 
@@ -292,6 +330,8 @@ class Configuration(Section):
     def profile(self) -> Profile:
         """The choices that decisions depend on, frozen."""
         score = {plugin.name: plugin for plugin in self.prioritize.plugins}
+        between = score["InterPodAffinity"].args if "InterPodAffinity" in score else ScoreArgs()
+        hard_weight = between.hard_pod_affinity_weight
         keep = self.preemption.keep_candidates
         return Profile(
             filter_plugins=tuple(self.filter.plugins),
@@ -301,6 +341,9 @@ class Configuration(Section):
             ignored_resources=frozenset(self.filter.ignored_resources),
             ignored_resource_groups=frozenset(self.filter.ignored_resource_groups),
             added_affinity=_added_affinity(self.filter.added_affinity),
+            default_spread_constraints=_spread_constraints(self.filter.default_spread_constraints),
+            hard_pod_affinity_weight=1 if hard_weight is None else hard_weight,
+            ignore_preferred_terms_of_existing_pods=bool(between.ignore_preferred_terms_of_existing_pods),
             keep_candidates=None if keep == "All" else keep,
             scheduler_names=frozenset(self.scheduler_names),
         )
@@ -328,3 +371,10 @@ def _added_affinity(added: AddedAffinity | None) -> k8s.NodeAffinity | None:
     if added is None:
         return None
     return msgspec.convert(added.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)
+
+
+def _spread_constraints(constraints: list[SpreadConstraint] | None) -> tuple[k8s.TopologySpreadConstraint, ...] | None:
+    if constraints is None:
+        return None
+    plain = [constraint.model_dump(by_alias=True, exclude_none=True) for constraint in constraints]
+    return msgspec.convert(plain, tuple[k8s.TopologySpreadConstraint, ...])

@@ -9,13 +9,14 @@ Rule: a check knows one plugin's columns and its texts; it knows nothing of othe
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.profile import Profile
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.snapshot import BoolArray, IntArray, Placed, Snapshot
 from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 
@@ -46,7 +47,7 @@ class StaticCheck:
     plugin: str
     rejected: BoolArray
     """[node]."""
-    reason: str
+    why: tuple[str, ...]
 
     nominated: ClassVar[None] = None
 
@@ -65,7 +66,7 @@ class StaticCheck:
         return self.room
 
     def reasons(self, _room: IntArray, _row: int) -> tuple[str, ...]:
-        return (self.reason,)
+        return self.why
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +79,22 @@ class Evictable:
     """[node] -> rank of the first evictable pod (the number of pods that must stay)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Constraint(ABC):
     """Columns of one plugin: a node fits while it has room for the incoming pod in each of them."""
 
     plugin: str
     room: IntArray
     """[column, node]: what is left beside the incoming pod as the cluster stands; below zero it does not fit."""
-    demand: IntArray
+    takes: IntArray | Placed
     """[k, column, node]: the room that the node's pod of rank k takes."""
     nominated: IntArray | None
     """[column, node]: the room that nominated pods would take; None where there are none."""
+
+    @cached_property
+    def demand(self) -> IntArray:
+        """What running pods take, laid out: only a dry run needs it."""
+        return self.takes.laid_out() if isinstance(self.takes, Placed) else self.takes
 
     def fits(self, room: IntArray) -> BoolArray:
         """[column, node] -> [node]."""
@@ -124,9 +130,19 @@ class Constraint(ABC):
         return replace(
             self,
             room=self.room[:, rows],
-            demand=self.demand[:, :, rows],
+            takes=self.takes.at(rows) if isinstance(self.takes, Placed) else self.takes[:, :, rows],
             nominated=None if self.nominated is None else self.nominated[:, rows],
         )
+
+
+@dataclass(frozen=True)
+class Conflicts(Constraint):
+    """Nobody may be in the way: room is minus the number of pods that are, in every column."""
+
+    reason: str
+
+    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
+        return (self.reason,) if (room[:, row] < 0).any() else ()
 
 
 Check = StaticCheck | Constraint

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from extender.core.checks import Rows
+from extender.core.checks import Incoming, Rows
 from extender.core.filtering import Filtering, meet, run_filters
 from extender.core.plugins import NOT_MODELLED
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
@@ -74,6 +74,8 @@ class PreemptDecision:
     dropped: dict[str, str]
     """Offered node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
+    as_offered: frozenset[str]
+    """Nodes where plugins that are not evaluated have a say: kube-scheduler's own victims are kept there."""
 
 
 def prepare(snapshot: Snapshot) -> Snapshot:
@@ -83,15 +85,18 @@ def prepare(snapshot: Snapshot) -> Snapshot:
     return snapshot
 
 
-def not_evaluated(pod: Pod) -> tuple[str, ...]:
-    """The filter plugins whose verdict on this pod is kube-scheduler's alone."""
-    return tuple(name for name, concerns in NOT_MODELLED.items() if concerns(pod.spec))
+def _undecided(incoming: Incoming, rows: Rows) -> tuple[tuple[str, ...], BoolArray]:
+    """The filter plugins whose verdict on some of `rows` is kube-scheduler's alone; and [node] where it is."""
+    masks = {name: decides(incoming) for name, decides in NOT_MODELLED.items()}
+    anywhere = np.logical_or.reduce([*masks.values()])
+    return tuple(name for name, mask in masks.items() if mask[rows].any()), anywhere
 
 
 def filter(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile) -> FilterDecision:
     """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = _rows(snapshot, nodes)
     filtering = run_filters(meet(snapshot, pod, profile))
+    not_evaluated, _ = _undecided(filtering.incoming, rows)
     codes = filtering.codes[rows]
     helped = _helped(filtering, rows)
     out = np.flatnonzero(codes != Code.SUCCESS)
@@ -101,7 +106,7 @@ def filter(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile)
     for place, message in zip(out.tolist(), messages, strict=True):
         (failed if helped[rows[place]] else unresolvable)[nodes[place]] = message
     accepted = tuple(np.flatnonzero(codes == Code.SUCCESS).tolist())
-    return FilterDecision(accepted, failed, unresolvable, not_evaluated(pod))
+    return FilterDecision(accepted, failed, unresolvable, not_evaluated)
 
 
 def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
@@ -129,6 +134,7 @@ def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Prof
     """
     rows = _rows(snapshot, nodes)
     filtering = run_filters(meet(snapshot, pod, profile))
+    not_evaluated, _ = _undecided(filtering.incoming, rows)
     fitting = np.unique(rows[filtering.codes[rows] == Code.SUCCESS])
     result = np.zeros(len(filtering.codes), np.int64)
     scores = score(filtering.incoming, fitting)
@@ -140,7 +146,7 @@ def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Prof
         run = dry_run(filtering.incoming, filtering.checks, tried)
         places = np.flatnonzero(run.candidate)
         result[tried[places]] = _by_standing(standing(run.costs(places)), floor)
-    return PrioritizeDecision(tuple(result[rows].tolist()), not_evaluated(pod))
+    return PrioritizeDecision(tuple(result[rows].tolist()), not_evaluated)
 
 
 def _by_standing(standings: IntArray, floor: int) -> IntArray:
@@ -151,25 +157,26 @@ def _by_standing(standings: IntArray, floor: int) -> IntArray:
 def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: Profile) -> PreemptDecision:
     """The best of the offered nodes, with the victims that our own dry run finds there.
 
-    Where a plugin that is not modelled has a say, our reprieve could spare a pod that must go: kube-scheduler's own
-    victims are kept then, ranked all the same.
+    On a node where a plugin that is not modelled has a say, our reprieve could spare a pod that must go:
+    kube-scheduler's own victims are kept there, ranked all the same.
     """
-    unknown = not_evaluated(pod)
-    if pod.spec.preemption_policy == "Never":
-        return PreemptDecision((), dict.fromkeys(offers, NEVER_PREEMPTS), unknown)
     dropped = _unknown_offers(snapshot, offers)
     names = [name for name in offers if name not in dropped]
-    filtering = run_filters(meet(snapshot, pod, profile))
-    rows = _rows(snapshot, names)
+    incoming, rows = meet(snapshot, pod, profile), _rows(snapshot, names)
+    not_evaluated, undecided = _undecided(incoming, rows)
+    if pod.spec.preemption_policy == "Never":
+        return PreemptDecision((), dict.fromkeys(offers, NEVER_PREEMPTS), not_evaluated, frozenset())
+    filtering = run_filters(incoming)
     codes = filtering.codes[rows]
-    tried = codes == Code.UNSCHEDULABLE if not unknown else codes != Code.UNRESOLVABLE
+    tried = (codes == Code.UNSCHEDULABLE) | (undecided[rows] & (codes != Code.UNRESOLVABLE))
     dropped |= _not_tried(filtering, rows[~tried])
-    run = dry_run(filtering.incoming, filtering.checks, np.unique(rows[tried]))
-    if unknown:
-        run = replace(run, victims=_offered_victims(run, offers))
+    run = dry_run(incoming, filtering.checks, np.unique(rows[tried]))
+    if not_evaluated:
+        run = replace(run, victims=np.where(undecided[run.rows], _offered_victims(run, offers), run.victims))
     kept = _best(run, profile.keep_candidates)
     dropped |= _beaten(run, {candidate.node for candidate in kept})
-    return PreemptDecision(kept, dropped, unknown)
+    as_offered = frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if undecided[row])
+    return PreemptDecision(kept, dropped, not_evaluated, as_offered)
 
 
 def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str, str]:

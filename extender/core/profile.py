@@ -6,7 +6,7 @@ Built once from the configuration file (`extender.config`), frozen, passed to ev
 from dataclasses import dataclass
 from typing import Literal
 
-from extender.k8s.objects import NodeAffinity
+from extender.k8s.objects import NodeAffinity, TopologySpreadConstraint
 
 FILTER_PLUGINS = (
     "NodeUnschedulable",
@@ -15,6 +15,11 @@ FILTER_PLUGINS = (
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
     "InterPodAffinity",
     "NodeDeclaredFeatures",
 )
@@ -23,6 +28,8 @@ FILTER_PLUGINS = (
 SCORE_WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "NodeResourcesFit": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
@@ -57,6 +64,12 @@ class Profile:
     """The same by the part before the slash (NodeResourcesFitArgs.ignoredResourceGroups)."""
     added_affinity: NodeAffinity | None = None
     """Node affinity added to every pod of the profile (NodeAffinityArgs.addedAffinity)."""
+    default_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    """For pods that have none (PodTopologySpreadArgs.defaultConstraints); None: the system's defaults."""
+    hard_pod_affinity_weight: int = 1
+    """What a running pod's required affinity to the incoming pod counts in scores (InterPodAffinityArgs)."""
+    ignore_preferred_terms_of_existing_pods: bool = False
+    """For pods without preferred terms of their own (InterPodAffinityArgs)."""
     keep_candidates: int | None = 1
     """How many nodes `/preempt` answers at most, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()

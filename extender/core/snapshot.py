@@ -8,8 +8,8 @@ Rule: a snapshot never changes. What depends on nothing but the snapshot is comp
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from extender.k8s.objects import ClusterObjects, Labels, Node, Pod, PodDisruptionBudget
 from extender.k8s.requests import Usage, allocatable, running_usage
+from extender.k8s.selectors import Requirement
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -28,12 +29,16 @@ BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 """Columns that every node and pod has: millicores, bytes, pods, bytes; the one that few ask for comes last."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 LARGEST = 2**55
 """Amounts beyond this (36 PB, 36 Tcores) count as this much: sums over a node's pods stay within int64."""
 
 NEVER = np.iinfo(np.int64).max
 """Start time of a pod that has none: later than any."""
+
+_REMEMBERED = 128
+"""For how many keys `Snapshot.memo_by` remembers what a function made of them."""
 
 _FRACTION = re.compile(r"\.\d+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -59,6 +64,31 @@ class Encoded:
     def lift_int(self, count: Callable[[Any], int]) -> IntArray:
         """`count` asked once per distinct value -> int64[row]."""
         return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumn(Encoded):
+    """The nodes' values of one label; None where a node does not carry it."""
+
+    code_of: Mapping[str | None, int]
+    present: BoolArray
+    """[node]: does it carry the label?"""
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> "LabelColumn":
+        encoded = encode(values)
+        code_of = {value: code for code, value in enumerate(encoded.values)}
+        return cls(encoded.codes, encoded.values, code_of, encoded.codes != code_of.get(None, -1))
+
+    def holds(self, wanted: Requirement) -> BoolArray:
+        """[node]: does the label satisfy the requirement?"""
+        if wanted.operator == "In":
+            codes = [self.code_of[value] for value in wanted.values if value in self.code_of]
+            holds = np.zeros(len(self.codes), np.bool_)
+            for code in codes:
+                holds |= self.codes == code
+            return holds
+        return self.lift(wanted.holds)
 
 
 def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:
@@ -102,11 +132,54 @@ class Layout:
     taken: IntArray
     """[k, resource, node]: sum of the demands of ranks < k; k runs to K inclusive."""
 
-    def place(self, pods: npt.NDArray[Any], nodes: npt.NDArray[Any], amounts: npt.NDArray[Any]) -> IntArray:
+    def place(self, pods: IntArray, nodes: IntArray, amounts: IntArray) -> IntArray:
         """Amounts of some pod rows -> [k, 1, node], zero elsewhere."""
-        placed = np.zeros((self.pod.shape[0], 1, self.pod.shape[1]), np.int64)
-        placed[self.rank[pods], 0, nodes] = amounts
-        return placed
+        return Placed(self, (PodAmounts(pods, nodes, amounts),)).laid_out()
+
+
+@dataclass(frozen=True, slots=True)
+class PodAmounts:
+    """One column: how much some running pods take; all others take nothing."""
+
+    pods: IntArray
+    """Pod rows, each at most once."""
+    nodes: IntArray
+    """[place in pods] -> node row."""
+    amounts: IntArray
+
+    def per_node(self, size: int) -> IntArray:
+        """[node] sums, of so many nodes."""
+        totals = np.zeros(size, np.int64)
+        np.add.at(totals, self.nodes, self.amounts)
+        return totals
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Columns of amounts that are laid out by rank and node only where a dry run asks for it."""
+
+    layout: Layout
+    columns: tuple[PodAmounts, ...]
+    rows: IntArray | None = None
+    """Which nodes; None: all."""
+
+    def at(self, rows: IntArray) -> "Placed":
+        return replace(self, rows=rows if self.rows is None else self.rows[rows])
+
+    def laid_out(self) -> IntArray:
+        """[k, column, node]."""
+        depth, size = self.layout.pod.shape
+        places = np.arange(size)
+        if self.rows is not None:
+            places = np.full(size, -1)
+            size = len(self.rows)
+            places[self.rows] = np.arange(size)
+        laid_out = np.zeros((depth, len(self.columns), size), np.int64)
+        for number, column in enumerate(self.columns):
+            place = places[column.nodes]
+            here = place >= 0
+            laid_out[self.layout.rank[column.pods[here]], number, place[here]] = column.amounts[here]
+        return laid_out
 
 
 class Snapshot:
@@ -115,7 +188,8 @@ class Snapshot:
     def __init__(self, objects: ClusterObjects) -> None:
         self.objects = objects
         self._memo: dict[Callable[[Snapshot], Any], Any] = {}
-        self._label_columns: dict[str, Encoded] = {}
+        self._memo_by: dict[Callable[[Snapshot, Any], Any], dict[Any, Any]] = {}
+        self._label_columns: dict[str, LabelColumn] = {}
         self.nodes: tuple[Node, ...] = objects.nodes
         self.node_names: tuple[str, ...] = tuple(node.metadata.name for node in self.nodes)
         self.node_row: dict[str, int] = {name: row for row, name in enumerate(self.node_names)}
@@ -153,6 +227,18 @@ class Snapshot:
             self._memo[build] = build(self)
         return cast(T, self._memo[build])
 
+    def memo_by(self, build: "Callable[[Snapshot, K], T]", key: K) -> T:
+        """`build(self, key)`, remembered for the last so many keys of the same function."""
+        cache = self._memo_by.setdefault(build, {})
+        try:
+            return cast(T, cache[key])
+        except KeyError:
+            built = build(self, key)
+        if len(cache) >= _REMEMBERED:
+            cache.pop(next(iter(cache)), None)
+        cache[key] = built
+        return built
+
     # --- nodes ------------------------------------------------------------------------------------------------
 
     @cached_property
@@ -170,11 +256,11 @@ class Snapshot:
         amounts = (bounded(own.get(resource, 0)) for own in self._node_resources)
         return np.fromiter(amounts, np.int64, len(self.nodes))
 
-    def label(self, key: str) -> Encoded:
-        """The nodes' values of one label; None where a node does not carry it."""
+    def label(self, key: str) -> LabelColumn:
+        """The nodes' values of one label."""
         column = self._label_columns.get(key)
         if column is None:
-            column = encode([(node.metadata.labels or {}).get(key) for node in self.nodes])
+            column = LabelColumn.of([(node.metadata.labels or {}).get(key) for node in self.nodes])
             self._label_columns[key] = column
         return column
 
@@ -215,6 +301,12 @@ class Snapshot:
         return np.fromiter((start_time(pod) for pod in self.pods), np.int64, len(self.pods))
 
     @cached_property
+    def terminating(self) -> BoolArray:
+        """[pod]."""
+        leaving = (pod.metadata.deletion_timestamp is not None for pod in self.pods)
+        return np.fromiter(leaving, np.bool_, len(self.pods))
+
+    @cached_property
     def demand(self) -> IntArray:
         """[pod, resource]."""
         rows = [[bounded((u.requests | {"pods": 1}).get(name, 0)) for name in BASE_RESOURCES] for u in self.usage]
@@ -247,6 +339,11 @@ class Snapshot:
         used = np.zeros(len(self.nodes), np.int64)
         np.add.at(used, self.pod_node[rows], amounts)
         return used
+
+    def amounts(self, of_pods: Mapping[int, int]) -> PodAmounts:
+        """A column from pod row -> amount."""
+        rows = np.fromiter(of_pods, np.int64, len(of_pods))
+        return PodAmounts(rows, self.pod_node[rows], np.fromiter(of_pods.values(), np.int64, len(of_pods)))
 
     @cached_property
     def pod_groups(self) -> Encoded:

@@ -1,40 +1,57 @@
-"""Required pod affinity and anti-affinity terms, ready to be asked whether they match a pod.
+"""Pod affinity and anti-affinity terms, ready to be asked which pods they mean.
 
 Mirrors kube-scheduler/framework GetAffinityTerms and AffinityTerm.Matches (v1.36). matchLabelKeys and
 mismatchLabelKeys need no work here: the API server has merged them into the label selector.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from extender.k8s.objects import Labels, Pod, PodAffinity, PodAffinityTerm
 from extender.k8s.selectors import LabelMatcher, compile_label_selector
 
 
 @dataclass(frozen=True, slots=True)
-class AffinityTerm:
-    topology_key: str
+class PodSelector:
+    """Which pods are meant, wherever they run."""
+
     namespaces: frozenset[str]
     namespace_selector: LabelMatcher
     selector: LabelMatcher
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels | None) -> bool:
-        """Is a pod of that namespace, with those labels, meant by this term?"""
+        """Is a pod of that namespace, with those labels, meant?"""
         named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return named and self.selector.matches(labels)
 
 
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    topology_key: str
+    pods: PodSelector
+    weight: int = 0
+    """Of a preferred term, below zero for anti-affinity; a required one has none."""
+
+
 def required_terms(owner: Pod, affinity: PodAffinity | None) -> tuple[AffinityTerm, ...]:
     """The required terms of one side of `owner`'s affinity; SelectorError if one does not parse."""
-    terms = (affinity.required if affinity else None) or ()
-    return tuple(_compile(owner.metadata.namespace, term) for term in terms)
+    return _compile(owner, ((term, 0) for term in (affinity.required if affinity else None) or ()))
 
 
-def _compile(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
+def preferred_terms(owner: Pod, affinity: PodAffinity | None, sign: int) -> tuple[AffinityTerm, ...]:
+    """The preferred terms of one side, their weights times `sign`; SelectorError if one does not parse."""
+    terms = (affinity.preferred if affinity else None) or ()
+    return _compile(owner, ((term.pod_affinity_term, sign * term.weight) for term in terms))
+
+
+def _compile(owner: Pod, terms: Iterable[tuple[PodAffinityTerm, int]]) -> tuple[AffinityTerm, ...]:
+    return tuple(AffinityTerm(term.topology_key, _pods(owner, term), weight) for term, weight in terms)
+
+
+def _pods(owner: Pod, term: PodAffinityTerm) -> PodSelector:
     own_only = not term.namespaces and term.namespace_selector is None
-    return AffinityTerm(
-        term.topology_key,
-        frozenset((namespace,) if own_only else term.namespaces or ()),
+    return PodSelector(
+        frozenset((owner.metadata.namespace,) if own_only else term.namespaces or ()),
         compile_label_selector(term.namespace_selector),
         compile_label_selector(term.label_selector),
     )
@@ -47,7 +64,7 @@ def merge_namespaces(term: AffinityTerm, namespace_labels: Mapping[str, Labels])
     value in v1.36): the selector stays and is later matched against no labels at all, so that one made of
     NotIn or DoesNotExist matches pods of every namespace.
     """
-    if term.namespace_selector.is_empty:
+    if term.pods.namespace_selector.is_empty:
         return term
-    picked = {name for name, labels in namespace_labels.items() if term.namespace_selector.matches(labels)}
-    return AffinityTerm(term.topology_key, term.namespaces | picked, term.namespace_selector, term.selector)
+    picked = {name for name, labels in namespace_labels.items() if term.pods.namespace_selector.matches(labels)}
+    return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | picked))

@@ -93,7 +93,11 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Mirrors labels.Requirement.Matches (apimachinery, v1.36): a missing key satisfies NotIn."""
-        return _HOLDS[self.operator](self, labels.get(self.key))
+        return self.holds(labels.get(self.key))
+
+    def holds(self, value: str | None) -> bool:
+        """For a label of that value; None: there is no such label."""
+        return _HOLDS[self.operator](self, value)
 
 
 def _is_greater(wanted: Requirement, value: str | None) -> bool:

@@ -1,6 +1,6 @@
 """The plugins of kube-scheduler's default profile that are modelled, each found by its Kubernetes name.
 
-One literal table per extension point, in the order in which kube-scheduler asks. NOT_MODELLED says when one of
+One literal table per extension point, in the order in which kube-scheduler asks. NOT_MODELLED says where one of
 the others would have a say, so that nobody takes silence for a verdict.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from extender.core.checks import Check, Incoming, Rows
 from extender.core.plugins import (
+    dynamic_resources,
     image_locality,
     inter_pod_affinity,
     node_affinity,
@@ -16,14 +17,22 @@ from extender.core.plugins import (
     node_ports,
     node_resources,
     node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import IntArray
-from extender.k8s.objects import PodSpec
+from extender.core.snapshot import BoolArray, IntArray
 
 PREFILTERS: dict[str, Callable[[Incoming], PreFilter]] = {
     node_affinity.NAME: node_affinity.prefilter,
+    volume_restrictions.NAME: volume_restrictions.prefilter,
+    volume_binding.NAME: volume_binding.prefilter,
+    volume_zone.NAME: volume_zone.prefilter,
+    pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
 
@@ -34,6 +43,11 @@ FILTERS: dict[str, Callable[[Incoming], Sequence[Check]]] = {
     node_affinity.NAME: node_affinity.filter,
     node_ports.NAME: node_ports.filter,
     node_resources.FIT: node_resources.filter,
+    volume_restrictions.NAME: volume_restrictions.filter,
+    node_volume_limits.NAME: node_volume_limits.filter,
+    volume_binding.NAME: volume_binding.filter,
+    volume_zone.NAME: volume_zone.filter,
+    pod_topology_spread.NAME: pod_topology_spread.filter,
     inter_pod_affinity.NAME: inter_pod_affinity.filter,
     node_declared_features.NAME: node_declared_features.filter,
 }
@@ -41,6 +55,8 @@ FILTERS: dict[str, Callable[[Incoming], Sequence[Check]]] = {
 SCORES: dict[str, Callable[[Incoming, Rows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
+    pod_topology_spread.NAME: pod_topology_spread.score,
+    inter_pod_affinity.NAME: inter_pod_affinity.score,
     node_resources.FIT: node_resources.fit_score,
     node_resources.BALANCED: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
@@ -48,29 +64,7 @@ SCORES: dict[str, Callable[[Incoming, Rows], IntArray | None]] = {
 """Each gives 0-100 per row, or None where kube-scheduler skips it for this pod."""
 
 
-def _has_claims(spec: PodSpec) -> bool:
-    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes or ())
-
-
-def _has_disks(spec: PodSpec) -> bool:
-    disks = ((v.gce_persistent_disk, v.aws_elastic_block_store, v.rbd, v.iscsi) for v in spec.volumes or ())
-    return any(disk is not None for volume in disks for disk in volume)
-
-
-def _has_csi(spec: PodSpec) -> bool:
-    return any(v.csi is not None for v in spec.volumes or ())
-
-
-def _must_spread(spec: PodSpec) -> bool:
-    return any(c.when_unsatisfiable == "DoNotSchedule" for c in spec.topology_spread_constraints or ())
-
-
-NOT_MODELLED: dict[str, Callable[[PodSpec], bool]] = {
-    "VolumeRestrictions": lambda spec: _has_claims(spec) or _has_disks(spec),
-    "NodeVolumeLimits": lambda spec: _has_claims(spec) or _has_csi(spec),
-    "VolumeBinding": _has_claims,
-    "VolumeZone": _has_claims,
-    "PodTopologySpread": _must_spread,
-    "DynamicResources": lambda spec: bool(spec.resource_claims),
+NOT_MODELLED: dict[str, Callable[[Incoming], BoolArray]] = {
+    dynamic_resources.NAME: dynamic_resources.decides,
 }
-"""Filter plugins of kube-scheduler that are not modelled -> do they have a say about this pod?"""
+"""Filter plugins of kube-scheduler that are not modelled -> [node] where they have a say about the pod."""

@@ -1,24 +1,25 @@
-"""InterPodAffinity: required affinity and anti-affinity, the incoming pod's own and, towards it, that of others.
+"""InterPodAffinity: required and preferred affinity and anti-affinity, the incoming pod's own and that of others to it.
 
-Each topology key is a column that counts the matching pods in a node's domain; a pod adds to its own domain only.
-Preferred terms are not scored yet.
+Each term is a column that counts the matching pods in a node's domain; a pod adds to its own domain only.
 
-Mirrors pkg/scheduler/framework/plugins/interpodaffinity/filtering.go (v1.36).
+Mirrors pkg/scheduler/framework/plugins/interpodaffinity (v1.36).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import msgspec
 import numpy as np
 
-from extender.core.checks import CodeArray, Constraint, Incoming, Rows
+from extender.core.checks import CodeArray, Conflicts, Constraint, Incoming, Rows
+from extender.core.matching import pods_matching
+from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, Encoded, IntArray, PodGroupKey, Snapshot, encode
+from extender.core.snapshot import BoolArray, Encoded, IntArray, Placed, PodAmounts, Snapshot, encode
 from extender.core.verdict import Code, Verdict
-from extender.k8s.affinity import AffinityTerm, merge_namespaces, required_terms
-from extender.k8s.objects import Labels, Pod
+from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
+from extender.k8s.objects import Pod
 from extender.k8s.selectors import SelectorError
 
 NAME = "InterPodAffinity"
@@ -30,111 +31,156 @@ _NO_MATCH = -1
 """Room of a column that wants one match and has none."""
 
 
-# --- terms --------------------------------------------------------------------------------------------------------
+# --- terms ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _OwnTerms:
-    affinity: tuple[AffinityTerm, ...]
-    anti_affinity: tuple[AffinityTerm, ...]
+class _Terms:
+    """What one pod wants of others."""
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[AffinityTerm, ...] = ()
+    """Of both kinds; anti-affinity weighs less than nothing."""
 
 
-def _own_terms(incoming: Incoming) -> _OwnTerms:
+def _own_terms(incoming: Incoming) -> _Terms:
     """SelectorError if a term does not parse."""
     pod, namespaces = incoming.pod, incoming.snapshot.namespace_labels
     affinity = pod.spec.affinity
     if affinity is None:
-        return _OwnTerms((), ())
-    return _OwnTerms(
-        tuple(merge_namespaces(term, namespaces) for term in required_terms(pod, affinity.pod_affinity)),
-        tuple(merge_namespaces(term, namespaces) for term in required_terms(pod, affinity.pod_anti_affinity)),
+        return _Terms()
+
+    def merged(terms: Iterable[AffinityTerm]) -> tuple[AffinityTerm, ...]:
+        return tuple(merge_namespaces(term, namespaces) for term in terms)
+
+    return _Terms(
+        merged(required_terms(pod, affinity.pod_affinity)),
+        merged(required_terms(pod, affinity.pod_anti_affinity)),
+        merged(preferred_terms(pod, affinity.pod_affinity, 1) + preferred_terms(pod, affinity.pod_anti_affinity, -1)),
     )
 
 
-def _anti_affinity_of(pod: Pod) -> tuple[AffinityTerm, ...]:
-    """Required anti-affinity of a pod that is there already; terms that do not parse count for nothing."""
+def _terms_of(pod: Pod) -> _Terms:
+    """Of a pod that is there already; a list with a term that does not parse counts for nothing."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return _Terms()
+    attract, repel = affinity.pod_affinity, affinity.pod_anti_affinity
+    return _Terms(
+        _parsed(lambda: required_terms(pod, attract)),
+        _parsed(lambda: required_terms(pod, repel)),
+        _parsed(lambda: preferred_terms(pod, attract, 1)) + _parsed(lambda: preferred_terms(pod, repel, -1)),
+    )
+
+
+def _parsed(read: Callable[[], tuple[AffinityTerm, ...]]) -> tuple[AffinityTerm, ...]:
     try:
-        return required_terms(pod, pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None)
+        return read()
     except SelectorError:
         return ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Guarded:
-    """Running pods with required anti-affinity."""
+class _Owners:
+    """Running pods that have terms."""
 
-    pods: IntArray
+    rows: IntArray
     terms: Encoded
-    """[place in pods] -> tuple of AffinityTerm."""
+    """[place in rows] -> _Terms."""
 
 
-def _guarded(snapshot: Snapshot) -> _Guarded:
+def _owners(snapshot: Snapshot) -> _Owners:
     rows, owners = [], []
     for row, pod in enumerate(snapshot.pods):
         affinity = pod.spec.affinity
-        if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
+        if affinity and (affinity.pod_affinity or affinity.pod_anti_affinity):
             rows.append(row)
             owners.append(pod)
     coded = encode(owners, key=lambda pod: (pod.metadata.namespace, msgspec.json.encode(pod.spec.affinity)))
-    return _Guarded(np.array(rows, np.int64), Encoded(coded.codes, tuple(map(_anti_affinity_of, coded.values))))
+    return _Owners(np.array(rows, np.int64), Encoded(coded.codes, tuple(map(_terms_of, coded.values))))
 
 
-# --- columns ------------------------------------------------------------------------------------------------------
+# --- matches in a node's domain -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """Of one topology key."""
+class _Near:
+    """What some pods add up to in a node's domain of one topology key."""
 
     matches: IntArray
-    """[1, node]: in the node's domain."""
-    demand: IntArray
-    """[k, 1, node]."""
-    nominated: IntArray
-    """[1, node]."""
+    """[node]."""
+    by: PodAmounts
+    """Those on a node that has the key."""
     has_key: BoolArray
     """[node]."""
 
 
-def _column(incoming: Incoming, key: str, matches: tuple[IntArray, IntArray], of_nominees: Sequence[int]) -> _Column:
-    """`matches`: (pod rows, how many terms of that key each matches)."""
-    snapshot = incoming.snapshot
-    domains = snapshot.label(key)
-    has_key = domains.lift(lambda value: value is not None)
-    pods, amounts = matches
-    placed = has_key[snapshot.pod_node[pods]]
-    pods, amounts = pods[placed], amounts[placed]
-    nodes = snapshot.pod_node[pods]
-    totals = np.zeros(len(domains.values), np.int64)
-    np.add.at(totals, domains.codes[nodes], amounts)
-    near = np.where(has_key, totals[domains.codes], 0)[np.newaxis]
-    nominated = np.zeros_like(near)
-    for node, amount in zip(incoming.nominee_nodes, of_nominees, strict=True):
-        nominated[0, node] += amount * has_key[node]
-    return _Column(near, snapshot.layout.place(pods, nodes, amounts), nominated, has_key)
+def _near(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _Near:
+    column = snapshot.label(key)
+    placed = column.present[snapshot.pod_node[rows]]
+    rows, amounts = rows[placed], amounts[placed]
+    nodes = snapshot.pod_node[rows]
+    totals = np.zeros(len(column.values), np.int64)
+    np.add.at(totals, column.codes[nodes], amounts)
+    matches = np.where(column.present, totals[column.codes], 0)
+    return _Near(matches, PodAmounts(rows, nodes, amounts), column.present)
 
 
-def _count_matches(snapshot: Snapshot, count: Callable[[PodGroupKey], int]) -> tuple[IntArray, IntArray]:
-    """(pod rows, count) of the pods for which `count` is not zero."""
-    counts = snapshot.pod_groups.lift_int(count)
-    pods = np.flatnonzero(counts)
-    return pods, counts[pods]
-
-
-# --- constraints --------------------------------------------------------------------------------------------------
+def _near_selected(snapshot: Snapshot, asked: tuple[str, tuple[PodSelector, ...]]) -> _Near:
+    """Pods that all selectors mean, by topology key."""
+    key, selectors = asked
+    rows = pods_matching(snapshot, *selectors).rows
+    return _near(snapshot, key, rows, np.ones(len(rows), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
-class AntiAffinity(Constraint):
-    """No match in the node's domain, for every topology key: room is minus the matches."""
+class _Group:
+    """What terms of other pods look at in the incoming pod."""
 
-    reason: str
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
 
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        return (self.reason,) if (room[:, row] < 0).any() else ()
+    @classmethod
+    def of(cls, pod: Pod) -> Self:
+        return cls(pod.metadata.namespace, tuple(sorted((pod.metadata.labels or {}).items())))
 
 
-@dataclass(frozen=True, slots=True)
+def _chosen(snapshot: Snapshot, group: _Group) -> Callable[[AffinityTerm], bool]:
+    """Does another pod's term mean a pod of this group?"""
+    labels, of_namespace = dict(group.labels), snapshot.namespace_labels.get(group.namespace, {})
+    return lambda term: term.pods.matches(group.namespace, labels, of_namespace)
+
+
+def _repelling(snapshot: Snapshot, group: _Group) -> dict[str, _Near]:
+    """Topology key -> running pods with required anti-affinity to such a pod."""
+    return _owners_near(snapshot, group, lambda terms: [(term, 1) for term in terms.anti_affinity])
+
+
+def _owners_near(
+    snapshot: Snapshot, group: _Group, weighed: Callable[[_Terms], list[tuple[AffinityTerm, int]]]
+) -> dict[str, _Near]:
+    """Topology key -> running pods with `weighed` terms that mean such a pod, by the sum of the weights."""
+    owners, means = snapshot.memo(_owners), _chosen(snapshot, group)
+    weights: dict[str, IntArray] = {}
+    touched: dict[str, BoolArray] = {}
+    for code, terms in enumerate(owners.terms.values):
+        for term, weight in weighed(terms):
+            if means(term):
+                size = len(owners.terms.values)
+                weights.setdefault(term.topology_key, np.zeros(size, np.int64))[code] += weight
+                touched.setdefault(term.topology_key, np.zeros(size, np.bool_))[code] = True
+    found = {}
+    for key, of_code in weights.items():
+        places = np.flatnonzero(touched[key][owners.terms.codes])
+        found[key] = _near(snapshot, key, owners.rows[places], of_code[owners.terms.codes[places]])
+    return found
+
+
+# --- constraints ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class Affinity(Constraint):
     """A match in the node's domain for every topology key, or the first pod of a series: room is the matches less one.
 
@@ -162,94 +208,89 @@ class Affinity(Constraint):
         return () if self.fits(room)[row] else (REASON_AFFINITY,)
 
     def at(self, rows: Rows) -> Self:
-        return replace(Constraint.at(self, rows), has_keys=self.has_keys[rows])
+        return replace(super().at(rows), has_keys=self.has_keys[rows])
 
 
-def _stack(incoming: Incoming, columns: list[_Column]) -> tuple[IntArray, IntArray, IntArray | None]:
-    """(matches, demand, nominated) of several columns."""
-    matches = np.concatenate([column.matches for column in columns])
-    demand = np.concatenate([column.demand for column in columns], axis=1)
-    nominated = np.concatenate([column.nominated for column in columns]) if incoming.nominees else None
-    return matches, demand, nominated
+def _nominated(incoming: Incoming, near: Sequence[_Near], of_nominees: Sequence[Sequence[int]]) -> IntArray | None:
+    """[column, node] what each nominee adds to each column, where its node has the key."""
+    if not incoming.nominees:
+        return None
+    nominated = np.zeros((len(near), len(incoming.snapshot.nodes)), np.int64)
+    for node, amounts in zip(incoming.nominee_nodes, of_nominees, strict=True):
+        for number, (column, amount) in enumerate(zip(near, amounts, strict=True)):
+            nominated[number, node] += amount * column.has_key[node]
+    return nominated
 
 
-def _anti_affinity(incoming: Incoming, columns: list[_Column], reason: str) -> AntiAffinity:
-    matches, demand, nominated = _stack(incoming, columns)
-    return AntiAffinity(NAME, -matches, demand, nominated, reason)
+def _anti_affinity(
+    incoming: Incoming, near: Sequence[_Near], of_nominees: Sequence[Sequence[int]], reason: str
+) -> Conflicts:
+    takes = Placed(incoming.snapshot.layout, tuple(column.by for column in near))
+    room = -np.stack([column.matches for column in near])
+    return Conflicts(NAME, room, takes, _nominated(incoming, near, of_nominees), reason)
 
 
-def _own_anti_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> list[_Column]:
+def _means(term: AffinityTerm, pod: Pod) -> bool:
+    """A term of the incoming pod; it sees no namespace labels."""
+    return term.pods.matches(pod.metadata.namespace, pod.metadata.labels or {}, None)
+
+
+def _own_anti_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Conflicts:
     """Pods that match the incoming pod's anti-affinity terms."""
-    columns = []
-    for key in dict.fromkeys(term.topology_key for term in terms):
-        of_key = [term for term in terms if term.topology_key == key]
-
-        def count(pod: PodGroupKey, of_key: list[AffinityTerm] = of_key) -> int:
-            return sum(term.matches(pod.namespace, pod.labels, None) for term in of_key)
-
-        nominees = [count(_group(pod)) for pod in incoming.nominees]
-        columns.append(_column(incoming, key, _count_matches(incoming.snapshot, count), nominees))
-    return columns
+    snapshot = incoming.snapshot
+    near = [snapshot.memo_by(_near_selected, (term.topology_key, (term.pods,))) for term in terms]
+    of_nominees = [[_means(term, pod) for term in terms] for pod in incoming.nominees]
+    return _anti_affinity(incoming, near, of_nominees, REASON_ANTI_AFFINITY)
 
 
 def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affinity:
     """Pods that match all of the incoming pod's affinity terms."""
-
-    def match(pod: PodGroupKey) -> bool:
-        return all(term.matches(pod.namespace, pod.labels, None) for term in terms)
-
-    pods, _ = _count_matches(incoming.snapshot, match)
-    keys = [term.topology_key for term in terms]
-    columns = []
-    for key in dict.fromkeys(keys):
-        weight = keys.count(key)
-        nominees = [weight * match(_group(pod)) for pod in incoming.nominees]
-        columns.append(_column(incoming, key, (pods, np.full(len(pods), weight)), nominees))
-    everywhere = _Column(
-        matches=np.full_like(columns[0].matches, _in_any_domain(incoming.snapshot, columns, pods, keys)),
-        demand=np.add.reduce([column.demand for column in columns]),
-        nominated=np.add.reduce([column.nominated for column in columns]),
-        has_key=columns[0].has_key,
-    )
-    matches, demand, nominated = _stack(incoming, [*columns, everywhere])
-    has_keys = np.logical_and.reduce([column.has_key for column in columns])
-    itself = match(_group(incoming.pod))
+    snapshot, selectors = incoming.snapshot, tuple(term.pods for term in terms)
+    keys = dict.fromkeys(term.topology_key for term in terms)
+    near = [snapshot.memo_by(_near_selected, (key, selectors)) for key in keys]
+    everywhere = _everywhere(snapshot, selectors, near)
     # Every matching pod that is there makes room: it takes less than nothing.
-    nominated = None if nominated is None else -nominated
-    return Affinity(NAME, matches + _NO_MATCH, -demand, nominated, has_keys, itself)
-
-
-def _in_any_domain(snapshot: Snapshot, columns: list[_Column], pods: IntArray, keys: list[str]) -> int:
-    """Matches over all domains of all keys: zero means that the cluster holds none."""
-    return sum(
-        int(column.has_key[snapshot.pod_node[pods]].sum()) * keys.count(key)
-        for key, column in zip(dict.fromkeys(keys), columns, strict=True)
+    takes = [replace(column.by, amounts=-column.by.amounts) for column in (*near, everywhere)]
+    matching = [all(_means(term, pod) for term in terms) for pod in incoming.nominees]
+    nominated = _nominated(incoming, near, [[match] * len(near) for match in matching])
+    if nominated is not None:
+        nominated = -np.vstack((nominated, nominated.sum(axis=0)))
+    return Affinity(
+        NAME,
+        np.stack([column.matches for column in (*near, everywhere)]) + _NO_MATCH,
+        Placed(snapshot.layout, tuple(takes)),
+        nominated,
+        np.logical_and.reduce([column.has_key for column in near]),
+        all(_means(term, incoming.pod) for term in terms),
     )
 
 
-def _towards_incoming(incoming: Incoming) -> tuple[list[_Column], bool]:
-    """Columns of other pods' anti-affinity to the incoming pod; and whether a running pod's counts anywhere."""
-    snapshot, pod = incoming.snapshot, incoming.pod
-    labels = snapshot.namespace_labels.get(pod.metadata.namespace, {})
-
-    def keys_of(terms: tuple[AffinityTerm, ...]) -> list[str]:
-        own: Labels = pod.metadata.labels or {}
-        return [term.topology_key for term in terms if term.matches(pod.metadata.namespace, own, labels)]
-
-    guarded = snapshot.memo(_guarded)
-    running = [keys_of(terms) for terms in guarded.terms.values]
-    nominees = [keys_of(_anti_affinity_of(nominee)) for nominee in incoming.nominees]
-    columns = []
-    for key in dict.fromkeys(key for keys in running + nominees for key in keys):
-        counts = np.array([keys.count(key) for keys in running], np.int64)[guarded.terms.codes]
-        matching = np.flatnonzero(counts)
-        matches = (guarded.pods[matching], counts[matching])
-        columns.append(_column(incoming, key, matches, [keys.count(key) for keys in nominees]))
-    return columns, any(bool(column.matches.any()) for column in columns)
+def _everywhere(snapshot: Snapshot, selectors: tuple[PodSelector, ...], near: Sequence[_Near]) -> _Near:
+    """Matches over all domains of all keys: none means that the cluster holds none."""
+    pods = pods_matching(snapshot, *selectors)
+    amounts = np.zeros(len(pods.rows), np.int64)
+    for column in near:
+        amounts += column.has_key[pods.nodes]
+    matches = np.full(len(snapshot.nodes), amounts.sum())
+    return _Near(matches, PodAmounts(pods.rows, pods.nodes, amounts), near[0].has_key)
 
 
-def _group(pod: Pod) -> PodGroupKey:
-    return PodGroupKey(pod.metadata.namespace, pod.metadata.labels or {})
+def _towards_incoming(incoming: Incoming) -> tuple[Conflicts | None, bool]:
+    """Other pods' anti-affinity to the incoming pod; and whether a running pod's counts anywhere."""
+    snapshot, group = incoming.snapshot, _Group.of(incoming.pod)
+    running = snapshot.memo_by(_repelling, group)
+    means = _chosen(snapshot, group)
+    nominees = [
+        [term.topology_key for term in _terms_of(pod).anti_affinity if means(term)] for pod in incoming.nominees
+    ]
+    keys = dict.fromkeys([*running, *(key for keys in nominees for key in keys)])
+    if not keys:
+        return None, False
+    nobody = np.empty(0, np.int64)
+    near = [running.get(key) or _near(snapshot, key, nobody, nobody) for key in keys]
+    of_nominees = [[wanted.count(key) for key in keys] for wanted in nominees]
+    seen = any(bool(len(column.by.pods)) for column in near)
+    return _anti_affinity(incoming, near, of_nominees, REASON_EXISTING), seen
 
 
 def prefilter(incoming: Incoming) -> PreFilter:
@@ -275,8 +316,49 @@ def filter(incoming: Incoming) -> tuple[Constraint, ...]:
     if own.affinity:
         constraints.append(_own_affinity(incoming, own.affinity))
     if own.anti_affinity:
-        columns = _own_anti_affinity(incoming, own.anti_affinity)
-        constraints.append(_anti_affinity(incoming, columns, REASON_ANTI_AFFINITY))
-    if existing:
-        constraints.append(_anti_affinity(incoming, existing, REASON_EXISTING))
+        constraints.append(_own_anti_affinity(incoming, own.anti_affinity))
+    if existing is not None:
+        constraints.append(existing)
     return tuple(constraints)
+
+
+# --- score ----------------------------------------------------------------------------------------------------------
+
+
+def _preferring(snapshot: Snapshot, asked: tuple[_Group, int]) -> dict[str, _Near]:
+    """Topology key -> running pods that would have such a pod near or far; required affinity has the given weight."""
+    group, hard_weight = asked
+
+    def weighed(terms: _Terms) -> list[tuple[AffinityTerm, int]]:
+        hard = [(term, hard_weight) for term in terms.affinity] if hard_weight else []
+        return hard + [(term, term.weight) for term in terms.preferred]
+
+    return _owners_near(snapshot, group, weighed)
+
+
+def score(incoming: Incoming, rows: Rows) -> IntArray | None:
+    """[row] 0-100 by the weights of preferred terms, from the worst row to the best; None if none matches anybody."""
+    snapshot, profile = incoming.snapshot, incoming.profile
+    try:
+        own = _own_terms(incoming).preferred
+    except SelectorError:
+        return None  # kube-scheduler fails such a pod in PreFilter; only without that filter we come here
+    if profile.ignore_preferred_terms_of_existing_pods and not own:
+        return None
+    total, seen = np.zeros(len(snapshot.nodes), np.int64), False
+    for term in own:
+        near = snapshot.memo_by(_near_selected, (term.topology_key, (term.pods,)))
+        total += term.weight * near.matches
+        seen |= bool(len(near.by.pods))
+    asked = (_Group.of(incoming.pod), profile.hard_pod_affinity_weight)
+    for near in snapshot.memo_by(_preferring, asked).values():
+        total += near.matches
+        seen |= bool(len(near.by.pods))
+    return _from_worst_to_best(total[rows]) if seen else None
+
+
+def _from_worst_to_best(scores: IntArray) -> IntArray:
+    lowest, highest = int(scores.min()), int(scores.max())
+    if lowest == highest:
+        return np.zeros(len(scores), np.int64)
+    return (MAX_NODE_SCORE * ((scores - lowest) / (highest - lowest))).astype(np.int64)

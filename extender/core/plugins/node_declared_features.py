@@ -31,4 +31,4 @@ def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
     if not required:
         return ()
     rejected = incoming.snapshot.declared_features.lift(lambda declared: not required <= declared)
-    return (StaticCheck(NAME, rejected, REASON),)
+    return (StaticCheck(NAME, rejected, (REASON,)),)

@@ -19,4 +19,4 @@ def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
     rejected = np.ones(len(incoming.snapshot.nodes), np.bool_)
     if wanted in incoming.snapshot.node_row:
         rejected[incoming.snapshot.node_row[wanted]] = False
-    return (StaticCheck(NAME, rejected, REASON),)
+    return (StaticCheck(NAME, rejected, (REASON,)),)

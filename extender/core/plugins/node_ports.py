@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.checks import Constraint, Evictable, Incoming, Rows
+from extender.core.checks import Conflicts, Evictable, Incoming, Rows
 from extender.core.snapshot import BoolArray, IntArray, Snapshot
 from extender.k8s.ports import HostPort, host_ports
 
@@ -16,15 +16,12 @@ NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
-@dataclass(frozen=True, slots=True)
-class PortConflicts(Constraint):
+@dataclass(frozen=True)
+class PortConflicts(Conflicts):
     """One column: minus the number of the node's pods that hold a port which conflicts with the incoming pod's."""
 
     holders: BoolArray
     """[port, k, node]: who holds each conflicting port."""
-
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        return (REASON,) if room[0, row] < 0 else ()
 
     def taken_off(self, evictable: Evictable) -> IntArray:
         """Quirk: the node's ports are a set upstream, so taking off one of two holders frees the port."""
@@ -34,8 +31,7 @@ class PortConflicts(Constraint):
         return -conflicts
 
     def at(self, rows: Rows) -> Self:
-        # Not super(): dataclass(slots=True) makes a new class, which zero-argument super() does not know.
-        return replace(Constraint.at(self, rows), holders=self.holders[:, :, rows])
+        return replace(super().at(rows), holders=self.holders[:, :, rows])
 
 
 def _held_ports(snapshot: Snapshot) -> dict[HostPort, list[int]]:
@@ -58,7 +54,7 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
     demand = np.logical_or.reduce(holders, axis=0)[:, np.newaxis, :].astype(np.int64)
-    return (PortConflicts(NAME, -demand.sum(axis=0), demand, _nominated(incoming, wanted), holders),)
+    return (PortConflicts(NAME, -demand.sum(axis=0), demand, _nominated(incoming, wanted), REASON, holders),)
 
 
 def _nominated(incoming: Incoming, wanted: frozenset[HostPort]) -> IntArray | None:

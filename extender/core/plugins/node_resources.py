@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.checks import CodeArray, Constraint, Evictable, Incoming, Rows
+from extender.core.devices import left_to_device_classes
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import Profile, ScoringStrategy
 from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Snapshot, bounded
@@ -27,7 +28,7 @@ _UNLIMITED = NEVER
 # --- filter ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ResourceColumns(Constraint):
     """BASE_RESOURCES up to the last one asked for, then the extended resources asked for."""
 
@@ -59,7 +60,7 @@ class ResourceColumns(Constraint):
         return self.room + freed.T
 
     def at(self, rows: Rows) -> Self:
-        return replace(Constraint.at(self, rows), too_small=self.too_small[rows], rows=rows)
+        return replace(super().at(rows), too_small=self.too_small[rows], rows=rows)
 
 
 def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
@@ -71,7 +72,7 @@ def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use, demand = snapshot.allocatable[:base], snapshot.used[:base], layout.demand[:, :base]
     if extended:
-        capacity = np.vstack((capacity, *(snapshot.scalar_allocatable(name) for name in extended)))
+        capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
         demand = np.concatenate((demand, *(_placed(snapshot, name) for name in extended)), axis=1)
     names = BASE_RESOURCES[:base] + extended
@@ -93,6 +94,12 @@ def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, 
         for name in sorted(requests)
         if name not in BASE_RESOURCES and requests[name] > 0 and not _is_ignored(name, profile)
     )
+
+
+def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
+    """[node]; no limit where a DeviceClass backs the resource instead of a device plugin: DynamicResources decides."""
+    capacity, left = snapshot.scalar_allocatable(resource), left_to_device_classes(snapshot, resource)
+    return capacity if left is None else np.where(left, _UNLIMITED, capacity)
 
 
 def _is_ignored(name: str, profile: Profile) -> bool:

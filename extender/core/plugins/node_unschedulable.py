@@ -17,4 +17,4 @@ def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod that tolerates cordons."""
     if any(tolerates(toleration, _CORDON) for toleration in incoming.pod.spec.tolerations or ()):
         return ()
-    return (StaticCheck(NAME, incoming.snapshot.unschedulable, REASON),)
+    return (StaticCheck(NAME, incoming.snapshot.unschedulable, (REASON,)),)

@@ -19,7 +19,7 @@ def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
     """Always one check: most nodes of most clusters share a handful of taint lists."""
     tolerations = incoming.pod.spec.tolerations or ()
     rejected = incoming.snapshot.taints.lift(lambda taints: find_untolerated(taints, tolerations, _HARD) is not None)
-    return (StaticCheck(NAME, rejected, REASON),)
+    return (StaticCheck(NAME, rejected, (REASON,)),)
 
 
 def score(incoming: Incoming, rows: Rows) -> IntArray:

@@ -1,0 +1,23 @@
+"""Extended resources that a DeviceClass backs: where no device plugin offers them, DynamicResources decides."""
+
+from extender.core.snapshot import BoolArray, Snapshot
+
+_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a DeviceClass: the resource that asks for it without another name."""
+
+
+def left_to_device_classes(snapshot: Snapshot, resource: str) -> BoolArray | None:
+    """[node]: is it DynamicResources that decides about this resource there? None: nowhere.
+
+    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource).
+    """
+    if resource not in snapshot.memo(_backed):
+        return None
+    return snapshot.scalar_allocatable(resource) <= 0
+
+
+def _backed(snapshot: Snapshot) -> frozenset[str]:
+    """Every resource name that some DeviceClass answers to."""
+    classes = snapshot.objects.device_classes
+    named = {one.spec.extended_resource_name for one in classes if one.spec.extended_resource_name}
+    return frozenset(named | {_CLASS_PREFIX + one.metadata.name for one in classes})

@@ -1,0 +1,232 @@
+"""NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+
+What counts is the set of volumes, not of pods: taking off one of two pods that share a volume frees nothing. Volumes
+that one pod of the node uses alone add up in one column per driver; those that pods share, and those that the incoming
+pod or a nominated one uses, have a column of their own that counts their users.
+
+Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLimitScaling off as by default).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from extender.core.checks import Constraint, Incoming, Rows, StaticCheck
+from extender.core.snapshot import NEVER, BoolArray, IntArray, Placed, PodAmounts, Snapshot
+from extender.core.storage import VolumeID, not_found, storage
+from extender.k8s.volumes import claim_uses, is_for_pod, not_for_pod
+
+NAME = "NodeVolumeLimits"
+REASON = "node(s) exceed max volume count"
+
+
+# --- what a snapshot holds ------------------------------------------------------------------------------------------
+
+
+def _users(snapshot: Snapshot) -> dict[VolumeID, list[int]]:
+    """CSI volume -> rows of the running pods that use it."""
+    found = storage(snapshot)
+    users: dict[VolumeID, list[int]] = defaultdict(list)
+    for row, pod in enumerate(snapshot.pods):
+        if pod.spec.volumes:
+            for volume in found.csi_volumes(pod):
+                users[volume].append(row)
+    return dict(users)
+
+
+def _attachments(snapshot: Snapshot) -> dict[VolumeID, set[int]]:
+    """CSI volume -> rows of the nodes that a VolumeAttachment attaches it to."""
+    found = storage(snapshot)
+    attachments: dict[VolumeID, set[int]] = defaultdict(set)
+    for attachment in snapshot.objects.volume_attachments:
+        spec = attachment.spec
+        volume = found.volumes.get(spec.source.persistent_volume_name or "")
+        node = snapshot.node_row.get(spec.node_name)
+        if spec.attacher and node is not None and volume is not None and volume.spec.csi is not None:
+            attachments[spec.attacher, volume.spec.csi.volume_handle].add(node)
+    return dict(attachments)
+
+
+def _limit(snapshot: Snapshot, driver: str) -> IntArray:
+    """[node] of a driver, NEVER where there is none."""
+    limits = np.full(len(snapshot.nodes), NEVER)
+    for name, node in snapshot.node_row.items():
+        csi_node = storage(snapshot).csi_nodes.get(name)
+        for one in (csi_node.spec.drivers if csi_node else None) or ():
+            if one.name == driver and one.allocatable is not None and one.allocatable.count is not None:
+                limits[node] = one.allocatable.count
+    return limits
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What one driver has attached, some volumes left out."""
+
+    always: IntArray
+    """[node]: by a VolumeAttachment, whoever leaves."""
+    alone: PodAmounts
+    """Volumes that only this pod of its node uses."""
+    shared: tuple[PodAmounts, ...]
+    """Columns of at most one volume per node, each user counting 1."""
+
+
+def _load(snapshot: Snapshot, asked: tuple[str, frozenset[VolumeID]]) -> _Load:
+    """Of a driver without the given volumes."""
+    driver, left_out = asked
+    attachments = snapshot.memo(_attachments)
+    alone: dict[int, int] = defaultdict(int)
+    slots: list[list[int]] = []
+    filled: dict[int, int] = defaultdict(int)
+    for volume, users in snapshot.memo(_users).items():
+        if volume[0] != driver or volume in left_out:
+            continue
+        for node, rows in _by_node(snapshot, users).items():
+            if node in attachments.get(volume, ()):
+                continue
+            if len(rows) == 1:
+                alone[rows[0]] += 1
+                continue
+            if filled[node] == len(slots):
+                slots.append([])
+            slots[filled[node]] += rows
+            filled[node] += 1
+    always = np.zeros(len(snapshot.nodes), np.int64)
+    for volume, nodes in attachments.items():
+        if volume[0] == driver and volume not in left_out:
+            always[list(nodes)] += 1
+    shared = tuple(snapshot.amounts(dict.fromkeys(rows, 1)) for rows in slots)
+    return _Load(always, snapshot.amounts(alone), shared)
+
+
+def _by_node(snapshot: Snapshot, rows: Iterable[int]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = defaultdict(list)
+    for row in rows:
+        found[int(snapshot.pod_node[row])].append(row)
+    return found
+
+
+# --- constraint -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Single:
+    """A volume with a column of its own."""
+
+    driver: int
+    """Place among the drivers."""
+    is_wanted: bool
+    """By the incoming pod."""
+
+
+@dataclass(frozen=True)
+class VolumeLimits(Constraint):
+    """First a column per driver: its limit less the volumes that count by themselves. Then minus the users of shared
+    volumes, then of single ones: such a volume is attached while it has a user."""
+
+    drivers: int
+    shared: tuple[int, ...]
+    """Driver of each shared column."""
+    singles: tuple[_Single, ...]
+    always: BoolArray
+    """[single, node]: attached, whoever leaves."""
+
+    def fits(self, room: IntArray) -> BoolArray:
+        in_use = room[self.drivers :] < 0
+        taken = np.zeros((self.drivers, room.shape[1]), np.int64)
+        brings = np.zeros(taken.shape, np.bool_)
+        for driver, used in zip(self.shared, in_use, strict=False):
+            taken[driver] += used
+        for single, used, always in zip(self.singles, in_use[len(self.shared) :], self.always, strict=True):
+            taken[single.driver] += used | always
+            if single.is_wanted:
+                taken[single.driver] += ~used  # quirk: once more, although it is attached already
+                brings[single.driver] |= ~used
+        fits: BoolArray = np.logical_and.reduce(~brings | (taken <= room[: self.drivers]), axis=0)
+        return fits
+
+    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
+        return self.fits(room - demand)
+
+    def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
+        """There is one reason only."""
+        return np.zeros(len(rows), np.int64)
+
+    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
+        return () if self.fits(room)[row] else (REASON,)
+
+    def at(self, rows: Rows) -> Self:
+        return replace(super().at(rows), always=self.always[:, rows])
+
+
+def filter(incoming: Incoming) -> tuple[StaticCheck | VolumeLimits, ...]:
+    """One constraint for all drivers, or none for a pod that brings no volume of a limited driver."""
+    snapshot, found = incoming.snapshot, storage(incoming.snapshot)
+    unusable = _unusable_claim(incoming)
+    if unusable is not None:
+        return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
+    wanted = found.csi_volumes(incoming.pod)
+    drivers = sorted({driver for driver, _ in wanted})
+    limits = {driver: snapshot.memo_by(_limit, driver) for driver in drivers}
+    drivers = [driver for driver in drivers if (limits[driver] < NEVER).any()]
+    if not drivers:
+        return ()
+    of_nominees = [found.csi_volumes(pod) for pod in incoming.nominees]
+    singles = sorted(volume for volume in wanted.union(*of_nominees) if volume[0] in drivers)
+    return (_columns(incoming, limits, drivers, wanted, singles, of_nominees),)
+
+
+def _unusable_claim(incoming: Incoming) -> str | None:
+    """Why a claim of the pod cannot be counted: VolumeBinding has said so before, if it is enabled."""
+    pod = incoming.pod
+    for use in claim_uses(pod):
+        claim = storage(incoming.snapshot).claim(pod, use.name)
+        if claim is None:
+            return f"looking up PVC {pod.metadata.namespace}/{use.name}: {not_found('persistentvolumeclaim', use.name)}"
+        if use.is_ephemeral and not is_for_pod(claim, pod):
+            return not_for_pod(claim, pod)
+    return None
+
+
+def _columns(
+    incoming: Incoming,
+    limits: Mapping[str, IntArray],
+    drivers: Sequence[str],
+    wanted: frozenset[VolumeID],
+    singles: Sequence[VolumeID],
+    of_nominees: Sequence[frozenset[VolumeID]],
+) -> VolumeLimits:
+    snapshot = incoming.snapshot
+    users, attachments = snapshot.memo(_users), snapshot.memo(_attachments)
+    apart = [volume for volume in singles if volume in users or volume in attachments]
+    loads = [
+        snapshot.memo_by(_load, (driver, frozenset(volume for volume in apart if volume[0] == driver)))
+        for driver in drivers
+    ]
+    shared = [(place, column) for place, load in enumerate(loads) for column in load.shared]
+    takes = [load.alone for load in loads] + [column for _, column in shared]
+    takes += [snapshot.amounts(dict.fromkeys(users.get(volume, ()), 1)) for volume in singles]
+    room = np.stack([-column.per_node(len(snapshot.nodes)) for column in takes])
+    for place, (driver, load) in enumerate(zip(drivers, loads, strict=True)):
+        room[place] += limits[driver] - load.always
+    always = np.zeros((len(singles), len(snapshot.nodes)), np.bool_)
+    for place, volume in enumerate(singles):
+        always[place, list(attachments.get(volume, ()))] = True
+    nominated = None
+    if incoming.nominees:
+        nominated = np.zeros_like(room)
+        for node, volumes in zip(incoming.nominee_nodes, of_nominees, strict=True):
+            for place, volume in enumerate(singles, len(drivers) + len(shared)):
+                nominated[place, node] += volume in volumes
+    return VolumeLimits(
+        NAME,
+        room,
+        Placed(snapshot.layout, tuple(takes)),
+        nominated,
+        len(drivers),
+        tuple(place for place, _ in shared),
+        tuple(_Single(drivers.index(volume[0]), volume in wanted) for volume in singles),
+        always,
+    )

@@ -1,0 +1,389 @@
+"""PodTopologySpread: how unevenly the pods that a selector means may lie over zones, hosts or other domains.
+
+Each hard constraint is a column that counts the matching pods in a node's domain. A dry run changes one domain only, so
+that the fewest pods of the *other* domains are known beforehand: that is all the rule needs beside the column.
+
+Mirrors pkg/scheduler/framework/plugins/podtopologyspread and helper/spread.go (v1.36).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.checks import CodeArray, Constraint, Incoming, Rows
+from extender.core.matching import Pods, nodes_matching, pods_matching
+from extender.core.plugins.normalize import MAX_NODE_SCORE
+from extender.core.plugins.prefilter import PreFilter
+from extender.core.snapshot import NEVER, BoolArray, IntArray, LabelColumn, Placed, PodAmounts, Snapshot
+from extender.core.verdict import Code, Verdict
+from extender.k8s.affinity import PodSelector
+from extender.k8s.objects import OwnerReference, Pod, ReplicaSet, StatefulSet, TopologySpreadConstraint
+from extender.k8s.selectors import (
+    EVERYTHING,
+    NOTHING,
+    LabelMatcher,
+    SelectorError,
+    compile_label_selector,
+    find_untolerated,
+    required_node_affinity,
+)
+
+NAME = "PodTopologySpread"
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_NO_LABEL = REASON + " (missing required label)"
+
+HOSTNAME = "kubernetes.io/hostname"
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
+    TopologySpreadConstraint(5, "topology.kubernetes.io/zone", "ScheduleAnyway"),
+)
+"""For a pod without constraints of its own, if the profile names no others."""
+
+_HARD = frozenset({"NoSchedule", "NoExecute"})
+
+
+# --- constraints ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """One constraint, compiled."""
+
+    max_skew: int
+    topology_key: str
+    selector: LabelMatcher
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+def _own_constraints(pod: Pod, action: str) -> tuple[_Spread, ...]:
+    """SelectorError if a selector does not parse."""
+    return _compile(pod, pod.spec.topology_spread_constraints or (), action)
+
+
+def _compile(pod: Pod, constraints: Sequence[TopologySpreadConstraint], action: str) -> tuple[_Spread, ...]:
+    return tuple(_compiled(pod, one) for one in constraints if one.when_unsatisfiable == action)
+
+
+def _compiled(pod: Pod, constraint: TopologySpreadConstraint) -> _Spread:
+    labels = pod.metadata.labels or {}
+    own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
+    selector = compile_label_selector(constraint.label_selector)
+    return _Spread(
+        constraint.max_skew,
+        constraint.topology_key,
+        selector.with_labels(own) if own else selector,
+        1 if constraint.min_domains is None else constraint.min_domains,
+        constraint.node_affinity_policy in (None, "Honor"),
+        constraint.node_taints_policy == "Honor",
+    )
+
+
+def _constraints(incoming: Incoming, action: str) -> tuple[_Spread, ...]:
+    """The pod's own, or the default ones for what Services and owner select; SelectorError if one does not parse."""
+    pod, defaults = incoming.pod, incoming.profile.default_spread_constraints
+    if pod.spec.topology_spread_constraints:
+        return _own_constraints(pod, action)
+    found = _compile(pod, SYSTEM_DEFAULTS if defaults is None else defaults, action)
+    if not found:
+        return ()
+    selector = incoming.snapshot.memo_by(_default_selector, _Selected.of(pod))
+    return () if selector.is_empty else tuple(replace(one, selector=selector) for one in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What a pod's default selector depends on."""
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    controller: tuple[str, str, str] | None
+    """apiVersion, kind, name."""
+
+    @classmethod
+    def of(cls, pod: Pod) -> Self:
+        owners: Iterator[OwnerReference] = (one for one in pod.metadata.owner_references or () if one.controller)
+        owner = next(owners, None)
+        controller = (owner.api_version, owner.kind, owner.name) if owner else None
+        return cls(pod.metadata.namespace, tuple(sorted((pod.metadata.labels or {}).items())), controller)
+
+
+def _default_selector(snapshot: Snapshot, pod: _Selected) -> LabelMatcher:
+    """The labels that its Services select by, and its controller's selector; empty if there are none."""
+    objects, labels = snapshot.objects, dict(pod.labels)
+    wanted: dict[str, str] = {}
+    for service in objects.services:
+        selector = service.spec.selector
+        if service.metadata.namespace == pod.namespace and selector and selector.items() <= labels.items():
+            wanted |= selector
+    match pod.controller:
+        case ("v1", "ReplicationController", name):
+            for controller in objects.replication_controllers:
+                if (controller.metadata.namespace, controller.metadata.name) == (pod.namespace, name):
+                    wanted |= controller.spec.selector or {}
+        case ("apps/v1", "ReplicaSet", name):
+            return _workload_selector(objects.replica_sets, pod.namespace, name, wanted)
+        case ("apps/v1", "StatefulSet", name):
+            return _workload_selector(objects.stateful_sets, pod.namespace, name, wanted)
+    return EVERYTHING.with_labels(wanted)
+
+
+def _workload_selector(
+    workloads: Sequence[ReplicaSet | StatefulSet], namespace: str, name: str, wanted: dict[str, str]
+) -> LabelMatcher:
+    """A workload that is not known, or whose selector does not parse, adds nothing."""
+    for one in workloads:
+        if (one.metadata.namespace, one.metadata.name) == (namespace, name):
+            try:
+                selector = compile_label_selector(one.spec.selector)
+            except SelectorError:
+                break
+            if not selector.is_nothing:
+                return selector.with_labels(wanted)
+    return EVERYTHING.with_labels(wanted)
+
+
+def _pods(incoming: Incoming, constraint: _Spread) -> Pods:
+    """All pods of the namespace that the selector means, terminating ones too."""
+    own_namespace = frozenset((incoming.pod.metadata.namespace,))
+    return pods_matching(incoming.snapshot, PodSelector(own_namespace, NOTHING, constraint.selector))
+
+
+def _counted(incoming: Incoming, constraint: _Spread) -> IntArray:
+    """[node]: pods that count, which terminating ones do not. Quirk: an empty selector counts nobody."""
+    if constraint.selector.is_empty:
+        return np.zeros(len(incoming.snapshot.nodes), np.int64)
+    return _pods(incoming, constraint).lasting
+
+
+def _included(incoming: Incoming, constraint: _Spread) -> BoolArray:
+    """[node]: do its pods count, by nodeAffinityPolicy and nodeTaintsPolicy?"""
+    snapshot, included = incoming.snapshot, np.ones(len(incoming.snapshot.nodes), np.bool_)
+    affinity = required_node_affinity(incoming.pod) if constraint.honors_affinity else None
+    if affinity is not None:
+        included &= nodes_matching(snapshot, affinity)
+    if constraint.honors_taints:
+        tolerations = incoming.pod.spec.tolerations
+        included &= snapshot.taints.lift(lambda taints: find_untolerated(taints, tolerations, _HARD) is None)
+    return included
+
+
+def _with_all_keys(snapshot: Snapshot, constraints: Sequence[_Spread]) -> BoolArray:
+    """[node]."""
+    present = [snapshot.label(one.topology_key).present for one in constraints]
+    return np.asarray(np.logical_and.reduce(present))
+
+
+# --- filter ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SpreadColumns(Constraint):
+    """One column per hard constraint: minus the matching pods in the node's domain.
+
+    The pod fits where its domain, with it, holds at most maxSkew pods more than the domain with the fewest.
+    """
+
+    limit: IntArray
+    """[column, 1]: maxSkew, less one if the incoming pod counts too."""
+    fewest_elsewhere: IntArray
+    """[column, node]: matching pods of the emptiest other domain, NEVER without any; 0 below minDomains."""
+    own_domain_counts: BoolArray
+    """[column, node]: the node's domain has a node whose pods count, so that it may be the emptiest."""
+    has_key: BoolArray
+    """[column, node]."""
+
+    def _within(self, room: IntArray) -> BoolArray:
+        """[column, node]."""
+        here = -room
+        fewest = np.where(self.own_domain_counts, np.minimum(here, self.fewest_elsewhere), self.fewest_elsewhere)
+        within: BoolArray = here - fewest <= self.limit
+        return within
+
+    def fits(self, room: IntArray) -> BoolArray:
+        fits: BoolArray = np.logical_and.reduce(self._within(room) & self.has_key, axis=0)
+        return fits
+
+    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
+        return self.fits(room - demand)
+
+    def codes(self, room: IntArray) -> CodeArray:
+        """The first column that says no decides: without the label no eviction helps."""
+        codes = np.full(room.shape[1], Code.SUCCESS, np.uint8)
+        within = self._within(room)
+        for column in reversed(range(len(room))):
+            codes[~within[column]] = Code.UNSCHEDULABLE
+            codes[~self.has_key[column]] = Code.UNRESOLVABLE
+        return codes
+
+    def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
+        """Code and reason say the same here."""
+        return np.zeros(len(rows), np.int64)
+
+    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
+        code = self.codes(room)[row]
+        if code == Code.SUCCESS:
+            return ()
+        return (REASON_NO_LABEL,) if code == Code.UNRESOLVABLE else (REASON,)
+
+    def at(self, rows: Rows) -> Self:
+        return replace(
+            super().at(rows),
+            fewest_elsewhere=self.fewest_elsewhere[:, rows],
+            own_domain_counts=self.own_domain_counts[:, rows],
+            has_key=self.has_key[:, rows],
+        )
+
+
+def prefilter(incoming: Incoming) -> PreFilter:
+    """A rejection if a hard constraint does not parse: kube-scheduler fails such a pod there."""
+    try:
+        _constraints(incoming, "DoNotSchedule")
+    except SelectorError as error:
+        reason = f"obtaining pod's hard topology spread constraints: {error}"
+        return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (reason,)))
+    return PreFilter()
+
+
+def filter(incoming: Incoming) -> tuple[SpreadColumns, ...]:
+    """One constraint with all columns, or none for a pod that need not spread."""
+    constraints = _constraints(incoming, "DoNotSchedule")
+    if not constraints:
+        return ()
+    snapshot = incoming.snapshot
+    with_keys = _with_all_keys(snapshot, constraints)
+    columns = [_column(incoming, one, with_keys & _included(incoming, one)) for one in constraints]
+    return (
+        SpreadColumns(
+            NAME,
+            -np.stack([column.here for column in columns]),
+            Placed(snapshot.layout, tuple(column.by for column in columns)),
+            _nominated(incoming, constraints, columns),
+            np.array([[_limit(incoming.pod, one)] for one in constraints], np.int64),
+            np.stack([column.fewest_elsewhere for column in columns]),
+            np.stack([column.own_domain_counts for column in columns]),
+            np.stack([snapshot.label(one.topology_key).present for one in constraints]),
+        ),
+    )
+
+
+def _limit(pod: Pod, constraint: _Spread) -> int:
+    return constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    counting: BoolArray
+    """[node]: has all keys, and its pods count."""
+    here: IntArray
+    """[node]: in its domain."""
+    by: PodAmounts
+    """Quirk: unlike `here`, this holds terminating pods, and all pods of the namespace for an empty selector."""
+    fewest_elsewhere: IntArray
+    own_domain_counts: BoolArray
+
+
+def _column(incoming: Incoming, constraint: _Spread, counting: BoolArray) -> _Column:
+    labels = incoming.snapshot.label(constraint.topology_key)
+    totals, counted = _per_domain(labels, counting, _counted(incoming, constraint))
+    pods = _pods(incoming, constraint)
+    kept = counting[pods.nodes]
+    ones = np.ones(np.count_nonzero(kept), np.int64)
+    if np.count_nonzero(counted) < constraint.min_domains:
+        fewest = np.zeros(len(totals), np.int64)
+        may_be_fewest = np.zeros(len(totals), np.bool_)
+    else:
+        fewest = _fewest_of_others(totals, counted)
+        may_be_fewest = counted
+    return _Column(
+        counting,
+        totals[labels.codes],
+        PodAmounts(pods.rows[kept], pods.nodes[kept], ones),
+        fewest[labels.codes],
+        may_be_fewest[labels.codes],
+    )
+
+
+def _per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
+    """[domain]: pods on the counting nodes, and whether it has such a node."""
+    size, codes = len(labels.values), labels.codes[counting]
+    totals = np.zeros(size, np.int64)
+    np.add.at(totals, codes, per_node[counting])
+    return totals, np.bincount(codes, minlength=size) > 0
+
+
+def _fewest_of_others(totals: IntArray, counted: BoolArray) -> IntArray:
+    """[domain]: the fewest pods that any other domain holds, NEVER if there is no other."""
+    held = np.where(counted, totals, NEVER)
+    emptiest = int(held.argmin())
+    fewest = np.full(len(held), held[emptiest])
+    fewest[emptiest] = np.delete(held, emptiest).min(initial=NEVER)
+    return fewest
+
+
+def _nominated(incoming: Incoming, constraints: Sequence[_Spread], columns: Sequence[_Column]) -> IntArray | None:
+    if not incoming.nominees:
+        return None
+    nominated = np.zeros((len(columns), len(incoming.snapshot.nodes)), np.int64)
+    for pod, node in zip(incoming.nominees, incoming.nominee_nodes, strict=True):
+        if pod.metadata.namespace != incoming.pod.metadata.namespace:
+            continue
+        for number, (constraint, column) in enumerate(zip(constraints, columns, strict=True)):
+            nominated[number, node] += column.counting[node] and constraint.selector.matches(pod.metadata.labels)
+    return nominated
+
+
+# --- score ----------------------------------------------------------------------------------------------------------
+
+
+def score(incoming: Incoming, rows: Rows) -> IntArray | None:
+    """[row] 0-100, the fewer matching pods around the better; None (skipped) for a pod without soft constraints."""
+    try:
+        constraints = _constraints(incoming, "ScheduleAnyway")
+    except SelectorError:
+        return None  # kube-scheduler fails such a pod in PreScore; we leave the plugin out
+    if not constraints:
+        return None
+    # The system's defaults are content with some of their keys: hosts without a zone are still spread over.
+    own = incoming.pod.spec.topology_spread_constraints or incoming.profile.default_spread_constraints is not None
+    everywhere = np.ones(len(incoming.snapshot.nodes), np.bool_)
+    with_keys = _with_all_keys(incoming.snapshot, constraints) if own else everywhere
+    scored = rows[with_keys[rows]]
+    raw = np.zeros(len(scored))
+    for constraint in constraints:
+        raw += _raw_score(incoming, constraint, with_keys, scored)
+    scores = np.zeros(len(rows), np.int64)
+    scores[with_keys[rows]] = _from_most_to_fewest(_rounded(raw))
+    return scores
+
+
+def _raw_score(incoming: Incoming, constraint: _Spread, with_keys: BoolArray, scored: Rows) -> npt.NDArray[np.float64]:
+    """[scored row]: the matching pods around, weighted so that a key with many values counts as one with few."""
+    labels = incoming.snapshot.label(constraint.topology_key)
+    if constraint.topology_key == HOSTNAME:
+        around, domains = _counted(incoming, constraint)[scored], len(scored)
+    else:
+        counting = with_keys & _included(incoming, constraint)
+        totals, _ = _per_domain(labels, counting, _counted(incoming, constraint))
+        around, domains = totals[labels.codes[scored]], len(np.unique(labels.codes[scored]))
+    points = around * math.log(domains + 2) + (constraint.max_skew - 1)
+    return np.where(labels.present[scored], points, 0.0)
+
+
+def _rounded(raw: npt.NDArray[np.float64]) -> IntArray:
+    """As Go's math.Round does it, for what is not negative."""
+    whole = np.trunc(raw)
+    return (whole + (raw - whole >= 0.5)).astype(np.int64)
+
+
+def _from_most_to_fewest(raw: IntArray) -> IntArray:
+    most, fewest = int(raw.max(initial=0)), int(raw.min(initial=NEVER))
+    if not most:
+        return np.full(len(raw), MAX_NODE_SCORE, np.int64)
+    return MAX_NODE_SCORE * (most + fewest - raw) // most

@@ -1,0 +1,160 @@
+"""VolumeRestrictions: disks that only one node or pod may mount, and ReadWriteOncePod claims.
+
+Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.checks import Conflicts, Incoming
+from extender.core.plugins.prefilter import PreFilter
+from extender.core.snapshot import IntArray, Placed, PodAmounts, Snapshot
+from extender.core.storage import not_found, storage
+from extender.core.verdict import Code, Verdict
+from extender.k8s.objects import Pod, Volume
+from extender.k8s.volumes import READ_WRITE_ONCE_POD, named_claims
+
+NAME = "VolumeRestrictions"
+REASON_DISK = "node(s) had no available disk"
+REASON_CLAIM = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+
+# --- disks ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Disk:
+    """A disk as one pod mounts it."""
+
+    identity: tuple[str, ...]
+    """Two mounts with the same identity are of the same disk."""
+    read_only: bool
+
+
+def _disks(volume: Volume) -> Iterator[_Disk]:
+    """One per name that the disk goes by: an RBD image has one for each of its monitors."""
+    if (gce := volume.gce_persistent_disk) is not None:
+        yield _Disk(("gce", gce.pd_name), gce.read_only)
+    if (aws := volume.aws_elastic_block_store) is not None:
+        yield _Disk(("aws", aws.volume_id), read_only=False)
+    if (iscsi := volume.iscsi) is not None:
+        yield _Disk(("iscsi", iscsi.iqn), iscsi.read_only)
+    if (rbd := volume.rbd) is not None:
+        for monitor in rbd.monitors or ():
+            yield _Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only)
+
+
+def _disks_of(pod: Pod) -> list[_Disk]:
+    return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
+
+
+def _mounts(snapshot: Snapshot) -> dict[tuple[str, ...], list[tuple[int, bool]]]:
+    """Identity of a disk -> (pod row, read only) of every mount."""
+    mounts: dict[tuple[str, ...], list[tuple[int, bool]]] = defaultdict(list)
+    for row, pod in enumerate(snapshot.pods):
+        for disk in _disks_of(pod):
+            mounts[disk.identity].append((row, disk.read_only))
+    return dict(mounts)
+
+
+def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
+    """A disk may be mounted twice if both only read it."""
+    mounts = incoming.snapshot.memo(_mounts)
+    rows = {
+        row for disk in wanted for row, read_only in mounts.get(disk.identity, ()) if not (disk.read_only and read_only)
+    }
+
+    def conflicts(pod: Pod) -> bool:
+        return any(
+            disk.identity == other.identity and not (disk.read_only and other.read_only)
+            for disk in wanted
+            for other in _disks_of(pod)
+        )
+
+    takes = incoming.snapshot.amounts(dict.fromkeys(rows, 1))
+    room = -takes.per_node(len(incoming.snapshot.nodes))
+    return _column(incoming, REASON_DISK, room, takes, map(conflicts, incoming.nominees))
+
+
+# --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
+
+
+def _users(snapshot: Snapshot) -> dict[str, list[int]]:
+    """Claim name -> pod row of every use, in any namespace."""
+    users: dict[str, list[int]] = defaultdict(list)
+    for row, pod in enumerate(snapshot.pods):
+        for name in named_claims(pod):
+            users[name].append(row)
+    return dict(users)
+
+
+def _exclusive_claims(incoming: Incoming) -> set[str]:
+    """Names of the pod's ReadWriteOncePod claims."""
+    pod, found = incoming.pod, storage(incoming.snapshot)
+    claims = ((name, found.claim(pod, name)) for name in named_claims(pod))
+    return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
+
+
+def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Conflicts:
+    """The same on every node: how many of the claims are in use.
+
+    Quirk: what a dry run takes off or puts back is counted by the name of the claim, whatever the namespace.
+    """
+    snapshot, users = incoming.snapshot, incoming.snapshot.memo(_users)
+    uses: dict[int, int] = defaultdict(int)
+    for name in names:
+        for row in users.get(name, ()):
+            uses[row] += 1
+    room = np.full(len(snapshot.nodes), -in_use)
+    nominees = (sum(name in names for name in named_claims(pod)) for pod in incoming.nominees)
+    return _column(incoming, REASON_CLAIM, room, snapshot.amounts(uses), nominees)
+
+
+def _in_use(incoming: Incoming, names: set[str]) -> int:
+    """How many of the claims a running pod of the same namespace uses."""
+    snapshot, namespace = incoming.snapshot, incoming.pod.metadata.namespace
+    users = snapshot.memo(_users)
+    return sum(any(snapshot.pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
+
+
+# --- both -----------------------------------------------------------------------------------------------------------
+
+
+def _column(
+    incoming: Incoming, reason: str, room: IntArray, takes: PodAmounts, of_nominees: Iterable[int]
+) -> Conflicts:
+    snapshot, nominated = incoming.snapshot, None
+    if incoming.nominees:
+        nominated = np.zeros((1, len(snapshot.nodes)), np.int64)
+        for node, amount in zip(incoming.nominee_nodes, of_nominees, strict=True):
+            nominated[0, node] += amount
+    return Conflicts(NAME, room[np.newaxis], Placed(snapshot.layout, (takes,)), nominated, reason)
+
+
+def prefilter(incoming: Incoming) -> PreFilter:
+    """A rejection if a claim that the pod names does not exist."""
+    found = storage(incoming.snapshot)
+    for name in named_claims(incoming.pod):
+        if found.claim(incoming.pod, name) is None:
+            reason = not_found("persistentvolumeclaim", name)
+            return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (reason,)))
+    return PreFilter()
+
+
+def filter(incoming: Incoming) -> tuple[Conflicts, ...]:
+    """One constraint for disks and one for claims; none (skipped) without disks while no claim is in use."""
+    wanted, names = _disks_of(incoming.pod), _exclusive_claims(incoming)
+    in_use = _in_use(incoming, names)
+    if not wanted and not in_use:
+        return ()
+    constraints = []
+    if wanted:
+        constraints.append(_disk_conflicts(incoming, wanted))
+    if names:
+        constraints.append(_claim_conflicts(incoming, names, in_use))
+    return tuple(constraints)

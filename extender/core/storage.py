@@ -1,0 +1,76 @@
+"""Claims, volumes and their classes of one snapshot, found by name; the volumes that running pods attach."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.core.snapshot import Snapshot
+from extender.k8s.objects import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from extender.k8s.volumes import claim_class, claim_uses, is_for_pod, volume_class
+
+VolumeID = tuple[str, str]
+"""CSI driver, and the handle that it knows the volume by."""
+
+
+def not_found(resource: str, name: str) -> str:
+    """What the API machinery says of an object that is not there."""
+    return f'{resource} "{name}" not found'
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Everything about storage that plugins look up."""
+
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim]
+    """(namespace, name)."""
+    volumes: Mapping[str, PersistentVolume]
+    volumes_of_class: Mapping[str, Sequence[PersistentVolume]]
+    classes: Mapping[str, StorageClass]
+    csi_nodes: Mapping[str, CSINode]
+    csi_drivers: Mapping[str, CSIDriver]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Storage":
+        """Take it from `storage(snapshot)`, which builds it once."""
+        objects = snapshot.objects
+        of_class: dict[str, list[PersistentVolume]] = defaultdict(list)
+        for volume in objects.volumes:
+            of_class[volume_class(volume)].append(volume)
+        return cls(
+            {(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
+            {volume.metadata.name: volume for volume in objects.volumes},
+            of_class,
+            {one.metadata.name: one for one in objects.storage_classes},
+            {one.metadata.name: one for one in objects.csi_nodes},
+            {one.metadata.name: one for one in objects.csi_drivers},
+        )
+
+    def claim(self, pod: Pod, name: str) -> PersistentVolumeClaim | None:
+        return self.claims.get((pod.metadata.namespace, name))
+
+    def csi_volumes(self, pod: Pod) -> frozenset[VolumeID]:
+        """What the pod has its node attach; claims that are missing, or another pod's, attach nothing.
+
+        A claim without a volume counts as one of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
+        """
+        found = set()
+        for use in claim_uses(pod):
+            claim = self.claim(pod, use.name)
+            if claim is not None and (not use.is_ephemeral or is_for_pod(claim, pod)):
+                found.add(self._csi_volume(claim))
+        return frozenset(volume for volume in found if volume is not None)
+
+    def _csi_volume(self, claim: PersistentVolumeClaim) -> VolumeID | None:
+        volume = self.volumes.get(claim.spec.volume_name)
+        if volume is not None:
+            csi = volume.spec.csi
+            return (csi.driver, csi.volume_handle) if csi and csi.driver and csi.volume_handle else None
+        storage_class = self.classes.get(claim_class(claim))
+        if storage_class is None or not storage_class.provisioner:
+            return None
+        # No handle of a real volume holds a line break.
+        return storage_class.provisioner, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def storage(snapshot: Snapshot) -> Storage:
+    return snapshot.memo(Storage.of)
