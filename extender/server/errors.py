@@ -18,7 +18,7 @@ LONGEST_MESSAGE = 250
 INTERNAL = "internal error; the log says more"
 
 _MESSAGES = {
-    404: "no such path; there are POST /filter, /prioritize and /preempt, GET /livez and /readyz",
+    404: "no such path; there are POST /filter, /prioritize and /preempt, GET /livez, /readyz and /metrics",
     405: "this path answers another method; see the Allow header",
 }
 

@@ -8,7 +8,7 @@ answer that breaks one is no answer (GuardError).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,6 +28,9 @@ MAX_SCORE = 10
 """extenderv1.MaxExtenderPriority."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
+
+NODE_TWICE = "NodeTwice"
+"""The one rule about all candidates together; RULES has those about each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +75,20 @@ def guard_preempt(
     offers: Mapping[str, Offer],
     candidates: Iterable[Candidate],
     *,
-    as_offered: bool = False,
+    as_offered: Collection[str] = (),
 ) -> GuardResult:
     """The candidates that break no rule, in their order, and what the others break.
 
-    `as_offered`: the engine could not judge this pod (`not_evaluated`) and answers what the scheduler chose. Then the
-    victims must be those offered, and the scheduler's count of violations is as good as ours.
+    `as_offered`: nodes that the engine could not judge (`not_evaluated`), where it answers what the scheduler chose.
+    There the victims must be those offered, and the scheduler's count of violations is as good as ours.
     """
     offered = tuple(candidates)
     times = Counter(candidate.node for candidate in offered)
     kept, rejected = [], {}
     for candidate in offered:
         offer, present = offers.get(candidate.node), running_on(snapshot, candidate.node)
-        case = Case(snapshot, preemptor, offer, candidate, present, as_offered)
-        broken = "NodeTwice" if times[candidate.node] > 1 else first_broken(case)
+        case = Case(snapshot, preemptor, offer, candidate, present, candidate.node in as_offered)
+        broken = NODE_TWICE if times[candidate.node] > 1 else first_broken(case)
         if broken is None:
             kept.append(candidate)
         else:

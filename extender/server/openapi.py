@@ -15,9 +15,12 @@ from extender import wire
 
 TITLE = "kube-scheduler extender"
 DESCRIPTION = (
-    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), and the health checks. "
+    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), health checks and metrics. "
     'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}.'
 )
+
+NOT_EVALUATED = "X-Extender-Not-Evaluated"
+"""Response header: the plugins that an answer leaves to kube-scheduler; extender/v1 has no field to say so in."""
 
 _REF = "#/components/schemas/{name}"
 
@@ -77,6 +80,14 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {
     503: _error("No safe answer: no cluster picture, an unknown node, an internal error."),
 }
+_HEADERS = {
+    NOT_EVALUATED: {
+        "description": "The filter plugins of kube-scheduler that have a say about this pod but are not modelled: "
+        "their part is left to kube-scheduler. Absent where there are none, and where no answer could be given.",
+        "schema": {"type": "string"},
+        "example": "DynamicResources",
+    }
+}
 
 
 def _verb(
@@ -89,7 +100,11 @@ def _verb(
 ) -> dict[str, Any]:
     """Arguments of `add_api_route` for an endpoint that kube-scheduler calls."""
     content = _json({"$ref": _ref(body[0])}, body[1])
-    success = {"description": "The answer.", "content": _json(answer, {"answer": {"value": example}})}
+    success = {
+        "description": "The answer.",
+        "headers": _HEADERS,
+        "content": _json(answer, {"answer": {"value": example}}),
+    }
     return {
         "summary": summary,
         "description": description,
@@ -99,12 +114,14 @@ def _verb(
     }
 
 
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+
+
 def _health(summary: str, responses: dict[int | str, dict[str, Any]], **extra: Any) -> dict[str, Any]:
-    text = {"text/plain": {"schema": {"type": "string"}}}
     return {
         "summary": summary,
         "tags": ["health"],
-        "responses": {200: {"description": "Yes.", "content": text}, **responses},
+        "responses": {200: {"description": "Yes.", "content": _TEXT}, **responses},
         "openapi_extra": extra,
     }
 
@@ -148,6 +165,12 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "readyz": _health(
         "Is there a picture of the cluster to decide on?", {503: _error("Not yet.")}, parameters=[_VERBOSE]
     ),
+    "metrics": {
+        "summary": "What has been counted since the start?",
+        "tags": ["metrics"],
+        "responses": {200: {"description": "The Prometheus text format.", "content": _TEXT}},
+        "openapi_extra": {},
+    },
 }
 
 

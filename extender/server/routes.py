@@ -1,16 +1,16 @@
 """The paths that are served, and HTTP around the verbs.
 
-Rule: every request gets exactly one answer, JSON or the plain text of a health check, and never a redirect.
+Rule: every request gets exactly one answer, JSON or the plain text of health and metrics, and never a redirect.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 
 from extender.errors import ExtenderError, RequestError
-from extender.server import openapi, verbs
+from extender.server import metrics, openapi, verbs
 from extender.server.body import read_body
 from extender.server.errors import INTERNAL, error_response
 
@@ -41,6 +41,14 @@ def create_router() -> APIRouter:
     router.add_api_route("/bind", bind, methods=["POST"], include_in_schema=False)
     router.add_api_route("/livez", livez, methods=["GET"], operation_id="livez", **openapi.OPERATIONS["livez"])
     router.add_api_route("/readyz", readyz, methods=["GET"], operation_id="readyz", **openapi.OPERATIONS["readyz"])
+    router.add_api_route(
+        "/metrics",
+        show_metrics,
+        methods=["GET"],
+        response_class=PlainTextResponse,
+        operation_id="metrics",
+        **openapi.OPERATIONS["metrics"],
+    )
     return router
 
 
@@ -49,7 +57,9 @@ def _endpoint(name: str, verb: verbs.Verb) -> Callable[[Request], Awaitable[Resp
         service: verbs.Service = request.app.state.service
         try:
             body = await read_body(request, service.max_body_full)
-            return _json(verb(service, body))
+            answer = verb(service, body)
+            names = ", ".join(answer.not_evaluated)
+            return _json(answer.body, {openapi.NOT_EVALUATED: names} if names else None)
         except RequestError as error:
             return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
         except ClientDisconnect:
@@ -60,8 +70,8 @@ def _endpoint(name: str, verb: verbs.Verb) -> Callable[[Request], Awaitable[Resp
     return endpoint
 
 
-def _json(body: bytes) -> Response:
-    return Response(body, media_type="application/json")
+def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, headers=headers, media_type="application/json")
 
 
 def _failed(failure: verbs.Failure, error: Exception) -> Response:
@@ -89,6 +99,12 @@ async def readyz(request: Request) -> Response:
     return error_response(503, problem) if problem else PlainTextResponse("ok")
 
 
+async def show_metrics(request: Request) -> Response:
+    """Counters since the start, in the Prometheus text format."""
+    service: verbs.Service = request.app.state.service
+    return Response(service.metrics.text(), media_type=metrics.CONTENT_TYPE)
+
+
 def _readiness(request: Request) -> tuple[str, list[str]]:
     """(why not ready, or ""; one line per check)."""
     service: verbs.Service = request.app.state.service
@@ -105,6 +121,6 @@ def _readiness(request: Request) -> tuple[str, list[str]]:
     if source is not None:
         stale = f"[!] cluster file: {source.last_error}; the picture before is used"
         checks.append(stale if source.last_error else "[+] cluster file: as last read")
-    rejections = dict(service.guard_rejections)
+    rejections = service.metrics.guard_rejections()
     checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")
     return problem, checks

@@ -5,7 +5,6 @@ once, and is answered by the failure rule of the verb.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,8 +13,10 @@ from extender.cluster.store import ClusterStore
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.errors import ExtenderError, GuardError
+from extender.k8s.objects import Pod
 from extender.server.body import too_large
 from extender.server.guard import guard_filter, guard_preempt, guard_scores
+from extender.server.metrics import Metrics
 from extender.wire import (
     decode_filter,
     decode_preempt,
@@ -40,53 +41,68 @@ class Service:
     on_preempt_failure: Literal["Error", "Veto"] = "Error"
     max_body_names: int = 2 << 20
     max_body_full: int = 128 << 20
-    guard_rejections: Counter[str] = field(default_factory=Counter)
-    """Rule -> how many candidates broke it since the start."""
+    metrics: Metrics = field(default_factory=Metrics)
 
     def check_size(self, body: bytes, full: bool) -> None:
         """RequestTooLarge for a body that holds only node names and is larger than those may be."""
         if not full and len(body) > self.max_body_names:
             raise too_large(self.max_body_names)
 
+    def note_not_evaluated(self, verb: str, pod: Pod, plugins: tuple[str, ...]) -> None:
+        """Count and log that a decision leaves these plugins' part to kube-scheduler, whatever comes of the answer."""
+        if plugins:
+            self.metrics.not_evaluated(verb, plugins)
+            log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    body: bytes
+    not_evaluated: tuple[str, ...]
+    """As in the decision that it comes from."""
+
 
 # --- the verbs ----------------------------------------------------------------------------------------------------
 
 
-def filter_nodes(service: Service, body: bytes) -> bytes:
+def filter_nodes(service: Service, body: bytes) -> Answer:
     """Which of the offered nodes the pod can run on."""
     request = decode_filter(body)
     service.check_size(body, request.full)
     decision = engine.filter(service.store.snapshot(), request.pod, request.nodes, service.profile)
+    service.note_not_evaluated("filter", request.pod, decision.not_evaluated)
     guard_filter(request.nodes, decision)
     log.debug("filter %s: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
-    return encode_filter(request, decision)
+    return Answer(encode_filter(request, decision), decision.not_evaluated)
 
 
-def prioritize(service: Service, body: bytes) -> bytes:
+def prioritize(service: Service, body: bytes) -> Answer:
     """How good each of the offered nodes is, 0 to 10."""
     request = decode_prioritize(body)
     service.check_size(body, request.full)
     decision = engine.prioritize(service.store.snapshot(), request.pod, request.nodes, service.profile)
+    service.note_not_evaluated("prioritize", request.pod, decision.not_evaluated)
     guard_scores(request.nodes, decision.scores)
     log.debug("prioritize %s: %d nodes", request.pod.key, len(request.nodes))
-    return encode_prioritize(request.nodes, decision.scores)
+    return Answer(encode_prioritize(request.nodes, decision.scores), decision.not_evaluated)
 
 
-def preempt(service: Service, body: bytes) -> bytes:
+def preempt(service: Service, body: bytes) -> Answer:
     """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
     request = decode_preempt(body)
     snapshot, offers = service.store.snapshot(), dict(request.offers)
-    for _ in range(MAX_GUARDED_TRIES):
+    for attempt in range(MAX_GUARDED_TRIES):
         decision = engine.preempt(snapshot, request.pod, offers, service.profile)
-        as_offered = bool(decision.not_evaluated)
-        result = guard_preempt(snapshot, request.pod, offers, decision.kept, as_offered=as_offered)
+        if attempt == 0:  # the same at every try: one request, one note
+            service.note_not_evaluated("preempt", request.pod, decision.not_evaluated)
+        result = guard_preempt(snapshot, request.pod, offers, decision.kept, as_offered=decision.as_offered)
         for node, rule in result.rejected.items():
-            service.guard_rejections[rule] += 1
+            service.metrics.guard_rejected(rule)
             log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
             offers.pop(node, None)
         if result.kept or not decision.kept:
             log.debug("preempt %s: %s", request.pod.key, [candidate.node for candidate in result.kept])
-            return encode_preempt(result.kept)
+            return Answer(encode_preempt(result.kept), decision.not_evaluated)
     raise GuardError("every candidate node was rejected by the last check; the log says why")
 
 
@@ -95,7 +111,7 @@ def preempt(service: Service, body: bytes) -> bytes:
 NO_SCORES = b"[]"
 VETO = encode_preempt(())
 
-Verb = Callable[[Service, bytes], bytes]
+Verb = Callable[[Service, bytes], Answer]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.anyio
 RECORDINGS = Path(__file__).parent / "recordings"
 MODES = ("nodeCacheCapable-true", "nodeCacheCapable-false")
 KINDS = {"nodes": "Node", "pods": "Pod", "poddisruptionbudgets": "PodDisruptionBudget"}
-KINDS |= {"namespaces": "Namespace", "priorityclasses": "PriorityClass"}
+KINDS |= {"namespaces": "Namespace", "priorityclasses": "PriorityClass", "storageclasses": "StorageClass"}
+KINDS |= {"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes": "PersistentVolume"}
 WITHOUT_CLUSTER = ("large-fit", "large-fit-all-nodes")
 
 

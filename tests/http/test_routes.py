@@ -315,7 +315,7 @@ async def test_an_unknown_node_makes_prioritize_silent(client):
 
 
 def planting(*candidates):
-    return lambda *_: engine.PreemptDecision(candidates, {}, ())
+    return lambda *_: engine.PreemptDecision(candidates, {}, (), frozenset())
 
 
 @pytest.mark.parametrize(("on_failure", "status"), [("Error", 503), ("Veto", 200)])
@@ -440,7 +440,7 @@ def test_the_examples_of_the_document_spell_every_key():
 
 def test_the_document_describes_the_wire():
     document = openapi_document(create_app(ClusterStore(), configuration()))
-    assert sorted(document["paths"]) == ["/filter", "/livez", "/preempt", "/prioritize", "/readyz"]
+    assert sorted(document["paths"]) == ["/filter", "/livez", "/metrics", "/preempt", "/prioritize", "/readyz"]
     assert {path: next(iter(item.values()))["operationId"] for path, item in document["paths"].items()} == {
         path: path[1:] for path in document["paths"]
     }

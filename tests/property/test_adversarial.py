@@ -211,19 +211,19 @@ def test_victims_of_another_node_drop_the_node():
     assert preempted(objects, incoming(), {"n1": ["uid-b"], "n2": ["uid-b"]}) == {"n2": ["b"]}
 
 
-def with_a_claim(waiting):
-    """Its volume is not modelled, so that kube-scheduler's own victims are kept, if they may be evicted."""
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    return waiting | {"spec": waiting["spec"] | {"volumes": volumes}}
+def with_a_resource_claim(waiting):
+    """DynamicResources is not modelled, so that kube-scheduler's own victims are kept, if they may be evicted."""
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    return waiting | {"spec": waiting["spec"] | {"resourceClaims": claims}}
 
 
 def test_where_the_offer_decides_its_victims_are_kept_even_if_fewer_would_do():
     objects = cluster({node("n1", cpu="2"): [pod("a", priority=1), pod("b", priority=2)]})
-    assert preempted(objects, with_a_claim(incoming()), {"n1": ["uid-a", "uid-b"]}) == {"n1": ["b", "a"]}
+    assert preempted(objects, with_a_resource_claim(incoming()), {"n1": ["uid-a", "uid-b"]}) == {"n1": ["b", "a"]}
 
 
 @pytest.mark.parametrize("priority", [1000, 1001, HIGHEST])
 def test_where_the_offer_decides_a_protected_victim_drops_the_node(priority):
     objects = cluster({node("n1", cpu="2"): [pod("a"), pod("b", priority=priority)], node("n2"): [pod("c", cpu="4")]})
     offers = {"n1": ["uid-a", "uid-b"], "n2": ["uid-c"]}
-    assert preempted(objects, with_a_claim(incoming()), offers) == {"n2": ["c"]}
+    assert preempted(objects, with_a_resource_claim(incoming()), offers) == {"n2": ["c"]}

@@ -77,7 +77,7 @@ class Question:
     @classmethod
     def of(cls, seed: int) -> "Question":
         one, modelled = case(seed), seed % 10 != 0
-        pod = one.pod if modelled else with_a_claim(one.pod)
+        pod = one.pod if modelled else with_a_resource_claim(one.pod)
         profile = BEST if seed % 2 else ALL
         return cls(one, modelled, filter_body(one, pod, whole=seed % 4 == 0), preempt_body(one, pod), profile)
 
@@ -92,10 +92,10 @@ class Question:
         return on
 
 
-def with_a_claim(pod):
-    """The pod with a volume, of which the engine knows that it cannot judge it: kube-scheduler's own victims count."""
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    return pod | {"spec": pod["spec"] | {"volumes": volumes}}
+def with_a_resource_claim(pod):
+    """The pod with a claim to a device, which the engine cannot judge and knows it: kube-scheduler's victims count."""
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    return pod | {"spec": pod["spec"] | {"resourceClaims": claims}}
 
 
 def filter_body(one, pod, *, whole):
@@ -119,8 +119,7 @@ def answer_preempt(snapshot, question):
     """The answer, and what the guard had against it."""
     request = wire.decode_preempt(question.preempt_body)
     decision = engine.preempt(snapshot, request.pod, request.offers, question.profile)
-    as_offered = bool(decision.not_evaluated)
-    result = guard_preempt(snapshot, request.pod, request.offers, decision.kept, as_offered=as_offered)
+    result = guard_preempt(snapshot, request.pod, request.offers, decision.kept, as_offered=decision.as_offered)
     return wire.encode_preempt(result.kept), result.rejected
 
 

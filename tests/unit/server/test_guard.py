@@ -79,13 +79,16 @@ def candidate(*victims, node="n1", violations=0):
     return Candidate(node, victims, violations)
 
 
+ON_N1 = frozenset({"n1"})
+
+
 @dataclass(frozen=True)
 class Planted:
     rule: str
     candidate: Candidate
     offers: dict[str, Offer]
     preemptor: Pod = PREEMPTOR
-    as_offered: bool = False
+    as_offered: frozenset = frozenset()
 
 
 PLANTED = {
@@ -118,16 +121,16 @@ PLANTED = {
     "later start first": Planted("NotMostImportantFirst", candidate(NEW, OLD), {"n1": offer(OLD, NEW)}),
     "no start first": Planted("NotMostImportantFirst", candidate(UNSTARTED, NEW), {"n1": offer(NEW)}),
     "another victim although the scheduler decides": Planted(
-        "NotAsOffered", candidate(OLD), {"n1": offer(MID)}, as_offered=True
+        "NotAsOffered", candidate(OLD), {"n1": offer(MID)}, as_offered=ON_N1
     ),
     "one victim less although the scheduler decides": Planted(
-        "NotAsOffered", candidate(MID), {"n1": offer(MID, OLD)}, as_offered=True
+        "NotAsOffered", candidate(MID), {"n1": offer(MID, OLD)}, as_offered=ON_N1
     ),
     "violations as a fraction": Planted("ViolationsNotAnInteger", candidate(MID, violations=0.0), {"n1": offer(MID)}),
     "violations as a truth": Planted("ViolationsNotAnInteger", candidate(MID, violations=False), {"n1": offer(MID)}),
     "a violation that is none": Planted("ViolationsMiscounted", candidate(MID, violations=1), {"n1": offer(MID)}),
     "violations that neither we nor the scheduler counted": Planted(
-        "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID, violations=1)}, as_offered=True
+        "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID, violations=1)}, as_offered=ON_N1
     ),
 }
 
@@ -184,7 +187,7 @@ def test_one_bad_candidate_does_not_spoil_the_others_nor_their_order():
 @pytest.mark.parametrize("claimed", [0, 3])
 def test_when_the_scheduler_decides_its_count_is_as_good_as_ours(claimed):
     offers = {"n1": offer(MID, violations=3)}
-    result = guard_preempt(CLUSTER, PREEMPTOR, offers, [candidate(MID, violations=claimed)], as_offered=True)
+    result = guard_preempt(CLUSTER, PREEMPTOR, offers, [candidate(MID, violations=claimed)], as_offered=ON_N1)
     assert result.rejected == {}
 
 
