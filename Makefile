@@ -12,7 +12,7 @@ SOURCES = $(wildcard extender benchmarks tests)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check openapi bench lock format clean
+.PHONY: help run test check openapi parity bench lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/op
 openapi: $(VENV)/.runtime-stamp ## Write openapi/openapi.json
 	@mkdir -p openapi
 	$(BIN)/extender openapi --out openapi/openapi.json
+
+parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's verdicts and write the table in docs/parity.md
+	$(BIN)/python -m tests.oracle.parity
 
 bench: $(VENV)/.dev-stamp ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import decisions, dryrun, payloads, service
+from benchmarks import constraints, decisions, dryrun, payloads, service
 from benchmarks.generate import Plan
 from benchmarks.measure import Row, table
 from benchmarks.world import World
 
 GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
     "dryrun": dryrun.rows,
+    "spread": constraints.rows,
     "engine": decisions.rows,
     "wire": payloads.rows,
     "http": service.rows,
@@ -85,6 +86,7 @@ def measured(group: str, world: World) -> list[Row]:
 def surroundings(world: World) -> Mapping[str, Any]:
     """Everything that a figure depends on; making it makes the cluster."""
     snapshot, layout = world.snapshot, world.snapshot.layout
+    terms = sum(pod.spec.affinity is not None for pod in snapshot.pods)
     return {
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
@@ -96,6 +98,7 @@ def surroundings(world: World) -> Mapping[str, Any]:
         f"{len(snapshot.budgets)} budgets, {len(set(snapshot.priority.tolist()))} priorities",
         "dry run": f"{np.count_nonzero(layout.priority < world.pod.priority):,} evictable pods, "
         f"{len(world.candidates):,} candidates with {sum(len(c.victims) for c in world.candidates):,} victims",
+        "terms": f"{terms:,} pods with affinity or anti-affinity of their own",
     }
 
 

@@ -17,6 +17,11 @@ from extender.k8s.objects import ClusterObjects, Namespace, Node, Pod, PodDisrup
 
 JSON = dict[str, Any]
 
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
 NAMESPACES = 30
 BUDGETS_PER_NAMESPACE = 10
 APPS_PER_NAMESPACE = 10
@@ -32,6 +37,14 @@ PRIORITIES = {-10: 6, 0: 20, 100: 14, 500: 7, 1000: 14, 5000: 6, 10_000: 8, 50_0
 INCOMING_PRIORITY = 1_000_000
 STAYING = {INCOMING_PRIORITY: 10, 2_000_001_000: 8}
 """The same for pods that may not be evicted."""
+
+WITH_TERMS = 0.1
+"""Share of the pods with affinity or anti-affinity to other pods of their app."""
+
+PLAIN_APP = ("team-10", 9)
+"""The app of the pod that asks for resources only: nobody of it has terms, so that nothing else is asked of nodes."""
+
+SPREADING_APP = ("team-10", 4)
 
 ALLOWED = (0, 0, 0, 1, 1, 2, 2, 3)
 """What a budget allows; one of these."""
@@ -101,11 +114,11 @@ def _node_labels(row: int) -> JSON:
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
-        "kubernetes.io/hostname": node_name(row),
+        HOSTNAME: node_name(row),
         "kubernetes.io/os": "linux",
         "node.kubernetes.io/instance-type": "example.large",
         "topology.kubernetes.io/region": "region-1",
-        "topology.kubernetes.io/zone": f"zone-{row % 3}",
+        ZONE: f"zone-{row % 3}",
     }
 
 
@@ -140,7 +153,20 @@ def _pod(chance: random.Random, row: int, number: int, millicores: int) -> JSON:
     status: JSON = {"phase": "Running"}
     if chance.random() < 0.99:
         status["startTime"] = _time(chance)
+    if chance.random() < WITH_TERMS and (metadata["namespace"], app) != PLAIN_APP:
+        spec["affinity"] = _affinity(chance, app)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _affinity(chance: random.Random, app: int) -> JSON:
+    """Away from the app's other hosts, in the app's zone, or rather on another host: one of the three."""
+    term: JSON = {"labelSelector": {"matchLabels": {"app": f"app-{app}"}}, "topologyKey": HOSTNAME}
+    kind = chance.randrange(3)
+    if kind == 0:
+        return {"podAntiAffinity": {REQUIRED: [term]}}
+    if kind == 1:
+        return {"podAffinity": {REQUIRED: [term | {"topologyKey": ZONE}]}}
+    return {"podAntiAffinity": {PREFERRED: [{"weight": chance.choice((1, 50, 100)), "podAffinityTerm": term}]}}
 
 
 def budgets(plan: Plan) -> list[JSON]:
@@ -176,6 +202,20 @@ def namespaces() -> list[JSON]:
 def incoming(plan: Plan) -> JSON:
     """The pod to be placed: it fits nowhere, and four resources decide where eviction helps."""
     return _waiting(plan, "incoming", {"cpu": "8", "memory": "16Gi", "ephemeral-storage": "20Gi"})
+
+
+def spreading(plan: Plan) -> JSON:
+    """The same pod of an app that spreads over zones and hosts, and away from its own."""
+    namespace, app = SPREADING_APP
+    pod, selector = incoming(plan), {"matchLabels": {"app": f"app-{app}"}}
+    pod["metadata"] |= {"name": "spreading", "namespace": namespace, "labels": selector["matchLabels"]}
+    constraint = {"whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+    pod["spec"]["topologySpreadConstraints"] = [
+        constraint | {"topologyKey": ZONE, "maxSkew": 1},
+        constraint | {"topologyKey": HOSTNAME, "maxSkew": 2},
+    ]
+    pod["spec"]["affinity"] = {"podAntiAffinity": {REQUIRED: [{"labelSelector": selector, "topologyKey": HOSTNAME}]}}
+    return pod
 
 
 def undemanding(plan: Plan) -> JSON:

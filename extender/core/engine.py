@@ -10,7 +10,7 @@ import numpy as np
 
 from extender.core.checks import Incoming, Rows
 from extender.core.filtering import Filtering, meet, run_filters
-from extender.core.plugins import NOT_MODELLED
+from extender.core.plugins import NOT_MODELLED, PER_SNAPSHOT
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
 from extender.core.profile import Profile
 from extender.core.ranking import rank, standing
@@ -81,6 +81,8 @@ class PreemptDecision:
 def prepare(snapshot: Snapshot) -> Snapshot:
     """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
     groups(snapshot, 0)
+    for build in PER_SNAPSHOT:
+        snapshot.memo(build)
     _ = snapshot.taints, snapshot.non_zero_used, snapshot.name_order, snapshot.uids
     return snapshot
 

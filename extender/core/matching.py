@@ -4,12 +4,14 @@ Nodes are asked label by label, each distinct value once; pods once per namespac
 remembered in the snapshot, so that pods made from one template ask once.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.snapshot import BoolArray, IntArray, PodGroupKey, Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm
 
@@ -68,6 +70,36 @@ def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """Running pods by namespace and label set."""
+
+    of_namespace: Mapping[str, Sequence[tuple[PodGroupKey, IntArray]]]
+    """Namespace -> its groups, each with its pod rows."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Self:
+        """Take it from `snapshot.memo`."""
+        coded = snapshot.pod_groups
+        order = np.argsort(coded.codes, kind="stable")
+        ends = np.cumsum(np.bincount(coded.codes, minlength=len(coded.values))).tolist()
+        of_namespace: dict[str, list[tuple[PodGroupKey, IntArray]]] = defaultdict(list)
+        for group, start, end in zip(coded.values, [0, *ends], ends, strict=False):
+            of_namespace[group.namespace].append((group, order[start:end]))
+        return cls(of_namespace)
+
+    def in_namespaces(self, names: frozenset[str] | None) -> Iterator[tuple[PodGroupKey, IntArray]]:
+        """Of these namespaces; None: of all."""
+        for name in self.of_namespace if names is None else names:
+            yield from self.of_namespace.get(name, ())
+
+
+def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
+    """Where all of the selectors may mean anybody at all; None: anywhere."""
+    naming = [one.namespaces for one in selectors if not one.namespace_selector.matches(None)]
+    return frozenset.intersection(*naming) if naming else None
+
+
+@dataclass(frozen=True, slots=True)
 class Pods:
     """Some running pods."""
 
@@ -84,10 +116,13 @@ def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> Pods:
 
 
 def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> Pods:
-    chosen = snapshot.pod_groups.lift(
-        lambda group: all(one.matches(group.namespace, group.labels, None) for one in selectors)
-    )
-    rows = np.flatnonzero(chosen)
+    groups = snapshot.memo(Groups.of)
+    found = [
+        rows
+        for group, rows in groups.in_namespaces(_only_namespaces(selectors))
+        if all(one.matches(group.namespace, group.labels, None) for one in selectors)
+    ]
+    rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
     nodes = snapshot.pod_node[rows]
     lasting = np.bincount(nodes[~snapshot.terminating[rows]], minlength=len(snapshot.nodes))
     return Pods(rows, nodes, lasting)

@@ -40,6 +40,8 @@ NEVER = np.iinfo(np.int64).max
 _REMEMBERED = 128
 """For how many keys `Snapshot.memo_by` remembers what a function made of them."""
 
+_ABSENT = object()
+
 _FRACTION = re.compile(r"\.\d+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
@@ -230,14 +232,13 @@ class Snapshot:
     def memo_by(self, build: "Callable[[Snapshot, K], T]", key: K) -> T:
         """`build(self, key)`, remembered for the last so many keys of the same function."""
         cache = self._memo_by.setdefault(build, {})
-        try:
-            return cast(T, cache[key])
-        except KeyError:
+        built = cache.get(key, _ABSENT)
+        if built is _ABSENT:
             built = build(self, key)
-        if len(cache) >= _REMEMBERED:
-            cache.pop(next(iter(cache)), None)
-        cache[key] = built
-        return built
+            if len(cache) >= _REMEMBERED:
+                cache.pop(next(iter(cache)), None)
+            cache[key] = built
+        return cast(T, built)
 
     # --- nodes ------------------------------------------------------------------------------------------------
 

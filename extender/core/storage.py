@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core.snapshot import Snapshot
+from extender.k8s.csi_migration import driver_of, migrated_volume
 from extender.k8s.objects import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from extender.k8s.volumes import claim_class, claim_uses, is_for_pod, volume_class
 
@@ -53,7 +54,7 @@ class Storage:
 
         A claim without a volume counts as one of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
         """
-        found = set()
+        found = {migrated_volume(volume) for volume in pod.spec.volumes or ()}
         for use in claim_uses(pod):
             claim = self.claim(pod, use.name)
             if claim is not None and (not use.is_ephemeral or is_for_pod(claim, pod)):
@@ -62,14 +63,15 @@ class Storage:
 
     def _csi_volume(self, claim: PersistentVolumeClaim) -> VolumeID | None:
         volume = self.volumes.get(claim.spec.volume_name)
-        if volume is not None:
+        if volume is not None and volume.spec.csi is not None:
             csi = volume.spec.csi
-            return (csi.driver, csi.volume_handle) if csi and csi.driver and csi.volume_handle else None
+            return (csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
+        if volume is not None:
+            return migrated_volume(volume.spec, volume.metadata.labels)
         storage_class = self.classes.get(claim_class(claim))
-        if storage_class is None or not storage_class.provisioner:
-            return None
+        driver = driver_of(storage_class.provisioner) if storage_class else None
         # No handle of a real volume holds a line break.
-        return storage_class.provisioner, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}"
+        return (driver, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}") if driver else None
 
 
 def storage(snapshot: Snapshot) -> Storage:

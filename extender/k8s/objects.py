@@ -224,6 +224,28 @@ class AWSElasticBlockStore(Value, frozen=True):
     volume_id: str = field(default="", name="volumeID")
 
 
+class AzureDisk(Value, frozen=True):
+    disk_uri: str = field(default="", name="diskURI")
+
+
+class CinderVolume(Value, frozen=True):
+    volume_id: str = field(default="", name="volumeID")
+
+
+class PortworxVolume(Value, frozen=True):
+    volume_id: str = field(default="", name="volumeID")
+
+
+class InTreeDisk(Value, frozen=True):
+    """The volume sources built into Kubernetes that CSI drivers have taken over; at most one is set."""
+
+    gce_persistent_disk: GCEPersistentDisk | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: CinderVolume | None = None
+    portworx_volume: PortworxVolume | None = None
+
+
 class ISCSIVolume(Value, frozen=True):
     iqn: str = ""
     read_only: bool = False
@@ -236,13 +258,11 @@ class RBDVolume(Value, frozen=True):
     read_only: bool = False
 
 
-class Volume(Value, frozen=True):
+class Volume(InTreeDisk, frozen=True):
     name: str = ""
     persistent_volume_claim: ClaimVolumeSource | None = None
     image: ImageVolumeSource | None = None
     ephemeral: dict[str, Any] | None = None
-    gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
     rbd: RBDVolume | None = None
     iscsi: ISCSIVolume | None = None
 
@@ -407,7 +427,7 @@ class VolumeNodeAffinity(Value, frozen=True):
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Value, frozen=True):
+class PersistentVolumeSpec(InTreeDisk, frozen=True):
     capacity: ResourceList | None = None
     access_modes: list[str] | None = None
     claim_ref: ObjectReference | None = None

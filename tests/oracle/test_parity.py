@@ -1,46 +1,25 @@
 """The engine against kube-scheduler's own verdicts: every category must agree in full.
 
-Exempt is only what `agreement.exempt_nodes` names. `-s` or a failure shows the agreement per category.
+Exempt is only what `agreement.exempt_nodes` names.
 """
 
 import pytest
 
-import extender
-from tests.oracle.agreement import COMPARED, compare, load
-
-CATEGORIES = ("resources", "pdb", "priorities", "taints", "affinity", "ports", "nominated", "eligibility", "images")
-
-NOT_MODELLED_YET = {
-    "quirk-spread-terminating": "PodTopologySpread",
-    "quirk-spread-empty-selector": "PodTopologySpread",
-    "quirk-rwop-other-namespace": "VolumeRestrictions",
-}
-"""Quirks of plugins that are not modelled -> the plugin."""
-
-WITHOUT_SCORES = tuple(key for key in COMPARED if key != "scores")
-
-
-def differences(scenario, keys=COMPARED):
-    evaluation = extender.evaluate(scenario["cluster"], scenario["pod"])
-    return compare(scenario, evaluation.to_dict(), keys)
-
-
-def report(name, scenarios, keys=COMPARED):
-    """Print the agreement and return the first differences of every scenario that disagrees."""
-    wrong = {scenario["id"]: found[:3] for scenario in scenarios if (found := differences(scenario, keys))}
-    print(f"{name}: {len(scenarios) - len(wrong)} of {len(scenarios)} agree")  # noqa: T201 - the figures are part of what the test says
-    return wrong
+from tests.oracle.agreement import CORPUS
+from tests.oracle.parity import CATEGORIES, PAGE, agreement, with_table
 
 
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_every_scenario_of_the_category_agrees_in_everything(category):
-    assert report(category, load(category)) == {}
+    found = agreement(category)
+    assert found.scenarios >= (29 if category == "quirks" else 150)
+    assert {name: lines[:3] for name, lines in found.wrong.items()} == {}
 
 
-def test_required_inter_pod_affinity_agrees_in_everything_but_the_preferred_scores():
-    assert report("interpod, without scores", load("interpod"), WITHOUT_SCORES) == {}
+def test_every_file_of_the_corpus_is_a_category():
+    assert {path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz")} == set(CATEGORIES)
 
 
-def test_every_quirk_of_a_modelled_plugin_agrees_in_everything():
-    quirks = [scenario for scenario in load("quirks") if scenario["id"] not in NOT_MODELLED_YET]
-    assert report("quirks", quirks) == {}
+def test_the_table_in_the_documentation_is_what_is_found():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "run `make parity`"

@@ -7,6 +7,7 @@ the others would have a say, so that nobody takes silence for a verdict.
 from collections.abc import Callable, Sequence
 
 from extender.core.checks import Check, Incoming, Rows
+from extender.core.matching import Groups
 from extender.core.plugins import (
     dynamic_resources,
     image_locality,
@@ -25,7 +26,8 @@ from extender.core.plugins import (
     volume_zone,
 )
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, IntArray
+from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.storage import Storage
 
 PREFILTERS: dict[str, Callable[[Incoming], PreFilter]] = {
     node_affinity.NAME: node_affinity.prefilter,
@@ -63,6 +65,18 @@ SCORES: dict[str, Callable[[Incoming, Rows], IntArray | None]] = {
 }
 """Each gives 0-100 per row, or None where kube-scheduler skips it for this pod."""
 
+
+PER_SNAPSHOT: tuple[Callable[[Snapshot], object], ...] = (
+    Groups.of,
+    Storage.of,
+    image_locality.images,
+    inter_pod_affinity.owners,
+    node_ports.held_ports,
+    node_volume_limits.volume_users,
+    volume_restrictions.claim_users,
+    volume_restrictions.mounts,
+)
+"""What plugins derive from a snapshot alone: computed before a request waits for it."""
 
 NOT_MODELLED: dict[str, Callable[[Incoming], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.decides,

@@ -19,8 +19,8 @@ _SMALLEST = 23 * _MB
 _LARGEST_PER_CONTAINER = 1000 * _MB
 
 
-def _images(snapshot: Snapshot) -> dict[str, tuple[int, IntArray]]:
-    """Image name -> (size in bytes, node rows that hold it).
+def images(snapshot: Snapshot) -> dict[str, tuple[int, IntArray]]:
+    """Image name -> (size in bytes, node rows that hold it); take it from `snapshot.memo`.
 
     The size is the one reported by the first node listed that has the image (backend/cache addNodeImageStates).
     """
@@ -43,9 +43,9 @@ def score(incoming: Incoming, rows: Rows) -> IntArray:
     """[row] 0-100: bytes of the pod's images on the node, each scaled by the share of nodes that have it."""
     snapshot = incoming.snapshot
     found = np.zeros(len(snapshot.nodes), np.int64)
-    images = snapshot.memo(_images)
+    known = snapshot.memo(images)
     for reference in _references(incoming.pod):
-        size, holders = images.get(normalized(reference), (0, np.empty(0, np.int64)))
+        size, holders = known.get(normalized(reference), (0, np.empty(0, np.int64)))
         found[holders] += int(size * (len(holders) / len(snapshot.nodes)))
     containers = len(incoming.pod.spec.init_containers or ()) + len(incoming.pod.spec.containers or ())
     largest = _LARGEST_PER_CONTAINER * containers

@@ -5,7 +5,8 @@ Each term is a column that counts the matching pods in a node's domain; a pod ad
 Mirrors pkg/scheduler/framework/plugins/interpodaffinity (v1.36).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -88,17 +89,37 @@ class _Owners:
     rows: IntArray
     terms: Encoded
     """[place in rows] -> _Terms."""
+    naming: Mapping[str, Sequence[int]]
+    """Namespace -> codes of the terms that name it and have no namespaceSelector."""
+    selecting: Sequence[int]
+    """The other codes: their terms may mean pods of any namespace."""
+
+    def codes_for(self, namespace: str) -> Iterator[int]:
+        """Of the terms that may mean a pod of that namespace."""
+        yield from self.naming.get(namespace, ())
+        yield from self.selecting
 
 
-def _owners(snapshot: Snapshot) -> _Owners:
-    rows, owners = [], []
+def owners(snapshot: Snapshot) -> _Owners:
+    """Take it from `snapshot.memo`."""
+    rows, pods = [], []
     for row, pod in enumerate(snapshot.pods):
         affinity = pod.spec.affinity
         if affinity and (affinity.pod_affinity or affinity.pod_anti_affinity):
             rows.append(row)
-            owners.append(pod)
-    coded = encode(owners, key=lambda pod: (pod.metadata.namespace, msgspec.json.encode(pod.spec.affinity)))
-    return _Owners(np.array(rows, np.int64), Encoded(coded.codes, tuple(map(_terms_of, coded.values))))
+            pods.append(pod)
+    coded = encode(pods, key=lambda pod: (pod.metadata.namespace, msgspec.json.encode(pod.spec.affinity)))
+    terms = Encoded(coded.codes, tuple(map(_terms_of, coded.values)))
+    naming: dict[str, list[int]] = defaultdict(list)
+    selecting = []
+    for code, of_code in enumerate(terms.values):
+        selectors = [term.pods for term in (*of_code.affinity, *of_code.anti_affinity, *of_code.preferred)]
+        if all(one.namespace_selector.is_nothing for one in selectors):
+            for namespace in {name for one in selectors for name in one.namespaces}:
+                naming[namespace].append(code)
+        else:
+            selecting.append(code)
+    return _Owners(np.array(rows, np.int64), terms, naming, selecting)
 
 
 # --- matches in a node's domain -------------------------------------------------------------------------------------
@@ -161,19 +182,19 @@ def _owners_near(
     snapshot: Snapshot, group: _Group, weighed: Callable[[_Terms], list[tuple[AffinityTerm, int]]]
 ) -> dict[str, _Near]:
     """Topology key -> running pods with `weighed` terms that mean such a pod, by the sum of the weights."""
-    owners, means = snapshot.memo(_owners), _chosen(snapshot, group)
+    having, means = snapshot.memo(owners), _chosen(snapshot, group)
+    size, codes = len(having.terms.values), having.terms.codes
     weights: dict[str, IntArray] = {}
     touched: dict[str, BoolArray] = {}
-    for code, terms in enumerate(owners.terms.values):
-        for term, weight in weighed(terms):
+    for code in having.codes_for(group.namespace):
+        for term, weight in weighed(having.terms.values[code]):
             if means(term):
-                size = len(owners.terms.values)
                 weights.setdefault(term.topology_key, np.zeros(size, np.int64))[code] += weight
                 touched.setdefault(term.topology_key, np.zeros(size, np.bool_))[code] = True
     found = {}
     for key, of_code in weights.items():
-        places = np.flatnonzero(touched[key][owners.terms.codes])
-        found[key] = _near(snapshot, key, owners.rows[places], of_code[owners.terms.codes[places]])
+        places = np.flatnonzero(touched[key][codes])
+        found[key] = _near(snapshot, key, having.rows[places], of_code[codes[places]])
     return found
 
 

@@ -34,8 +34,8 @@ class PortConflicts(Conflicts):
         return replace(super().at(rows), holders=self.holders[:, :, rows])
 
 
-def _held_ports(snapshot: Snapshot) -> dict[HostPort, list[int]]:
-    """Every host port in use -> the pod rows that hold it."""
+def held_ports(snapshot: Snapshot) -> dict[HostPort, list[int]]:
+    """Every host port in use -> the pod rows that hold it; take it from `snapshot.memo`."""
     held: dict[HostPort, list[int]] = {}
     for row, pod in enumerate(snapshot.pods):
         for port in host_ports(pod):
@@ -49,7 +49,7 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     if not wanted:
         return ()
     snapshot, layout = incoming.snapshot, incoming.snapshot.layout
-    conflicting = [rows for port, rows in snapshot.memo(_held_ports).items() if any(map(port.conflicts, wanted))]
+    conflicting = [rows for port, rows in snapshot.memo(held_ports).items() if any(map(port.conflicts, wanted))]
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True

@@ -26,8 +26,8 @@ REASON = "node(s) exceed max volume count"
 # --- what a snapshot holds ------------------------------------------------------------------------------------------
 
 
-def _users(snapshot: Snapshot) -> dict[VolumeID, list[int]]:
-    """CSI volume -> rows of the running pods that use it."""
+def volume_users(snapshot: Snapshot) -> dict[VolumeID, list[int]]:
+    """CSI volume -> rows of the running pods that use it; take it from `snapshot.memo`."""
     found = storage(snapshot)
     users: dict[VolumeID, list[int]] = defaultdict(list)
     for row, pod in enumerate(snapshot.pods):
@@ -80,7 +80,7 @@ def _load(snapshot: Snapshot, asked: tuple[str, frozenset[VolumeID]]) -> _Load:
     alone: dict[int, int] = defaultdict(int)
     slots: list[list[int]] = []
     filled: dict[int, int] = defaultdict(int)
-    for volume, users in snapshot.memo(_users).items():
+    for volume, users in snapshot.memo(volume_users).items():
         if volume[0] != driver or volume in left_out:
             continue
         for node, rows in _by_node(snapshot, users).items():
@@ -199,7 +199,7 @@ def _columns(
     of_nominees: Sequence[frozenset[VolumeID]],
 ) -> VolumeLimits:
     snapshot = incoming.snapshot
-    users, attachments = snapshot.memo(_users), snapshot.memo(_attachments)
+    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
     apart = [volume for volume in singles if volume in users or volume in attachments]
     loads = [
         snapshot.memo_by(_load, (driver, frozenset(volume for volume in apart if volume[0] == driver)))

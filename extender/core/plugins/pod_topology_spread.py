@@ -21,6 +21,7 @@ from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import NEVER, BoolArray, IntArray, LabelColumn, Placed, PodAmounts, Snapshot
 from extender.core.verdict import Code, Verdict
 from extender.k8s.affinity import PodSelector
+from extender.k8s.labels import HOSTNAME, ZONE
 from extender.k8s.objects import OwnerReference, Pod, ReplicaSet, StatefulSet, TopologySpreadConstraint
 from extender.k8s.selectors import (
     EVERYTHING,
@@ -36,11 +37,9 @@ NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
 
-HOSTNAME = "kubernetes.io/hostname"
-
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
-    TopologySpreadConstraint(5, "topology.kubernetes.io/zone", "ScheduleAnyway"),
+    TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
 )
 """For a pod without constraints of its own, if the profile names no others."""
 

@@ -18,7 +18,14 @@ from extender.core.snapshot import BoolArray, IntArray, Snapshot
 from extender.core.storage import not_found, storage
 from extender.core.verdict import Code, Verdict
 from extender.k8s import quantity
-from extender.k8s.objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from extender.k8s.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
+from extender.k8s.objects import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeNodeAffinity,
+)
 from extender.k8s.selectors import (
     EVERYTHING,
     LABEL_OPERATORS,
@@ -140,13 +147,31 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
         if volume is None:
             bits[bits == 0] = _NO_VOLUME
         else:
-            bits[(bits == 0) & ~_in_reach(snapshot, volume)] = _OUT_OF_REACH
+            bits[(bits == 0) & ~_reached(snapshot, volume)] = _OUT_OF_REACH
     return bits
 
 
-def _in_reach(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
-    """[node]: does the volume's node affinity match? Its fields are not looked at: upstream passes labels only."""
-    affinity = volume.spec.node_affinity
+def _reached(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
+    """[node] of a bound volume: where a CSI driver has taken over the volume's plugin, by the driver's own zones."""
+    plain, migration = _in_reach(snapshot, volume.spec.node_affinity), migration_of(volume)
+    if migration is None or not migration.topology_key:
+        return plain
+    moved = _in_reach(snapshot, migrated_affinity(volume, migration.topology_key))
+    return np.where(snapshot.memo_by(_taken_over, migration.plugin), moved, plain)
+
+
+def _taken_over(snapshot: Snapshot, plugin: str) -> BoolArray:
+    """[node]: does its CSINode say that a CSI driver has taken over the plugin?"""
+    found = np.zeros(len(snapshot.nodes), np.bool_)
+    for name, csi_node in storage(snapshot).csi_nodes.items():
+        named = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
+        if name in snapshot.node_row and plugin in named:
+            found[snapshot.node_row[name]] = True
+    return found
+
+
+def _in_reach(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
+    """[node]: does a volume's node affinity match? Its fields are not looked at: upstream passes labels only."""
     if affinity is None or affinity.required is None:
         return np.ones(len(snapshot.nodes), np.bool_)
     terms = compile_node_selector(affinity.required).terms or ()
@@ -199,7 +224,7 @@ def _static_matches(
         yield everyone, list(claims)
         return
     options = [_options(claim, volumes) for claim in claims]
-    reached = np.stack([_in_reach(snapshot, volume) for volume in volumes])
+    reached = np.stack([_in_reach(snapshot, volume.spec.node_affinity) for volume in volumes])
     for rows in _alike(reached):
         near = np.flatnonzero(reached[:, rows[0]]).tolist()
         matched = _match(options, volumes, near)

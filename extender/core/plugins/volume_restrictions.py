@@ -53,20 +53,20 @@ def _disks_of(pod: Pod) -> list[_Disk]:
     return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
 
 
-def _mounts(snapshot: Snapshot) -> dict[tuple[str, ...], list[tuple[int, bool]]]:
-    """Identity of a disk -> (pod row, read only) of every mount."""
-    mounts: dict[tuple[str, ...], list[tuple[int, bool]]] = defaultdict(list)
+def mounts(snapshot: Snapshot) -> dict[tuple[str, ...], list[tuple[int, bool]]]:
+    """Identity of a disk -> (pod row, read only) of every mount; take it from `snapshot.memo`."""
+    found: dict[tuple[str, ...], list[tuple[int, bool]]] = defaultdict(list)
     for row, pod in enumerate(snapshot.pods):
         for disk in _disks_of(pod):
-            mounts[disk.identity].append((row, disk.read_only))
-    return dict(mounts)
+            found[disk.identity].append((row, disk.read_only))
+    return dict(found)
 
 
 def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
     """A disk may be mounted twice if both only read it."""
-    mounts = incoming.snapshot.memo(_mounts)
+    in_use = incoming.snapshot.memo(mounts)
     rows = {
-        row for disk in wanted for row, read_only in mounts.get(disk.identity, ()) if not (disk.read_only and read_only)
+        row for disk in wanted for row, read_only in in_use.get(disk.identity, ()) if not (disk.read_only and read_only)
     }
 
     def conflicts(pod: Pod) -> bool:
@@ -84,8 +84,8 @@ def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
 
 
-def _users(snapshot: Snapshot) -> dict[str, list[int]]:
-    """Claim name -> pod row of every use, in any namespace."""
+def claim_users(snapshot: Snapshot) -> dict[str, list[int]]:
+    """Claim name -> pod row of every use, in any namespace; take it from `snapshot.memo`."""
     users: dict[str, list[int]] = defaultdict(list)
     for row, pod in enumerate(snapshot.pods):
         for name in named_claims(pod):
@@ -105,7 +105,7 @@ def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Confli
 
     Quirk: what a dry run takes off or puts back is counted by the name of the claim, whatever the namespace.
     """
-    snapshot, users = incoming.snapshot, incoming.snapshot.memo(_users)
+    snapshot, users = incoming.snapshot, incoming.snapshot.memo(claim_users)
     uses: dict[int, int] = defaultdict(int)
     for name in names:
         for row in users.get(name, ()):
@@ -118,7 +118,7 @@ def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Confli
 def _in_use(incoming: Incoming, names: set[str]) -> int:
     """How many of the claims a running pod of the same namespace uses."""
     snapshot, namespace = incoming.snapshot, incoming.pod.metadata.namespace
-    users = snapshot.memo(_users)
+    users = snapshot.memo(claim_users)
     return sum(any(snapshot.pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
 

@@ -10,18 +10,14 @@ from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import BoolArray, Snapshot
 from extender.core.storage import not_found, storage
 from extender.core.verdict import Code, Verdict
+from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.objects import PersistentVolume, PersistentVolumeClaim
 from extender.k8s.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
 
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"
 
-_NEWER = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
-}
+_NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Label of a volume -> the one that counts on a node that does not have the same."""
 
 
@@ -86,7 +82,7 @@ def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
 
 def _zones(label: str | None) -> frozenset[str]:
     """The zones that a label names, `a__b` being two; none if one of them is empty, as upstream ignores it then."""
-    zones = frozenset(zone.strip() for zone in label.split("__")) if label is not None else frozenset()
+    zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else frozenset()
     return frozenset() if "" in zones else zones
 
 

@@ -1,0 +1,12 @@
+"""Well-known labels of nodes and volumes (k8s.io/api/core/v1 well_known_labels, v1.36)."""
+
+from typing import Final
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+
+ZONE_DELIMITER: Final = "__"
+"""Between the zones that one label of a volume names."""
