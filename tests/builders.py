@@ -127,11 +127,18 @@ def cluster(
     waiting: Iterable[JSON] = (),
     budgets: Iterable[JSON] = (),
     namespaces: Iterable[JSON] = (),
+    others: Iterable[JSON] = (),
 ) -> JSON:
-    """A List; `waiting` are pods without a node, nominated or not. The given pods are not changed."""
+    """A List; `waiting` are pods without a node, `others` any other objects. The given pods are not changed."""
     running = [placed(pod, node.name) for node, pods in nodes.items() for pod in pods]
-    items = [*namespaces, *(node.raw for node in nodes), *running, *waiting, *budgets]
+    items = [*namespaces, *(node.raw for node in nodes), *running, *waiting, *budgets, *others]
     return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def thing(kind: str, name: str, *, namespace: str = "", metadata: Mapping[str, Any] | None = None, **rest: Any) -> JSON:
+    """An object of any other kind, with the UID `uid-<name>`; `rest` are its `spec`, `status` and so on."""
+    about: JSON = {"name": name, "uid": f"uid-{name}"} | ({"namespace": namespace} if namespace else {})
+    return {"kind": kind, "metadata": about | dict(metadata or {})} | rest
 
 
 def placed(pod: JSON, node: str) -> JSON:
