@@ -10,7 +10,7 @@ import tests.reference
 from tests.oracle.agreement import COMPARED, compare, exempt_nodes, load
 from tests.reference import Cluster, dry_run, evaluate, prepare
 
-IN_SCOPE = (
+CATEGORIES = (
     "resources",
     "pdb",
     "priorities",
@@ -20,42 +20,27 @@ IN_SCOPE = (
     "nominated",
     "eligibility",
     "images",
+    "interpod",
+    "spread",
+    "volumes",
+    "mixed",
     "quirks",
 )
-SPREAD_OR_VOLUMES = {"quirk-spread-terminating", "quirk-spread-empty-selector", "quirk-rwop-other-namespace"}
-WITHOUT_SCORES = [key for key in COMPARED if key != "scores"]
 
 
-def disagreements(scenarios, keys=COMPARED):
-    found = {one["id"]: compare(one, evaluate(one["cluster"], one["pod"]), keys) for one in scenarios}
-    return {name: lines for name, lines in found.items() if lines}
-
-
-def judge(category, scenarios, capsys, keys=COMPARED):
-    wrong = disagreements(scenarios, keys)
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_the_reference_agrees_with_upstream(category, capsys):
+    scenarios = load(category)
+    found = {one["id"]: compare(one, evaluate(one["cluster"], one["pod"])) for one in scenarios}
+    wrong = {name: lines for name, lines in found.items() if lines}
     with capsys.disabled():
         print(f"\n{category}: {len(scenarios) - len(wrong)} of {len(scenarios)} agree", end=" ")  # noqa: T201
     assert scenarios
     assert not wrong, "\n".join(f"{name}: {line}" for name, lines in wrong.items() for line in lines[:3])
 
 
-@pytest.mark.parametrize("category", IN_SCOPE)
-def test_the_reference_agrees_with_upstream(category, capsys):
-    judge(category, [one for one in load(category) if one["id"] not in SPREAD_OR_VOLUMES], capsys)
-
-
-def test_the_reference_agrees_on_required_terms_between_pods(capsys):
-    """All but the scores, which preferred terms would be needed for."""
-    judge("interpod", load("interpod"), capsys, WITHOUT_SCORES)
-
-
-def test_the_reference_agrees_on_mixtures_without_spread_and_volumes(capsys):
-    plain = [one for one in load("mixed") if not one["pod"]["spec"].keys() & {"topologySpreadConstraints", "volumes"}]
-    judge("mixed", plain, capsys, WITHOUT_SCORES)
-
-
 def test_evaluating_leaves_the_objects_and_the_state_as_they_were():
-    for one in load("pdb")[:10] + load("nominated")[:10]:
+    for one in load("pdb")[:10] + load("nominated")[:10] + load("spread")[:10] + load("volumes")[:10]:
         before = copy.deepcopy((one["cluster"], one["pod"]))
         cycle = prepare(Cluster.of(one["cluster"]), one["pod"])
         assert dry_run(cycle) == dry_run(cycle)
@@ -111,7 +96,7 @@ class TestComparison:
         assert seen
 
     def test_few_nodes_are_exempt(self):
-        scenarios = [one for category in IN_SCOPE for one in load(category)]
+        scenarios = [one for category in CATEGORIES for one in load(category)]
         tried = sum(len(one["expected"]["candidates"]) + len(one["expected"]["nonCandidates"]) for one in scenarios)
         exempt = sum(len(exempt_nodes(one) & one["expected"]["candidates"].keys()) for one in scenarios)
         assert exempt < 0.07 * tried

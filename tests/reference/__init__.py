@@ -3,9 +3,9 @@
 It exists so that property tests can hold the engine against it, and as the slow side of benchmarks. It shares no code
 with the project: plain Python, nothing imported from `extender`. Obviously right comes before fast.
 
-In scope: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, required terms of
-InterPodAffinity, NodeDeclaredFeatures; their scores, NodeResourcesBalancedAllocation and ImageLocality; nominated pods,
-eligibility, the dry run, the ranking. Not: topology spread, volumes, dynamic resources, preferred inter-pod affinity.
+In scope: all plugins of the default profile but DynamicResources, their PreFilter, Filter and Score; nominated pods,
+eligibility, the dry run, the ranking. Not: dynamic resources, in-tree volumes that a CSI driver takes over, and objects
+that an API server would not let in.
 
     cycle = prepare(Cluster.of(cluster), pod)    # PreFilter, and Filter on every node
     candidates, others = dry_run(cycle)          # may be timed alone

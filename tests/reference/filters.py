@@ -1,21 +1,46 @@
 """May a pod run on a node: the plugins in kube-scheduler's order; the first that objects decides.
 
-Mirrors the Filter functions of pkg/scheduler/framework/plugins (v1.36, default profile) without topology spread,
-volumes and dynamic resources, and `RunFilterPluginsWithNominatedPods` of pkg/scheduler/framework/runtime.
+Mirrors the PreFilter and Filter functions of pkg/scheduler/framework/plugins (v1.36, default profile) without dynamic
+resources, and `RunFilterPluginsWithNominatedPods` of pkg/scheduler/framework/runtime.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from tests.reference import interpod, quantities
+from tests.reference import binding, interpod, quantities, spread, volumes
 from tests.reference.interpod import InterPodState
 from tests.reference.objects import JSON, UNRESOLVABLE, UNSCHEDULABLE, Verdict, containers, init_containers, status
-from tests.reference.selectors import node_matches_terms, tolerates
+from tests.reference.placement import is_closed_to, is_wanted_by, required_node_terms, tolerations
+from tests.reference.selectors import tolerates
+from tests.reference.spread import SpreadState
 from tests.reference.state import ANY_IP, Cluster, Node, Pod
+from tests.reference.volumes import Restrictions
 
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 SPEC_UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What every pod that comes or goes changes beyond its node; None: the plugin is skipped."""
+
+    restrictions: Restrictions | None
+    spread: SpreadState | None
+    interpod: InterPodState | None
+
+    def clone(self) -> "Counted":
+        return Counted(
+            self.restrictions.clone() if self.restrictions else None,
+            self.spread.clone() if self.spread else None,
+            self.interpod.clone() if self.interpod else None,
+        )
+
+    def count(self, pod: Pod, node: Node, sign: int) -> None:
+        """Add (1) or subtract (-1) a pod on a node."""
+        for state in (self.restrictions, self.spread, self.interpod):
+            if state:
+                state.count(pod, node, sign)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,49 +56,89 @@ class Cycle:
     allowed: frozenset[str] | None = None
     """The only node names that NodeAffinity leaves; None: all."""
     interpod: InterPodState | None = None
-    """None: InterPodAffinity is skipped."""
+    spread: SpreadState | None = None
+    restrictions: Restrictions | None = None
+    """These three: None if the plugin is skipped."""
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     """Filter's, of every node; empty if the pod was rejected."""
 
     @classmethod
     def start(cls, cluster: Cluster, pod: Pod) -> Self:
         """PreFilter, and Filter on every node."""
-        names = affine_node_names(pod.raw)
+        cycle = cls.prefiltered(cluster, pod)
+        if not cycle.rejected:
+            for name, node in cluster.nodes.items():
+                cycle.verdicts[name] = cycle.judge(node)
+        return cycle
+
+    @classmethod
+    def prefiltered(cls, cluster: Cluster, pod: Pod) -> Self:
+        """PreFilter alone."""
         asked = quantities.amounts(quantities.pod_requests(pod.raw, resized=False))
         needed = needed_features(pod.raw)
-        if names == frozenset():
-            conflict = Verdict(UNRESOLVABLE, "NodeAffinity", ("pod affinity terms conflict",))
-            return cls(cluster, pod, asked, needed, rejected=conflict)
-        cycle = cls(cluster, pod, asked, needed, allowed=names, interpod=interpod.prefilter(cluster, pod))
-        for name, node in cluster.nodes.items():
-            cycle.verdicts[name] = cycle.judge(node)
-        return cycle
+        if rejected := prefilter(cluster, pod):
+            return cls(cluster, pod, asked, needed, rejected=rejected)
+        return cls(
+            cluster,
+            pod,
+            asked,
+            needed,
+            allowed=affine_node_names(pod.raw),
+            interpod=interpod.prefilter(cluster, pod),
+            spread=spread.prefilter(cluster, pod),
+            restrictions=volumes.restrictions(cluster, pod),
+        )
 
     def judge(self, node: Node) -> Verdict:
         if self.allowed is not None and node.name not in self.allowed:
             return Verdict(UNRESOLVABLE, "", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
-        return self.fits(node, self.interpod)
+        return self.fits(node, self.counted())
 
-    def fits(self, node: Node, state: InterPodState | None) -> Verdict:
+    def counted(self) -> Counted:
+        return Counted(self.restrictions, self.spread, self.interpod)
+
+    def fits(self, node: Node, counted: Counted) -> Verdict:
         """With the pods nominated to the node, then without: the pod must fit either way."""
         nominated = self.cluster.nominated_ahead_of(self.pod, node.name)
         if nominated:
-            fuller, fuller_state = node.clone(), state and state.clone()
+            fuller, counted_too = node.clone(), counted.clone()
             for other in nominated:
                 fuller.add(other)
-                if fuller_state:
-                    fuller_state.count(other, node, 1)
-            verdict = run(self, fuller, fuller_state)
+                counted_too.count(other, node, 1)
+            verdict = run(self, fuller, counted_too)
             if not verdict.fits:
                 return verdict
-        return run(self, node, state)
+        return run(self, node, counted)
 
 
-def run(cycle: Cycle, node: Node, state: InterPodState | None) -> Verdict:
-    for plugin in BEFORE_INTERPOD:
-        if verdict := plugin(cycle, node):
-            return verdict
-    return (state and state.check(node)) or node_declared_features(cycle, node) or Verdict()
+def prefilter(cluster: Cluster, pod: Pod) -> Verdict | None:
+    """The first PreFilter that refuses the pod on every node; none of them leaves anything to preemption."""
+    if affine_node_names(pod.raw) == frozenset():
+        return Verdict(UNRESOLVABLE, "NodeAffinity", ("pod affinity terms conflict",))
+    return (
+        volumes.missing_claim(cluster, pod) or binding.rejection(cluster, pod) or volumes.missing_volume(cluster, pod)
+    )
+
+
+def run(cycle: Cycle, node: Node, counted: Counted) -> Verdict:
+    return next((verdict for verdict in objections(cycle, node, counted) if verdict), Verdict())
+
+
+def objections(cycle: Cycle, node: Node, counted: Counted) -> Iterator[Verdict | None]:
+    """What each plugin has against the node, in kube-scheduler's order."""
+    yield node_unschedulable(cycle, node)
+    yield node_name(cycle, node)
+    yield taint_toleration(cycle, node)
+    yield node_affinity(cycle, node)
+    yield node_ports(cycle, node)
+    yield node_resources_fit(cycle, node)
+    yield counted.restrictions.check(node) if counted.restrictions else None
+    yield volumes.volume_limits(cycle.cluster, cycle.pod, node)
+    yield binding.volume_binding(cycle.cluster, cycle.pod, node)
+    yield volumes.volume_zones(cycle.cluster, cycle.pod, node)
+    yield counted.spread.check(node) if counted.spread else None
+    yield counted.interpod.check(node) if counted.interpod else None
+    yield node_declared_features(cycle, node)
 
 
 def node_unschedulable(cycle: Cycle, node: Node) -> Verdict | None:
@@ -89,18 +154,13 @@ def node_name(cycle: Cycle, node: Node) -> Verdict | None:
 
 
 def taint_toleration(cycle: Cycle, node: Node) -> Verdict | None:
-    for taint in node.raw["spec"].get("taints") or ():
-        if taint["effect"] in ("NoSchedule", "NoExecute") and not tolerates(tolerations(cycle.pod), taint):
-            return Verdict(UNRESOLVABLE, "TaintToleration", ("node(s) had untolerated taint(s)",))
-    return None
+    if not is_closed_to(cycle.pod, node):
+        return None
+    return Verdict(UNRESOLVABLE, "TaintToleration", ("node(s) had untolerated taint(s)",))
 
 
 def node_affinity(cycle: Cycle, node: Node) -> Verdict | None:
-    wanted = cycle.pod.raw["spec"].get("nodeSelector") or {}
-    terms = required_node_terms(cycle.pod.raw)
-    if all(node.labels.get(key) == value for key, value in wanted.items()) and (
-        terms is None or node_matches_terms(node.raw, terms)
-    ):
+    if is_wanted_by(cycle.pod, node):
         return None
     return Verdict(UNRESOLVABLE, "NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",))
 
@@ -132,31 +192,6 @@ def node_declared_features(cycle: Cycle, node: Node) -> Verdict | None:
     if cycle.features <= set(status(node.raw).get("declaredFeatures") or ()):
         return None
     return Verdict(UNRESOLVABLE, "NodeDeclaredFeatures", ("node(s) didn't match Pod's required features",))
-
-
-BEFORE_INTERPOD: tuple[Callable[[Cycle, Node], Verdict | None], ...] = (
-    node_unschedulable,
-    node_name,
-    taint_toleration,
-    node_affinity,
-    node_ports,
-    node_resources_fit,
-)
-"""InterPodAffinity and NodeDeclaredFeatures come after them."""
-
-
-def tolerations(pod: Pod) -> list[JSON]:
-    return pod.raw["spec"].get("tolerations") or []
-
-
-def required_node_terms(pod: JSON) -> list[JSON] | None:
-    """None: there is no required node affinity; an empty list matches no node."""
-    required = node_affinity_of(pod).get("requiredDuringSchedulingIgnoredDuringExecution")
-    return None if required is None else required.get("nodeSelectorTerms") or []
-
-
-def node_affinity_of(pod: JSON) -> JSON:
-    return (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
 
 
 def affine_node_names(pod: JSON) -> frozenset[str] | None:

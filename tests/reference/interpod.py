@@ -1,7 +1,7 @@
-"""Required affinity and anti-affinity between pods, counted per topology domain.
+"""Affinity and anti-affinity between pods, counted per topology domain.
 
-Mirrors `preFilterState` of pkg/scheduler/framework/plugins/interpodaffinity/filtering.go (v1.36): counted once over the
-whole cluster, then kept up to date as pods are taken off and put back.
+Mirrors pkg/scheduler/framework/plugins/interpodaffinity (v1.36). Required terms are counted once over the whole
+cluster, then kept up to date as pods are taken off and put back; preferred ones are scored.
 """
 
 from collections import Counter
@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 
 from tests.reference.objects import UNRESOLVABLE, UNSCHEDULABLE, Verdict
 from tests.reference.selectors import Labels
-from tests.reference.state import Cluster, Node, Pod, Term
+from tests.reference.state import Cluster, Node, Pod, Preference, Term
 
 NAME = "InterPodAffinity"
 NO_LABELS: Labels = {}
+HARD_POD_AFFINITY_WEIGHT = 1
 
 Counts = Counter[tuple[str, str]]
 """Matches per (topology key, value)."""
@@ -83,6 +84,35 @@ def prefilter(cluster: Cluster, pod: Pod) -> InterPodState | None:
     if not state.existing_anti_affinity_counts and not state.affinity and not state.anti_affinity:
         return None
     return state
+
+
+def score(cluster: Cluster, pod: Pod, nodes: list[Node]) -> list[int] | None:
+    """What the pod prefers of the others, and they of it, lowest to highest scaled to 0 to 100.
+
+    Required affinity of the others counts as a weak preference. None if no term matches on any node that has its key.
+    """
+    namespace_labels = cluster.namespaces.get(pod.namespace, NO_LABELS)
+    own = [Preference(one.weight, _merged(cluster, one.term)) for one in pod.preferences]
+    points: Counts = Counter()
+
+    def credit(node: Node, preference: Preference) -> None:
+        if preference.term.topology_key in node.labels:
+            points[preference.term.topology_key, _value(node, preference.term)] += preference.weight
+
+    for node in cluster.nodes.values():
+        for other in node.pods:
+            for preference in own:
+                if preference.term.matches(other, NO_LABELS):
+                    credit(node, preference)
+            required = [Preference(HARD_POD_AFFINITY_WEIGHT, term) for term in other.affinity]
+            for preference in (*required, *other.preferences):
+                if preference.term.matches(pod, namespace_labels):
+                    credit(node, preference)
+    if not points:
+        return None
+    raw = [sum(points[domain] for domain in node.labels.items()) for node in nodes]
+    lowest, difference = min(raw, default=0), max(raw, default=0) - min(raw, default=0)
+    return [int(100 * ((one - lowest) / difference)) if difference else 0 for one in raw]
 
 
 def matches_all(terms: tuple[Term, ...], pod: Pod) -> bool:

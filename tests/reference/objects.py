@@ -58,8 +58,22 @@ def labels(thing: JSON) -> dict[str, str]:
     return thing["metadata"].get("labels") or {}
 
 
+def annotations(thing: JSON) -> dict[str, str]:
+    return thing["metadata"].get("annotations") or {}
+
+
 def namespace(thing: JSON) -> str:
     return str(thing["metadata"].get("namespace") or "default")
+
+
+def terminating(thing: JSON) -> bool:
+    return bool(thing["metadata"].get("deletionTimestamp"))
+
+
+def controller(thing: JSON) -> JSON | None:
+    """The owner reference of the one that manages it."""
+    references: list[JSON] = thing["metadata"].get("ownerReferences") or []
+    return next((one for one in references if one.get("controller")), None)
 
 
 def finished(pod: JSON) -> bool:

@@ -8,7 +8,7 @@ which the pods are listed.
 from dataclasses import dataclass
 
 from tests.reference.filters import Cycle
-from tests.reference.objects import ERROR, JSON, UNRESOLVABLE, UNSCHEDULABLE, Verdict, status
+from tests.reference.objects import ERROR, JSON, UNRESOLVABLE, UNSCHEDULABLE, Verdict, status, terminating
 from tests.reference.state import Budget, Node, Pod
 
 
@@ -42,24 +42,22 @@ def nodes_to_try(cycle: Cycle) -> list[Node]:
 
 def select_victims(cycle: Cycle, original: Node) -> Candidate | Verdict:
     """Take every evictable pod off; if the preemptor then fits, put back whom it still fits beside."""
-    node, state = original.clone(), cycle.interpod and cycle.interpod.clone()
+    node, counted = original.clone(), cycle.counted().clone()
 
     def take_off(pod: Pod) -> None:
         node.remove(pod)
-        if state:
-            state.count(pod, node, -1)
+        counted.count(pod, node, -1)
 
     def put_back(pod: Pod) -> None:
         node.add(pod)
-        if state:
-            state.count(pod, node, 1)
+        counted.count(pod, node, 1)
 
     evictable = [pod for pod in original.pods if pod.priority < cycle.pod.priority]
     if not evictable:
         return Verdict(UNRESOLVABLE, "", ("No preemption victims found for incoming pod",))
     for pod in evictable:
         take_off(pod)
-    verdict = cycle.fits(node, state)
+    verdict = cycle.fits(node, counted)
     if not verdict.fits:
         return verdict
 
@@ -68,7 +66,7 @@ def select_victims(cycle: Cycle, original: Node) -> Candidate | Verdict:
     victims = []
     for pod in (*violating, *harmless):
         put_back(pod)
-        if not cycle.fits(node, state).fits:
+        if not cycle.fits(node, counted).fits:
             take_off(pod)
             victims.append(pod)
     if not victims:
@@ -118,7 +116,7 @@ def eligibility(cycle: Cycle) -> tuple[bool, str]:
 
 def is_being_preempted(pod: JSON) -> bool:
     """It is terminating, and its first DisruptionTarget condition says by the scheduler's preemption."""
-    if not pod["metadata"].get("deletionTimestamp"):
+    if not terminating(pod):
         return False
     for condition in status(pod).get("conditions") or ():
         if condition["type"] == "DisruptionTarget":

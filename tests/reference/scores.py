@@ -1,16 +1,16 @@
 """How good is a feasible node: per plugin 0 to 100, normalised, times the plugin's weight.
 
-Mirrors the Score functions of pkg/scheduler/framework/plugins (v1.36, default profile) without topology spread,
-inter-pod affinity and dynamic resources. A plugin that PreScore skips gives None.
+Mirrors the Score functions of pkg/scheduler/framework/plugins (v1.36, default profile) without dynamic resources. A
+plugin that PreScore skips gives None.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable
 
-from tests.reference import quantities
-from tests.reference.filters import node_affinity_of, tolerations
+from tests.reference import interpod, quantities, spread
 from tests.reference.objects import JSON, containers, init_containers, status
+from tests.reference.placement import node_affinity_of, tolerations
 from tests.reference.selectors import node_matches_term, tolerates
 from tests.reference.state import Cluster, Node, Pod
 
@@ -105,11 +105,11 @@ def image_locality(cluster: Cluster, pod: Pod, nodes: list[Node]) -> Scores:
     An image's size is the one that the first node listed with it reports.
     """
     sizes: dict[str, int] = {}
-    spread: Counter[str] = Counter()
+    holders: Counter[str] = Counter()
     for node in cluster.nodes.values():
         for name, size in images_on(node).items():
             sizes.setdefault(name, size)
-            spread[name] += 1
+            holders[name] += 1
     running = [*init_containers(pod.raw), *containers(pod.raw)]
     wanted = [container.get("image", "") for container in running]
     wanted += [
@@ -122,7 +122,7 @@ def image_locality(cluster: Cluster, pod: Pod, nodes: list[Node]) -> Scores:
     def points(node: Node) -> int:
         here = images_on(node)
         names = [name for name in map(with_tag, wanted) if name in here]
-        total = sum(math.trunc(sizes[name] * (spread[name] / len(cluster.nodes))) for name in names)
+        total = sum(math.trunc(sizes[name] * (holders[name] / len(cluster.nodes))) for name in names)
         return 100 * (max(lowest, min(highest, total)) - lowest) // (highest - lowest)
 
     return [points(node) for node in nodes]
@@ -132,6 +132,8 @@ PLUGINS: dict[str, tuple[int, Callable[[Cluster, Pod, list[Node]], Scores | None
     "TaintToleration": (3, taint_toleration),
     "NodeAffinity": (2, node_affinity),
     "NodeResourcesFit": (1, node_resources_fit),
+    "PodTopologySpread": (2, spread.score),
+    "InterPodAffinity": (2, interpod.score),
     "NodeResourcesBalancedAllocation": (1, node_resources_balanced_allocation),
     "ImageLocality": (1, image_locality),
 }

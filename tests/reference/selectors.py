@@ -73,16 +73,27 @@ class Selector:
     def matches(self, found: Labels) -> bool:
         return self.requirements is not None and all(one.matches(found) for one in self.requirements)
 
+    def and_also(self, other: "Selector") -> "Selector":
+        """What both match; one that matches nothing stays so."""
+        if self.requirements is None or other.requirements is None:
+            return Selector(None)
+        return Selector((*self.requirements, *other.requirements))
+
+
+def equal_to(wanted: Labels) -> Selector:
+    """All of these labels."""
+    return Selector(tuple(Requirement(key, "In", (value,)) for key, value in wanted.items()))
+
 
 def label_selector(given: JSON | None) -> Selector:
     """`LabelSelectorAsSelector`: nothing given matches nothing, an empty one everything."""
     if given is None:
         return Selector(None)
-    equal = [Requirement(key, "In", (value,)) for key, value in (given.get("matchLabels") or {}).items()]
+    equal = equal_to(given.get("matchLabels") or {})
     listed = given.get("matchExpressions") or ()
     if any(one["operator"] in ("Gt", "Lt") for one in listed):
         raise InvalidSelectorError("Gt and Lt are for nodes")
-    return Selector((*equal, *map(_requirement, listed)))
+    return equal.and_also(Selector(tuple(map(_requirement, listed))))
 
 
 def node_matches_terms(node: JSON, terms: list[JSON]) -> bool:
@@ -118,9 +129,12 @@ def _tolerates(toleration: JSON, taint: JSON) -> bool:
 
 
 def _field_matches(node: JSON, given: JSON) -> bool:
+    """Upstream's quirk: a node without a name, as VolumeBinding makes one up, has every field."""
     values = given.get("values") or []
     if given["operator"] not in ("In", "NotIn") or len(values) != 1:
         raise InvalidSelectorError("a field is compared with one value")
+    if "name" not in node["metadata"]:
+        return True
     value = node["metadata"]["name"] if given["key"] == "metadata.name" else ""
     return bool((value == values[0]) == (given["operator"] == "In"))
 

@@ -25,11 +25,19 @@ from tests.reference.selectors import InvalidSelectorError, Labels, Selector, la
 ANY_IP = "0.0.0.0"
 Port = tuple[str, str, int]
 """Address, protocol, port."""
+NAMESPACED = (
+    "PersistentVolumeClaim",
+    "CSIStorageCapacity",
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A required term of inter-pod affinity or anti-affinity."""
+    """A term of inter-pod affinity or anti-affinity."""
 
     topology_key: str
     selector: Selector
@@ -39,6 +47,14 @@ class Term:
     def matches(self, pod: "Pod", namespace_labels: Labels) -> bool:
         in_namespace = pod.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return in_namespace and self.selector.matches(pod.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """A preferred term; those of anti-affinity weigh less than nothing."""
+
+    weight: int
+    term: Term
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +72,7 @@ class Pod:
     ports: frozenset[Port]
     affinity: tuple[Term, ...]
     anti_affinity: tuple[Term, ...]
+    preferences: tuple[Preference, ...]
 
     @classmethod
     def of(cls, raw: JSON) -> Self:
@@ -71,7 +88,12 @@ class Pod:
             ports=host_ports(raw),
             affinity=required_terms(raw, "podAffinity"),
             anti_affinity=required_terms(raw, "podAntiAffinity"),
+            preferences=(*preferences(raw, "podAffinity", 1), *preferences(raw, "podAntiAffinity", -1)),
         )
+
+    @property
+    def volumes(self) -> list[JSON]:
+        return self.raw["spec"].get("volumes") or []
 
     @property
     def importance(self) -> tuple[int, int]:
@@ -147,12 +169,14 @@ class Cluster:
     """Unassigned pods by the node they are nominated to."""
     budgets: list[Budget]
     namespaces: dict[str, Labels]
+    others: dict[str, dict[tuple[str, str], JSON]]
+    """Objects of all other kinds: kind -> namespace, empty if it has none, and name -> object."""
 
     @classmethod
     def of(cls, cluster: JSON) -> Self:
         """From a `List` as `kubectl get -o json` prints it."""
         items: list[JSON] = cluster["items"]
-        self = cls({}, {}, [], {})
+        self = cls({}, {}, [], {}, {})
         for item in items:
             match item["kind"]:
                 case "Node":
@@ -161,6 +185,9 @@ class Cluster:
                     self.budgets.append(Budget.of(item))
                 case "Namespace":
                     self.namespaces[item["metadata"]["name"]] = labels(item)
+                case kind if kind != "Pod":
+                    place = namespace(item) if kind in NAMESPACED else ""
+                    self.others.setdefault(kind, {})[place, item["metadata"]["name"]] = item
         for item in items:
             if item["kind"] == "Pod" and not finished(item):
                 self._place(Pod.of(item))
@@ -172,6 +199,13 @@ class Cluster:
             self.nodes[bound].add(pod)
         elif not bound and wanted and not pod.raw["spec"].get("schedulingGates"):
             self.nominated.setdefault(wanted, []).append(pod)
+
+    def find(self, kind: str, name: str, namespace: str = "") -> JSON | None:
+        """An object that is not a Node, Pod, PodDisruptionBudget or Namespace."""
+        return self.others.get(kind, {}).get((namespace, name))
+
+    def every(self, kind: str) -> list[JSON]:
+        return list(self.others.get(kind, {}).values())
 
     def nominated_ahead_of(self, pod: Pod, node: str) -> list[Pod]:
         """Whom `pod` must leave room for on the node (`addGENominatedPods`)."""
@@ -198,11 +232,24 @@ def host_ports(pod: JSON) -> frozenset[Port]:
 
 def required_terms(pod: JSON, kind: str) -> tuple[Term, ...]:
     """None at all if one of them does not parse."""
-    group = (pod["spec"].get("affinity") or {}).get(kind) or {}
+    given = _pod_affinity(pod, kind).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
     try:
-        return tuple(_term(pod, term) for term in group.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        return tuple(_term(pod, term) for term in given)
     except InvalidSelectorError:
         return ()
+
+
+def preferences(pod: JSON, kind: str, sign: int) -> tuple[Preference, ...]:
+    """None at all if one of them does not parse."""
+    given = _pod_affinity(pod, kind).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    try:
+        return tuple(Preference(sign * one["weight"], _term(pod, one["podAffinityTerm"])) for one in given)
+    except InvalidSelectorError:
+        return ()
+
+
+def _pod_affinity(pod: JSON, kind: str) -> JSON:
+    return (pod["spec"].get("affinity") or {}).get(kind) or {}
 
 
 def _term(pod: JSON, given: JSON) -> Term:
