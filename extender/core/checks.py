@@ -8,6 +8,7 @@ Rule: a check knows one plugin's columns and its texts; it knows nothing of othe
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -34,10 +35,15 @@ class Incoming:
     nominees: tuple[Pod, ...]
     """Nominated pods that this pod must yield to: equal or higher priority, not itself."""
 
-    @property
-    def nominee_nodes(self) -> tuple[int, ...]:
-        """Node row of each nominee."""
-        return tuple(self.snapshot.node_row[pod.status.nominated_node_name] for pod in self.nominees)
+    def nominated(self, columns: int, takes: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
+        """[column, node]: the sums of what each nominee `takes` in every column on its node; None without nominees."""
+        if not self.nominees:
+            return None
+        nominated = np.zeros((columns, len(self.snapshot.nodes)), np.int64)
+        for pod in self.nominees:
+            node = self.snapshot.node_row[pod.status.nominated_node_name]
+            nominated[:, node] += takes(pod, node)
+        return nominated
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +116,9 @@ class Constraint(ABC):
         """[column, node] -> [node]."""
         return np.where(self.fits(room), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE))
 
-    def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
-        """[row]: which columns lack room, as bits."""
-        short = room[:, rows] < 0
-        bits: IntArray = np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
-        return bits
+    def kinds(self, room: IntArray, rows: Rows) -> IntArray:
+        """[row]: a number for each set of reasons that a code can have; here a code has one."""
+        return np.zeros(len(rows), np.int64)
 
     @abstractmethod
     def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Judgement:
             for second, rooms in enumerate(self.rooms):
                 room, own = rooms[place], self.rejecting[rows] == 2 * place + second
                 if isinstance(check, Constraint) and own.any():
-                    kind[own] += (2 * len(self.checks) + 1) * check.exceeded(room, rows[own])
+                    kind[own] += (2 * len(self.checks) + 1) * check.kinds(room, rows[own])
         kind = kind * len(Code) + np.searchsorted(_CODES, self.codes[rows])
         _, first, group = np.unique(kind, return_index=True, return_inverse=True)
         distinct = [self.verdict(int(rows[place])) for place in first]

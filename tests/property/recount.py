@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from tests.builders import JSON
-from tests.reference import Cluster, Cycle, Pod
-from tests.reference.objects import finished, priority, start_time
+from tests.reference import Cluster, Cycle, Pod, spread
+from tests.reference.objects import finished, priority, start_time, terminating
 from tests.reference.preemption import split_by_budgets
 from tests.reference.state import Node
+from tests.reference.volumes import csi_volumes, restrictions
 
 __all__ = ["Room", "finished", "importance", "priority"]
 
@@ -35,54 +36,43 @@ class Room:
         """Whether the pod fits on the node once the pods with these UIDs are gone from it."""
         emptied = _rebuilt(self.cluster.nodes[node], gone)
         cluster = replace(self.cluster, nodes=self.cluster.nodes | {node: emptied})
-        cycle = Cycle.prefiltered(cluster, self.pod)
-        return not cycle.rejected and cycle.judge(emptied).fits
+        return Cycle.prefiltered(cluster, self.pod).judge(emptied).fits
 
     def complaint(self, node: str, victims: list[str]) -> str | None:
         """What is wrong with the choice of victims (UIDs), None if nothing is.
 
-        Not asked where upstream's dry run counts otherwise than its next cycle would (see `is_counted_oddly`); nor, of
-        single victims, where one that comes back may help: it is wanted near, evens out the spread, or shares a volume.
+        Not asked where upstream's dry run counts in another way than upstream's next attempt would: where two pods of
+        the node hold the same host port, which goes with the first; where the pod's claims are exclusive and in use;
+        and where terminating pods or an empty selector meet topology spread. Nor, of single victims, where the pod
+        wants others near or shares a volume with one, because then one that comes back may help.
         """
-        if self.is_counted_oddly(node):
+        if self.shares_a_port(node) or self.claims_are_in_use() or self.spread_counts_otherwise(node):
             return None
         if not self.fits_without(node, set(victims)):
             return f"{node}: the pod does not fit without {victims}"
-        if self.pod.affinity or self.hard_constraints or self.claims:
+        if self.pod.affinity or self.shares_a_volume(node):
             return None
         spare = [uid for uid in victims if self.fits_without(node, set(victims) - {uid})]
         return f"{node}: {spare} of {victims} need not go" if spare else None
 
-    @property
-    def hard_constraints(self) -> list[JSON]:
-        """Of topology spread."""
-        constraints = self.pod.raw["spec"].get("topologySpreadConstraints") or ()
-        return [one for one in constraints if one["whenUnsatisfiable"] == "DoNotSchedule"]
+    def shares_a_port(self, node: str) -> bool:
+        ports = [port for pod in self.cluster.nodes[node].pods for port in pod.ports]
+        return bool(self.pod.ports) and len(set(ports)) < len(ports)
 
-    @property
-    def claims(self) -> list[str]:
-        return claims_of(self.pod)
+    def shares_a_volume(self, node: str) -> bool:
+        """What is on the node already is held against no limit."""
+        wanted = csi_volumes(self.cluster, self.pod)
+        return any(wanted & csi_volumes(self.cluster, pod) for pod in self.cluster.nodes[node].pods)
 
-    def is_counted_oddly(self, node: str) -> bool:
-        """A port is freed with the first of two pods that hold it. Pods that terminate, and all pods where a selector
-        is empty, count for a spread only as they are taken off. A claim counts as used once, however many use it,
-        and whoever uses one of its name, in any namespace, counts as it is taken off."""
-        pods = self.cluster.nodes[node].pods
-        ports = [port for pod in pods for port in pod.ports]
-        terminating = any("deletionTimestamp" in pod.raw["metadata"] for pod in pods)
-        empty = any(one.get("labelSelector") == {} for one in self.hard_constraints)
-        users = [
-            pod.namespace == self.pod.namespace
-            for other in self.cluster.nodes.values()
-            for pod in other.pods
-            for name in claims_of(pod)
-            if name in self.claims
-        ]
-        return (
-            (bool(self.pod.ports) and len(set(ports)) < len(ports))
-            or (bool(self.hard_constraints) and (terminating or empty))
-            or len(users) > 1
-            or not all(users)
+    def claims_are_in_use(self) -> bool:
+        held = restrictions(self.cluster, self.pod)
+        return held is not None and held.users > 0
+
+    def spread_counts_otherwise(self, node: str) -> bool:
+        state = spread.prefilter(self.cluster, self.pod)
+        return state is not None and (
+            any(terminating(pod.raw) for pod in self.cluster.nodes[node].pods)
+            or any(constraint.selector.is_empty for constraint in state.constraints)
         )
 
     def violations(self, node: str, victims: list[str]) -> int:
@@ -90,11 +80,6 @@ class Room:
         lower = [pod for pod in self.cluster.nodes[node].pods if pod.priority < self.pod.priority]
         breaking, _ = split_by_budgets(sorted(lower, key=lambda pod: pod.importance), self.cluster.budgets)
         return sum(pod.uid in victims for pod in breaking)
-
-
-def claims_of(pod: Pod) -> list[str]:
-    volumes = pod.raw["spec"].get("volumes") or ()
-    return [one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one]
 
 
 def _rebuilt(node: Node, gone: set[str]) -> Node:

@@ -232,23 +232,20 @@ class Affinity(Constraint):
         return replace(super().at(rows), has_keys=self.has_keys[rows])
 
 
-def _nominated(incoming: Incoming, near: Sequence[_Near], of_nominees: Sequence[Sequence[int]]) -> IntArray | None:
-    """[column, node] what each nominee adds to each column, where its node has the key."""
-    if not incoming.nominees:
-        return None
-    nominated = np.zeros((len(near), len(incoming.snapshot.nodes)), np.int64)
-    for node, amounts in zip(incoming.nominee_nodes, of_nominees, strict=True):
-        for number, (column, amount) in enumerate(zip(near, amounts, strict=True)):
-            nominated[number, node] += amount * column.has_key[node]
-    return nominated
+def _nominated(incoming: Incoming, near: Sequence[_Near], takes: Callable[[Pod], Sequence[int]]) -> IntArray | None:
+    """[column, node] what each nominee `takes` in each column, where its node has the key."""
+    return incoming.nominated(
+        len(near),
+        lambda pod, node: [amount * column.has_key[node] for column, amount in zip(near, takes(pod), strict=True)],
+    )
 
 
 def _anti_affinity(
-    incoming: Incoming, near: Sequence[_Near], of_nominees: Sequence[Sequence[int]], reason: str
+    incoming: Incoming, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
 ) -> Conflicts:
     takes = Placed(incoming.snapshot.layout, tuple(column.by for column in near))
     room = -np.stack([column.matches for column in near])
-    return Conflicts(NAME, room, takes, _nominated(incoming, near, of_nominees), reason)
+    return Conflicts(NAME, room, takes, _nominated(incoming, near, of_nominee), reason)
 
 
 def _means(term: AffinityTerm, pod: Pod) -> bool:
@@ -260,8 +257,7 @@ def _own_anti_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> C
     """Pods that match the incoming pod's anti-affinity terms."""
     snapshot = incoming.snapshot
     near = [snapshot.memo_by(_near_selected, (term.topology_key, (term.pods,))) for term in terms]
-    of_nominees = [[_means(term, pod) for term in terms] for pod in incoming.nominees]
-    return _anti_affinity(incoming, near, of_nominees, REASON_ANTI_AFFINITY)
+    return _anti_affinity(incoming, near, lambda pod: [_means(term, pod) for term in terms], REASON_ANTI_AFFINITY)
 
 
 def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affinity:
@@ -272,8 +268,7 @@ def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affini
     everywhere = _everywhere(snapshot, selectors, near)
     # Every matching pod that is there makes room: it takes less than nothing.
     takes = [replace(column.by, amounts=-column.by.amounts) for column in (*near, everywhere)]
-    matching = [all(_means(term, pod) for term in terms) for pod in incoming.nominees]
-    nominated = _nominated(incoming, near, [[match] * len(near) for match in matching])
+    nominated = _nominated(incoming, near, lambda pod: [all(_means(term, pod) for term in terms)] * len(near))
     if nominated is not None:
         nominated = -np.vstack((nominated, nominated.sum(axis=0)))
     return Affinity(
@@ -301,17 +296,18 @@ def _towards_incoming(incoming: Incoming) -> tuple[Conflicts | None, bool]:
     snapshot, group = incoming.snapshot, _Group.of(incoming.pod)
     running = snapshot.memo_by(_repelling, group)
     means = _chosen(snapshot, group)
-    nominees = [
-        [term.topology_key for term in _terms_of(pod).anti_affinity if means(term)] for pod in incoming.nominees
-    ]
-    keys = dict.fromkeys([*running, *(key for keys in nominees for key in keys)])
+
+    def keys_of(nominee: Pod) -> list[str]:
+        return [term.topology_key for term in _terms_of(nominee).anti_affinity if means(term)]
+
+    keys = dict.fromkeys([*running, *(key for pod in incoming.nominees for key in keys_of(pod))])
     if not keys:
         return None, False
     nobody = np.empty(0, np.int64)
     near = [running.get(key) or _near(snapshot, key, nobody, nobody) for key in keys]
-    of_nominees = [[wanted.count(key) for key in keys] for wanted in nominees]
     seen = any(bool(len(column.by.pods)) for column in near)
-    return _anti_affinity(incoming, near, of_nominees, REASON_EXISTING), seen
+    constraint = _anti_affinity(incoming, near, lambda pod: list(map(keys_of(pod).count, keys)), REASON_EXISTING)
+    return constraint, seen
 
 
 def prefilter(incoming: Incoming) -> PreFilter:

@@ -10,6 +10,7 @@ import numpy as np
 
 from extender.core.checks import Conflicts, Evictable, Incoming, Rows
 from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.k8s.objects import Pod
 from extender.k8s.ports import HostPort, host_ports
 
 NAME = "NodePorts"
@@ -58,9 +59,7 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
 
 
 def _nominated(incoming: Incoming, wanted: frozenset[HostPort]) -> IntArray | None:
-    if not incoming.nominees:
-        return None
-    column = np.zeros((1, len(incoming.snapshot.nodes)), np.int64)
-    for pod, node in zip(incoming.nominees, incoming.nominee_nodes, strict=True):
-        column[0, node] += any(held.conflicts(port) for held in host_ports(pod) for port in wanted)
-    return column
+    def takes(pod: Pod, _node: int) -> list[int]:
+        return [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
+
+    return incoming.nominated(1, takes)

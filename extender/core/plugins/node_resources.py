@@ -16,6 +16,7 @@ from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import Profile, ScoringStrategy
 from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Snapshot, bounded
 from extender.core.verdict import Code
+from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
 
 FIT = "NodeResourcesFit"
@@ -43,6 +44,12 @@ class ResourceColumns(Constraint):
     def codes(self, room: IntArray) -> CodeArray:
         rejected = np.where(self.too_small, np.uint8(Code.UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE))
         return np.where(self.fits(room), np.uint8(Code.SUCCESS), rejected)
+
+    def kinds(self, room: IntArray, rows: Rows) -> IntArray:
+        """Which columns lack room, as bits."""
+        short = room[:, rows] < 0
+        bits: IntArray = np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
+        return bits
 
     def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
         short = [self.names[column] for column in np.flatnonzero(room[:, row] < 0)]
@@ -114,13 +121,11 @@ def _placed(snapshot: Snapshot, resource: str) -> IntArray:
 
 
 def _nominated(incoming: Incoming, names: tuple[str, ...]) -> IntArray | None:
-    if not incoming.nominees:
-        return None
-    columns = np.zeros((len(names), len(incoming.snapshot.nodes)), np.int64)
-    for pod, node in zip(incoming.nominees, incoming.nominee_nodes, strict=True):
+    def takes(pod: Pod, _node: int) -> list[int]:
         requests = running_usage(pod).requests
-        columns[:, node] += [1 if name == "pods" else bounded(requests.get(name, 0)) for name in names]
-    return columns
+        return [1 if name == "pods" else bounded(requests.get(name, 0)) for name in names]
+
+    return incoming.nominated(len(names), takes)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import numpy as np
 from extender.core.checks import Constraint, Incoming, Rows, StaticCheck
 from extender.core.snapshot import NEVER, BoolArray, IntArray, Placed, PodAmounts, Snapshot
 from extender.core.storage import VolumeID, not_found, storage
+from extender.k8s.objects import Pod
 from extender.k8s.volumes import claim_uses, is_for_pod, not_for_pod
 
 NAME = "NodeVolumeLimits"
@@ -150,10 +151,6 @@ class VolumeLimits(Constraint):
     def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
         return self.fits(room - demand)
 
-    def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
-        """There is one reason only."""
-        return np.zeros(len(rows), np.int64)
-
     def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(room)[row] else (REASON,)
 
@@ -173,9 +170,9 @@ def filter(incoming: Incoming) -> tuple[StaticCheck | VolumeLimits, ...]:
     drivers = [driver for driver in drivers if (limits[driver] < NEVER).any()]
     if not drivers:
         return ()
-    of_nominees = [found.csi_volumes(pod) for pod in incoming.nominees]
-    singles = sorted(volume for volume in wanted.union(*of_nominees) if volume[0] in drivers)
-    return (_columns(incoming, limits, drivers, wanted, singles, of_nominees),)
+    brought = wanted.union(*map(found.csi_volumes, incoming.nominees))
+    singles = sorted(volume for volume in brought if volume[0] in drivers)
+    return (_columns(incoming, limits, drivers, wanted, singles),)
 
 
 def _unusable_claim(incoming: Incoming) -> str | None:
@@ -196,7 +193,6 @@ def _columns(
     drivers: Sequence[str],
     wanted: frozenset[VolumeID],
     singles: Sequence[VolumeID],
-    of_nominees: Sequence[frozenset[VolumeID]],
 ) -> VolumeLimits:
     snapshot = incoming.snapshot
     users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
@@ -214,17 +210,16 @@ def _columns(
     always = np.zeros((len(singles), len(snapshot.nodes)), np.bool_)
     for place, volume in enumerate(singles):
         always[place, list(attachments.get(volume, ()))] = True
-    nominated = None
-    if incoming.nominees:
-        nominated = np.zeros_like(room)
-        for node, volumes in zip(incoming.nominee_nodes, of_nominees, strict=True):
-            for place, volume in enumerate(singles, len(drivers) + len(shared)):
-                nominated[place, node] += volume in volumes
+
+    def of_nominee(pod: Pod, _node: int) -> list[int]:
+        volumes = storage(snapshot).csi_volumes(pod)
+        return [0] * (len(drivers) + len(shared)) + [volume in volumes for volume in singles]
+
     return VolumeLimits(
         NAME,
         room,
         Placed(snapshot.layout, tuple(takes)),
-        nominated,
+        incoming.nominated(len(room), of_nominee),
         len(drivers),
         tuple(place for place, _ in shared),
         tuple(_Single(drivers.index(volume[0]), volume in wanted) for volume in singles),

@@ -221,10 +221,6 @@ class SpreadColumns(Constraint):
             codes[~self.has_key[column]] = Code.UNRESOLVABLE
         return codes
 
-    def exceeded(self, room: IntArray, rows: Rows) -> IntArray:
-        """Code and reason say the same here."""
-        return np.zeros(len(rows), np.int64)
-
     def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
         code = self.codes(room)[row]
         if code == Code.SUCCESS:
@@ -327,15 +323,15 @@ def _fewest_of_others(totals: IntArray, counted: BoolArray) -> IntArray:
 
 
 def _nominated(incoming: Incoming, constraints: Sequence[_Spread], columns: Sequence[_Column]) -> IntArray | None:
-    if not incoming.nominees:
-        return None
-    nominated = np.zeros((len(columns), len(incoming.snapshot.nodes)), np.int64)
-    for pod, node in zip(incoming.nominees, incoming.nominee_nodes, strict=True):
+    def takes(pod: Pod, node: int) -> list[bool]:
         if pod.metadata.namespace != incoming.pod.metadata.namespace:
-            continue
-        for number, (constraint, column) in enumerate(zip(constraints, columns, strict=True)):
-            nominated[number, node] += column.counting[node] and constraint.selector.matches(pod.metadata.labels)
-    return nominated
+            return [False] * len(columns)
+        return [
+            bool(column.counting[node]) and constraint.selector.matches(pod.metadata.labels)
+            for constraint, column in zip(constraints, columns, strict=True)
+        ]
+
+    return incoming.nominated(len(columns), takes)
 
 
 # --- score ----------------------------------------------------------------------------------------------------------

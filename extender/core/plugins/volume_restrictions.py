@@ -4,7 +4,7 @@ Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +78,7 @@ def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
 
     takes = incoming.snapshot.amounts(dict.fromkeys(rows, 1))
     room = -takes.per_node(len(incoming.snapshot.nodes))
-    return _column(incoming, REASON_DISK, room, takes, map(conflicts, incoming.nominees))
+    return _column(incoming, REASON_DISK, room, takes, conflicts)
 
 
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
@@ -111,8 +111,13 @@ def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Confli
         for row in users.get(name, ()):
             uses[row] += 1
     room = np.full(len(snapshot.nodes), -in_use)
-    nominees = (sum(name in names for name in named_claims(pod)) for pod in incoming.nominees)
-    return _column(incoming, REASON_CLAIM, room, snapshot.amounts(uses), nominees)
+    return _column(
+        incoming,
+        REASON_CLAIM,
+        room,
+        snapshot.amounts(uses),
+        lambda pod: sum(name in names for name in named_claims(pod)),
+    )
 
 
 def _in_use(incoming: Incoming, names: set[str]) -> int:
@@ -126,14 +131,10 @@ def _in_use(incoming: Incoming, names: set[str]) -> int:
 
 
 def _column(
-    incoming: Incoming, reason: str, room: IntArray, takes: PodAmounts, of_nominees: Iterable[int]
+    incoming: Incoming, reason: str, room: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
 ) -> Conflicts:
-    snapshot, nominated = incoming.snapshot, None
-    if incoming.nominees:
-        nominated = np.zeros((1, len(snapshot.nodes)), np.int64)
-        for node, amount in zip(incoming.nominee_nodes, of_nominees, strict=True):
-            nominated[0, node] += amount
-    return Conflicts(NAME, room[np.newaxis], Placed(snapshot.layout, (takes,)), nominated, reason)
+    nominated = incoming.nominated(1, lambda pod, _node: [of_nominee(pod)])
+    return Conflicts(NAME, room[np.newaxis], Placed(incoming.snapshot.layout, (takes,)), nominated, reason)
 
 
 def prefilter(incoming: Incoming) -> PreFilter:
