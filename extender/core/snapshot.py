@@ -149,6 +149,11 @@ class PodAmounts:
     """[place in pods] -> node row."""
     amounts: IntArray
 
+    def without(self, pods: Sequence[int]) -> "PodAmounts":
+        """The column, some pods left out."""
+        kept = ~np.isin(self.pods, pods)
+        return PodAmounts(self.pods[kept], self.nodes[kept], self.amounts[kept])
+
     def per_node(self, size: int) -> IntArray:
         """[node] sums, of so many nodes."""
         totals = np.zeros(size, np.int64)

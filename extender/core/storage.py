@@ -25,7 +25,10 @@ class Storage:
     claims: Mapping[tuple[str, str], PersistentVolumeClaim]
     """(namespace, name)."""
     volumes: Mapping[str, PersistentVolume]
-    volumes_of_class: Mapping[str, Sequence[PersistentVolume]]
+    free_volumes: Mapping[str, Sequence[int]]
+    """StorageClass -> rows in `ClusterObjects.volumes` of those that are reserved for no claim."""
+    reserved_volumes: Mapping[tuple[str, str], Sequence[int]]
+    """(namespace, name) of a claim -> rows of the volumes that name it, whatever their class."""
     classes: Mapping[str, StorageClass]
     csi_nodes: Mapping[str, CSINode]
     csi_drivers: Mapping[str, CSIDriver]
@@ -34,13 +37,19 @@ class Storage:
     def of(cls, snapshot: Snapshot) -> "Storage":
         """Take it from `storage(snapshot)`, which builds it once."""
         objects = snapshot.objects
-        of_class: dict[str, list[PersistentVolume]] = defaultdict(list)
-        for volume in objects.volumes:
-            of_class[volume_class(volume)].append(volume)
+        free: dict[str, list[int]] = defaultdict(list)
+        reserved: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for row, volume in enumerate(objects.volumes):
+            reference = volume.spec.claim_ref
+            if reference is None:
+                free[volume_class(volume)].append(row)
+            else:
+                reserved[reference.namespace, reference.name].append(row)
         return cls(
             {(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
             {volume.metadata.name: volume for volume in objects.volumes},
-            of_class,
+            free,
+            reserved,
             {one.metadata.name: one for one in objects.storage_classes},
             {one.metadata.name: one for one in objects.csi_nodes},
             {one.metadata.name: one for one in objects.csi_drivers},
@@ -54,7 +63,8 @@ class Storage:
 
         A claim without a volume counts as one of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
         """
-        found = {migrated_volume(volume) for volume in pod.spec.volumes or ()}
+        inline = (volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim is None)
+        found = {migrated_volume(volume) for volume in inline}
         for use in claim_uses(pod):
             claim = self.claim(pod, use.name)
             if claim is not None and (not use.is_ephemeral or is_for_pod(claim, pod)):

@@ -87,12 +87,14 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
 
 
 def may_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Could the claim be given this volume, wherever its pod runs? The first half of volume.FindMatchingVolume."""
-    if volume.spec.claim_ref is not None and not is_reserved_for(volume, claim):
-        return False
+    """Is it large enough and alike? All that volume.FindMatchingVolume asks of a reserved one, but for its reach."""
+    return size_of(volume) >= size_asked(claim) and is_alike(volume, claim)
+
+
+def is_alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Is it what the claim wants, but for its size, and not being deleted?"""
     return (
-        size_of(volume) >= size_asked(claim)
-        and (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+        (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
         and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
         and volume.metadata.deletion_timestamp is None
     )

@@ -72,7 +72,7 @@ PER_SNAPSHOT: tuple[Callable[[Snapshot], object], ...] = (
     image_locality.images,
     inter_pod_affinity.owners,
     node_ports.held_ports,
-    node_volume_limits.volume_users,
+    node_volume_limits.loads,
     volume_restrictions.claim_users,
     volume_restrictions.mounts,
 )

@@ -63,8 +63,8 @@ def _limit(snapshot: Snapshot, driver: str) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
-    """What one driver has attached, some volumes left out."""
+class Load:
+    """What one driver has attached."""
 
     always: IntArray
     """[node]: by a VolumeAttachment, whoever leaves."""
@@ -72,40 +72,71 @@ class _Load:
     """Volumes that only this pod of its node uses."""
     shared: tuple[PodAmounts, ...]
     """Columns of at most one volume per node, each user counting 1."""
+    slots: Mapping[tuple[VolumeID, int], int]
+    """(volume, node row) -> which of these columns."""
 
 
-def _load(snapshot: Snapshot, asked: tuple[str, frozenset[VolumeID]]) -> _Load:
-    """Of a driver without the given volumes."""
-    driver, left_out = asked
-    attachments = snapshot.memo(_attachments)
+def loads(snapshot: Snapshot) -> dict[str, Load]:
+    """Driver -> its load, of drivers that somebody uses; take it from `snapshot.memo`."""
+    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
+    of_driver: dict[str, list[VolumeID]] = defaultdict(list)
+    for volume in dict.fromkeys([*users, *attachments]):
+        of_driver[volume[0]].append(volume)
+    return {driver: _load(snapshot, volumes) for driver, volumes in of_driver.items()}
+
+
+def _load(snapshot: Snapshot, volumes: Iterable[VolumeID]) -> Load:
+    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
+    always = np.zeros(len(snapshot.nodes), np.int64)
     alone: dict[int, int] = defaultdict(int)
-    slots: list[list[int]] = []
+    columns: list[list[int]] = []
+    slots: dict[tuple[VolumeID, int], int] = {}
     filled: dict[int, int] = defaultdict(int)
-    for volume, users in snapshot.memo(volume_users).items():
-        if volume[0] != driver or volume in left_out:
-            continue
-        for node, rows in _by_node(snapshot, users).items():
-            if node in attachments.get(volume, ()):
+    for volume in volumes:
+        attached = attachments.get(volume, ())
+        for node in attached:
+            always[node] += 1
+        for node, rows in _by_node(snapshot, users.get(volume, [])).items():
+            if node in attached:
                 continue
             if len(rows) == 1:
                 alone[rows[0]] += 1
                 continue
-            if filled[node] == len(slots):
-                slots.append([])
-            slots[filled[node]] += rows
+            slot = slots[volume, node] = filled[node]
             filled[node] += 1
-    always = np.zeros(len(snapshot.nodes), np.int64)
-    for volume, nodes in attachments.items():
-        if volume[0] == driver and volume not in left_out:
-            always[list(nodes)] += 1
-    shared = tuple(snapshot.amounts(dict.fromkeys(rows, 1)) for rows in slots)
-    return _Load(always, snapshot.amounts(alone), shared)
+            if slot == len(columns):
+                columns.append([])
+            columns[slot] += rows
+    shared = tuple(snapshot.amounts(dict.fromkeys(rows, 1)) for rows in columns)
+    return Load(always, snapshot.amounts(alone), shared, slots)
 
 
-def _by_node(snapshot: Snapshot, rows: Iterable[int]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
+def _load_of(snapshot: Snapshot, driver: str) -> Load:
+    return snapshot.memo(loads).get(driver) or _load(snapshot, ())
+
+
+def _without(snapshot: Snapshot, load: Load, volumes: Iterable[VolumeID]) -> Load:
+    """The load, these volumes left out: they get columns of their own."""
+    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
+    always, amounts, shared = load.always.copy(), load.alone.amounts.copy(), list(load.shared)
+    for volume in volumes:
+        attached = attachments.get(volume, ())
+        for node in attached:
+            always[node] -= 1
+        for node, rows in _by_node(snapshot, users.get(volume, [])).items():
+            if (volume, node) in load.slots:
+                slot = load.slots[volume, node]
+                shared[slot] = shared[slot].without(rows)
+            elif node not in attached:
+                amounts[load.alone.pods == rows[0]] -= 1
+    return Load(always, replace(load.alone, amounts=amounts), tuple(shared), load.slots)
+
+
+def _by_node(snapshot: Snapshot, rows: Sequence[int]) -> dict[int, list[int]]:
+    """Pod rows by node row."""
+    found: dict[int, list[int]] = {}
     for row in rows:
-        found[int(snapshot.pod_node[row])].append(row)
+        found.setdefault(int(snapshot.pod_node[row]), []).append(row)
     return found
 
 
@@ -197,15 +228,17 @@ def _columns(
     snapshot = incoming.snapshot
     users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
     apart = [volume for volume in singles if volume in users or volume in attachments]
-    loads = [
-        snapshot.memo_by(_load, (driver, frozenset(volume for volume in apart if volume[0] == driver)))
+    found = [
+        _without(
+            snapshot, snapshot.memo(loads).get(driver) or _load(snapshot, ()), (v for v in apart if v[0] == driver)
+        )
         for driver in drivers
     ]
-    shared = [(place, column) for place, load in enumerate(loads) for column in load.shared]
-    takes = [load.alone for load in loads] + [column for _, column in shared]
+    shared = [(place, column) for place, load in enumerate(found) for column in load.shared]
+    takes = [load.alone for load in found] + [column for _, column in shared]
     takes += [snapshot.amounts(dict.fromkeys(users.get(volume, ()), 1)) for volume in singles]
     room = np.stack([-column.per_node(len(snapshot.nodes)) for column in takes])
-    for place, (driver, load) in enumerate(zip(drivers, loads, strict=True)):
+    for place, (driver, load) in enumerate(zip(drivers, found, strict=True)):
         room[place] += limits[driver] - load.always
     always = np.zeros((len(singles), len(snapshot.nodes)), np.bool_)
     for place, volume in enumerate(singles):

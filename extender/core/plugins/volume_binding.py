@@ -1,20 +1,24 @@
 """VolumeBinding: the node must reach the volumes of the pod's claims, and those that are still to be bound or made.
 
-Where volumes wait for their first consumer, nodes that reach the same available volumes are asked once.
+Available volumes are looked at by what they reach: of those with the same node affinity, only the smallest that suit a
+claim matter.
 
 Mirrors pkg/scheduler/framework/plugins/volumebinding and volume.FindMatchingVolume (v1.36).
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.checks import Incoming, StaticCheck
 from extender.core.matching import nodes_in_any_term, nodes_with_labels
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.snapshot import BoolArray, Encoded, IntArray, Snapshot, encode
 from extender.core.storage import not_found, storage
 from extender.core.verdict import Code, Verdict
 from extender.k8s import quantity
@@ -42,6 +46,7 @@ from extender.k8s.volumes import (
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_uses,
+    is_alike,
     is_bound,
     is_for_pod,
     is_reserved_for,
@@ -62,6 +67,9 @@ REASONS = (
 REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 _OUT_OF_REACH, _NOTHING_TO_BIND, _NO_SPACE, _NO_VOLUME = (1 << bit for bit in range(len(REASONS)))
+
+_NONE = -1
+"""Row of no volume."""
 
 Bits = npt.NDArray[np.int64]
 """[node]: which of REASONS hold, as bits."""
@@ -184,76 +192,115 @@ def _in_reach(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolAr
 def _check_waiting(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> Bits:
     """A volume for each claim must be there already, or its class's provisioner must be able to make one."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
-    chosen = [claim for claim in claims if SELECTED_NODE in (claim.metadata.annotations or {})]
-    for claim in chosen:
-        elsewhere = np.ones(len(snapshot.nodes), np.bool_)
-        node = snapshot.node_row.get((claim.metadata.annotations or {})[SELECTED_NODE])
+    wanting = []
+    for claim in claims:
+        node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
         if node is not None:
-            elsewhere[node] = False
-        bits[elsewhere] = _NOTHING_TO_BIND
-    free = sorted((claim for claim in claims if claim not in chosen), key=size_asked)
-    made = {claim.metadata.name: _check_provision(snapshot, claim) for claim in claims}
-    for rows, unmatched in _static_matches(snapshot, free):
-        for claim in (*chosen, *unmatched):
-            undecided = rows[bits[rows] == 0]
-            bits[undecided] = made[claim.metadata.name][undecided]
+            chosen = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
+            bits[~chosen] = _NOTHING_TO_BIND
+            wanting.append((claim, chosen))
+    free = [claim for claim in claims if SELECTED_NODE not in (claim.metadata.annotations or {})]
+    for claim, nodes in (*wanting, *_unmatched(snapshot, sorted(free, key=size_asked))):
+        undecided = nodes & (bits == 0)
+        if undecided.any():
+            bits[undecided] = _check_provision(snapshot, claim)[undecided]
     return bits
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """Which volumes a claim may be given, as places among all that are looked at."""
-
-    reserved: tuple[int, ...]
-    """For this claim: it gets one of these or none."""
-    available: frozenset[int]
-
-
-def _static_matches(
+def _unmatched(
     snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]
-) -> Iterator[tuple[IntArray, list[PersistentVolumeClaim]]]:
-    """Yield (rows of nodes that reach the same volumes, claims for which none of these will do); all nodes once."""
-    found, everyone = storage(snapshot), np.arange(len(snapshot.nodes))
-    volumes = [
-        volume
-        for name in dict.fromkeys(map(claim_class, claims))
-        for volume in found.volumes_of_class.get(name, ())
-        if any(may_hold(volume, claim) for claim in claims)
-    ]
-    if not volumes:
-        yield everyone, list(claims)
-        return
-    options = [_options(claim, volumes) for claim in claims]
-    reached = np.stack([_in_reach(snapshot, volume.spec.node_affinity) for volume in volumes])
-    for rows in _alike(reached):
-        near = np.flatnonzero(reached[:, rows[0]]).tolist()
-        matched = _match(options, volumes, near)
-        yield rows, [claim for claim, volume in zip(claims, matched, strict=True) if volume is None]
+) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
+    """Yield each claim with [node] where it finds no volume that a claim before it has not taken."""
+    taken: list[IntArray] = []
+    for claim in claims:
+        matched = _match(snapshot, claim, taken, at_most=len(claims))
+        taken.append(matched)
+        yield claim, matched == _NONE
 
 
-def _alike(reached: BoolArray) -> Sequence[IntArray]:
-    """Rows of nodes with the same column of [volume, node]."""
-    _, group = np.unique(np.packbits(reached, axis=0), axis=1, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else ()
+def _match(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[IntArray], at_most: int) -> IntArray:
+    """[node] -> row of the claim's volume, or _NONE: one reserved for it, or else the smallest available one.
+
+    A reserved one out of reach means none at all. `taken`: what earlier claims of the pod got, of `at_most` in all.
+    """
+    found, size = storage(snapshot), len(snapshot.nodes)
+    matched, open_to_others = np.full(size, _NONE), np.ones(size, np.bool_)
+    for row in found.reserved_volumes.get((claim.metadata.namespace, claim.metadata.name), ()):
+        volume = snapshot.objects.volumes[row]
+        if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and may_hold(volume, claim):
+            here = open_to_others & np.logical_and.reduce([one != row for one in taken], axis=0)
+            matched[here & _in_reach(snapshot, volume.spec.node_affinity)] = row
+            open_to_others &= ~here
+    nodes, rows = _offers(snapshot, claim, at_most)
+    offered = open_to_others[nodes]
+    for one in taken:
+        offered &= one[nodes] != rows
+    matched[nodes[offered]] = rows[offered]  # of several for a node the last one stays: the smallest
+    return matched
 
 
-def _options(claim: PersistentVolumeClaim, volumes: Sequence[PersistentVolume]) -> _Options:
-    name, selector = claim_class(claim), _claim_selector(claim)
-    fitting = [
-        (place, volume)
-        for place, volume in enumerate(volumes)
-        if volume_class(volume) == name and may_hold(volume, claim)
-    ]
-    return _Options(
-        tuple(place for place, volume in fitting if is_reserved_for(volume, claim)),
-        frozenset(place for place, volume in fitting if _is_available(volume, claim, selector)),
-    )
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """The volumes of one class that are reserved for nobody, the smallest first."""
+
+    rows: IntArray
+    """[place] -> row among all volumes."""
+    sizes: Sequence[int]
+    """[place] in nano-bytes."""
+    kinds: Encoded
+    """[place] -> a volume; all of one kind suit the same claims, but for their size."""
+    reach: Encoded
+    """[place] -> rows of the nodes that its node affinity matches."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, name: str) -> Self:
+        """Take it from `snapshot.memo_by`."""
+        volumes = snapshot.objects.volumes
+        rows = sorted(storage(snapshot).free_volumes.get(name, ()), key=lambda row: size_of(volumes[row]))
+        sorted_volumes = [volumes[row] for row in rows]
+        reach = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
+        nodes = tuple(np.flatnonzero(_in_reach(snapshot, affinity)) for affinity in reach.values)
+        return cls(
+            np.array(rows, np.int64),
+            [size_of(volume) for volume in sorted_volumes],
+            encode(sorted_volumes, key=_kind),
+            Encoded(reach.codes, nodes),
+        )
+
+
+def _kind(volume: PersistentVolume) -> tuple[object, ...]:
+    spec, metadata = volume.spec, volume.metadata
+    labels = tuple(sorted((metadata.labels or {}).items()))
+    modes = tuple(spec.access_modes or ())
+    deleted = metadata.deletion_timestamp is None
+    return volume.status.phase, modes, labels, deleted, spec.volume_mode, spec.volume_attributes_class_name
+
+
+def _offers(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> tuple[IntArray, IntArray]:
+    """(node rows, volume rows) of the available volumes that suit the claim, for each node the smallest last.
+
+    Of volumes with the same reach `at_most` are enough: no more claims can take one away.
+    """
+    shelf, selector = snapshot.memo_by(_Shelf.of, claim_class(claim)), _claim_selector(claim)
+    suits = shelf.kinds.lift(lambda volume: _is_available(volume, claim, selector))
+    suits[: bisect_left(shelf.sizes, size_asked(claim))] = False
+    places = np.flatnonzero(suits)
+    if not len(places):
+        return places, places
+    group = shelf.reach.codes[places]
+    by_group = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[by_group], prepend=-1))
+    rank = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
+    kept = np.sort(by_group[rank < at_most])[::-1]
+    reached = [shelf.reach.values[code] for code in group[kept].tolist()]
+    return np.concatenate(reached), np.repeat(shelf.rows[places[kept]], [len(nodes) for nodes in reached])
 
 
 def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
+    """Whatever its size."""
     return (
         volume.status.phase == "Available"
+        and is_alike(volume, claim)
         and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
         and selector.matches(volume.metadata.labels)
     )
@@ -267,23 +314,6 @@ def _claim_selector(claim: PersistentVolumeClaim) -> LabelMatcher:
         return compile_label_selector(claim.spec.selector)
     except SelectorError:
         return NOTHING
-
-
-def _match(options: Sequence[_Options], volumes: Sequence[PersistentVolume], near: Sequence[int]) -> list[int | None]:
-    """The volume of each claim: one reserved for it, else the smallest available; none is given twice."""
-    taken: set[int] = set()
-    matched: list[int | None] = []
-    for one in options:
-        reserved = next((place for place in one.reserved if place not in taken), None)
-        if reserved is not None:
-            volume = reserved if reserved in near else None
-        else:
-            free = [place for place in near if place in one.available and place not in taken]
-            volume = min(free, key=lambda place: size_of(volumes[place]), default=None)
-        matched.append(volume)
-        if volume is not None:
-            taken.add(volume)
-    return matched
 
 
 # --- provisioning ---------------------------------------------------------------------------------------------------
