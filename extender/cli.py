@@ -96,11 +96,12 @@ def serve(
 
     Without a cluster, an example that ships with the package is served. Files are read again when they change.
 
+    A cluster file is what kubectl get -A -o json prints of nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
+    csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
+
     [bold]Examples[/bold]
 
       extender serve
-
-      kubectl get nodes,pods,pdb,ns,priorityclasses -A -o json > cluster.json
 
       extender serve --cluster cluster.json --port 9000
 
