@@ -196,7 +196,6 @@ class Snapshot:
         self.objects = objects
         self._memo: dict[Callable[[Snapshot], Any], Any] = {}
         self._memo_by: dict[Callable[[Snapshot, Any], Any], dict[Any, Any]] = {}
-        self._label_columns: dict[str, LabelColumn] = {}
         self.nodes: tuple[Node, ...] = objects.nodes
         self.node_names: tuple[str, ...] = tuple(node.metadata.name for node in self.nodes)
         self.node_row: dict[str, int] = {name: row for row, name in enumerate(self.node_names)}
@@ -264,11 +263,7 @@ class Snapshot:
 
     def label(self, key: str) -> LabelColumn:
         """The nodes' values of one label."""
-        column = self._label_columns.get(key)
-        if column is None:
-            column = LabelColumn.of([(node.metadata.labels or {}).get(key) for node in self.nodes])
-            self._label_columns[key] = column
-        return column
+        return self.memo_by(_label_column, key)
 
     @cached_property
     def taints(self) -> Encoded:
@@ -389,6 +384,10 @@ class Snapshot:
         for node, pod in zip(self.pod_node.tolist(), self.pods, strict=True):
             uids[node].add(pod.metadata.uid)
         return tuple(map(frozenset, uids))
+
+
+def _label_column(snapshot: Snapshot, key: str) -> LabelColumn:
+    return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
 
 
 def bounded(amount: int) -> int:
