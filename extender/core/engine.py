@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
-from extender.core.filtering import Filtering, meet, run_filters
-from extender.core.plugins import NOT_MODELLED, PER_SNAPSHOT
+from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
+from extender.core.plugins import PER_SNAPSHOT
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
 from extender.core.profile import Profile
 from extender.core.ranking import rank, standing
@@ -89,7 +89,7 @@ def prepare(snapshot: Snapshot) -> Snapshot:
 
 def _undecided(incoming: Incoming, rows: Rows) -> tuple[tuple[str, ...], BoolArray]:
     """The filter plugins whose verdict on some of `rows` is kube-scheduler's alone; and [node] where it is."""
-    masks = {name: decides(incoming) for name, decides in NOT_MODELLED.items()}
+    masks = not_evaluated(incoming)
     anywhere = np.logical_or.reduce([*masks.values()])
     return tuple(name for name, mask in masks.items() if mask[rows].any()), anywhere
 
@@ -98,7 +98,7 @@ def filter(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile)
     """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = _rows(snapshot, nodes)
     filtering = run_filters(meet(snapshot, pod, profile))
-    not_evaluated, _ = _undecided(filtering.incoming, rows)
+    left, _ = _undecided(filtering.incoming, rows)
     codes = filtering.codes[rows]
     helped = _helped(filtering, rows)
     out = np.flatnonzero(codes != Code.SUCCESS)
@@ -108,7 +108,7 @@ def filter(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile)
     for place, message in zip(out.tolist(), messages, strict=True):
         (failed if helped[rows[place]] else unresolvable)[nodes[place]] = message
     accepted = tuple(np.flatnonzero(codes == Code.SUCCESS).tolist())
-    return FilterDecision(accepted, failed, unresolvable, not_evaluated)
+    return FilterDecision(accepted, failed, unresolvable, left)
 
 
 def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
@@ -136,7 +136,7 @@ def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Prof
     """
     rows = _rows(snapshot, nodes)
     filtering = run_filters(meet(snapshot, pod, profile))
-    not_evaluated, _ = _undecided(filtering.incoming, rows)
+    left, _ = _undecided(filtering.incoming, rows)
     fitting = np.unique(rows[filtering.codes[rows] == Code.SUCCESS])
     result = np.zeros(len(filtering.codes), np.int64)
     scores = score(filtering.incoming, fitting)
@@ -148,7 +148,7 @@ def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Prof
         run = dry_run(filtering.incoming, filtering.checks, tried)
         places = np.flatnonzero(run.candidate)
         result[tried[places]] = _by_standing(standing(run.costs(places)), floor)
-    return PrioritizeDecision(tuple(result[rows].tolist()), not_evaluated)
+    return PrioritizeDecision(tuple(result[rows].tolist()), left)
 
 
 def _by_standing(standings: IntArray, floor: int) -> IntArray:
@@ -165,20 +165,20 @@ def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: 
     dropped = _unknown_offers(snapshot, offers)
     names = [name for name in offers if name not in dropped]
     incoming, rows = meet(snapshot, pod, profile), _rows(snapshot, names)
-    not_evaluated, undecided = _undecided(incoming, rows)
+    left, undecided = _undecided(incoming, rows)
     if pod.spec.preemption_policy == "Never":
-        return PreemptDecision((), dict.fromkeys(offers, NEVER_PREEMPTS), not_evaluated, frozenset())
+        return PreemptDecision((), dict.fromkeys(offers, NEVER_PREEMPTS), left, frozenset())
     filtering = run_filters(incoming)
     codes = filtering.codes[rows]
     tried = (codes == Code.UNSCHEDULABLE) | (undecided[rows] & (codes != Code.UNRESOLVABLE))
     dropped |= _not_tried(filtering, rows[~tried])
     run = dry_run(incoming, filtering.checks, np.unique(rows[tried]))
-    if not_evaluated:
+    if left:
         run = replace(run, victims=np.where(undecided[run.rows], _offered_victims(run, offers), run.victims))
     kept = _best(run, profile.keep_candidates)
     dropped |= _beaten(run, {candidate.node for candidate in kept})
     as_offered = frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if undecided[row])
-    return PreemptDecision(kept, dropped, not_evaluated, as_offered)
+    return PreemptDecision(kept, dropped, left, as_offered)
 
 
 def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str, str]:

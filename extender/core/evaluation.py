@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from extender.core.checks import Incoming
-from extender.core.filtering import Filtering, meet, run_filters
+from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
 from extender.core.preemption import DryRun, dry_run, eligible
 from extender.core.profile import Profile
 from extender.core.ranking import rank, tied_for_best
@@ -49,8 +49,11 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; keys `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`,
-        `selectedTies`, and `prefilter` or `prefilterNodes` where the pod is rejected or bound to some nodes."""
+        `selectedTies`; `prefilter` or `prefilterNodes` where the pod is rejected or bound to some nodes;
+        `notEvaluated` (plugin -> nodes) where a plugin that is not modelled has a say."""
         result: dict[str, Any] = {}
+        if left := self._not_evaluated():
+            result["notEvaluated"] = left
         if self.filtering.prefilter is not None:
             result["prefilter"] = _plain(self.filtering.prefilter)
         if self.filtering.named is not None:
@@ -63,6 +66,13 @@ class Evaluation:
             **self._preemption(),
             "selected": self.selected,
             "selectedTies": self.selected_ties,
+        }
+
+    def _not_evaluated(self) -> dict[str, list[str]]:
+        names = self.incoming.snapshot.node_names
+        masks = not_evaluated(self.incoming)
+        return {
+            plugin: sorted(names[row] for row in np.flatnonzero(mask)) for plugin, mask in masks.items() if mask.any()
         }
 
     def _filter(self) -> dict[str, Any]:

@@ -4,13 +4,13 @@ Filters run with the nominated pods added, and where that succeeds again without
 rejects gives the verdict (framework runtime RunFilterPluginsWithNominatedPods, v1.36).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows
-from extender.core.plugins import FILTERS, PREFILTERS
+from extender.core.plugins import FILTERS, NOT_MODELLED, PREFILTERS
 from extender.core.profile import Profile
 from extender.core.snapshot import BoolArray, IntArray, Snapshot
 from extender.core.verdict import FITS, Code, Verdict
@@ -153,3 +153,8 @@ def run_filters(incoming: Incoming) -> Filtering:
     names = incoming.snapshot.node_names
     mask = None if allowed is None else np.fromiter((name in allowed for name in names), np.bool_, len(names))
     return Filtering(incoming, checks, judge(checks, rooms, len(names)), mask, allowed, None)
+
+
+def not_evaluated(incoming: Incoming) -> Mapping[str, BoolArray]:
+    """Filter plugin of kube-scheduler that is not modelled -> [node] where its verdict is kube-scheduler's alone."""
+    return {name: decides(incoming) for name, decides in NOT_MODELLED.items()}

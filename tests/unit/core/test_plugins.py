@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import extender
@@ -9,7 +10,8 @@ from extender.core import engine
 from extender.core.engine import Offer
 from extender.core.plugins import FILTERS, NOT_MODELLED, SCORES
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile
-from extender.k8s.objects import TopologySpreadConstraint
+from extender.k8s.csi_migration import migrated_volume
+from extender.k8s.objects import PersistentVolumeSpec, TopologySpreadConstraint
 from tests.builders import built, cluster, incoming, namespace, node, pod, thing, typed
 
 ZONE = "topology.kubernetes.io/zone"
@@ -109,6 +111,26 @@ def test_an_inline_disk_and_its_persistent_volume_are_one():
     assert codes(said(objects, incoming(**using("old")), profile)) == {"n1": "Success"}
 
 
+@pytest.mark.parametrize(
+    ("source", "labels", "handle"),
+    [
+        ({"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}}, {}, "vol-1"),
+        ({"awsElasticBlockStore": {"volumeID": "vol-1"}}, {}, "vol-1"),
+        ({"gcePersistentDisk": {"pdName": "d"}}, {}, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
+        ({"gcePersistentDisk": {"pdName": "d"}}, {ZONE: "eu-1-a"}, "projects/UNSPECIFIED/zones/eu-1-a/disks/d"),
+        (
+            {"gcePersistentDisk": {"pdName": "d"}},
+            {ZONE: "eu-1-x", BETA_ZONE: "eu-1-a__eu-1-b"},
+            "projects/UNSPECIFIED/regions/eu-1/disks/d",
+        ),
+    ],
+)
+def test_the_handle_of_an_old_volume_is_the_drivers_own(source, labels, handle):
+    found = migrated_volume(msgspec.convert(source, PersistentVolumeSpec), labels)
+    assert found is not None
+    assert found[1] == handle
+
+
 def test_a_class_of_an_old_provisioner_counts_for_its_driver_and_others_nowhere():
     def with_provisioner(name):
         return cluster(
@@ -174,7 +196,9 @@ def test_a_resource_that_a_device_class_backs_is_left_to_the_scheduler_where_no_
         others=[DEVICE_CLASS],
     )
     waiting = incoming(requests=GPU)
-    assert codes(said(objects, waiting)) == {"plugin": "Unschedulable", "none": "Success"}
+    evaluation = said(objects, waiting)
+    assert codes(evaluation) == {"plugin": "Unschedulable", "none": "Success"}
+    assert evaluation["notEvaluated"] == {"DynamicResources": ["none"]}
     decide = lambda *nodes: engine.filter(built(objects), typed(waiting), nodes, Profile()).not_evaluated  # noqa: E731
     assert decide("plugin", "none") == ("DynamicResources",)
     assert decide("plugin") == ()
