@@ -70,10 +70,8 @@ class Evaluation:
 
     def _not_evaluated(self) -> dict[str, list[str]]:
         names = self.incoming.snapshot.node_names
-        masks = not_evaluated(self.incoming)
-        return {
-            plugin: sorted(names[row] for row in np.flatnonzero(mask)) for plugin, mask in masks.items() if mask.any()
-        }
+        nodes = {plugin: np.flatnonzero(mask) for plugin, mask in not_evaluated(self.incoming).items()}
+        return {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
 
     def _filter(self) -> dict[str, Any]:
         if self.filtering.prefilter is not None:

@@ -183,6 +183,35 @@ def test_an_old_volume_without_affinity_is_in_the_zones_of_its_labels():
     assert verdicts["out"]["reasons"] == ["node(s) didn't match PersistentVolume's node affinity"]
 
 
+def test_an_old_region_label_is_taken_for_todays_where_the_kubelet_has_moved():
+    region, beta = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
+    zone = {"key": BETA_ZONE, "operator": "In", "values": ["a"]}
+    terms = [{"matchExpressions": [zone, {"key": beta, "operator": "In", "values": ["eu"]}]}]
+    key = "topology.ebs.csi.aws.com/zone"
+    objects = cluster(
+        {node("in", labels={key: "a", region: "eu"}): [], node("out", labels={key: "a", region: "us"}): []},
+        others=[
+            volume("old", EBS, nodeAffinity={"required": {"nodeSelectorTerms": terms}}),
+            claim("old", "old"),
+            *(csi_node(name, "kubernetes.io/aws-ebs") for name in ("in", "out")),
+        ],
+    )
+    found = codes(said(objects, incoming(**using("old"))))
+    assert found == {"in": "Success", "out": "UnschedulableAndUnresolvable"}
+
+
+def test_a_volume_that_is_being_made_for_another_node_is_out_of_reach_even_if_that_node_is_gone():
+    def told(selected):
+        wanted = claim("new", storageClassName="fast")
+        wanted["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": selected}
+        fast = thing("StorageClass", "fast", provisioner="csi", volumeBindingMode="WaitForFirstConsumer")
+        return codes(said(cluster({node("n0"): [], node("n1"): []}, others=[wanted, fast]), incoming(**using("new"))))
+
+    refused = "UnschedulableAndUnresolvable"
+    assert told("n1") == {"n0": refused, "n1": "Success"}
+    assert told("gone") == {"n0": refused, "n1": refused}
+
+
 # --- devices --------------------------------------------------------------------------------------------------------
 
 
