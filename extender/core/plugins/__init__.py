@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from extender.core.checks import Check, Incoming, Rows
 from extender.core.matching import Groups
+from extender.core.owners import Selecting
 from extender.core.plugins import (
     dynamic_resources,
     image_locality,
@@ -73,6 +74,7 @@ PER_SNAPSHOT: tuple[Callable[[Snapshot], object], ...] = (
     inter_pod_affinity.owners,
     node_ports.held_ports,
     node_volume_limits.loads,
+    Selecting.of,
     volume_restrictions.claim_users,
     volume_restrictions.mounts,
 )

@@ -83,7 +83,7 @@ def _parsed(read: Callable[[], tuple[AffinityTerm, ...]]) -> tuple[AffinityTerm,
 
 
 @dataclass(frozen=True, slots=True)
-class _Owners:
+class Owners:
     """Running pods that have terms."""
 
     rows: IntArray
@@ -100,7 +100,7 @@ class _Owners:
         yield from self.selecting
 
 
-def owners(snapshot: Snapshot) -> _Owners:
+def owners(snapshot: Snapshot) -> Owners:
     """Take it from `snapshot.memo`."""
     rows, pods = [], []
     for row, pod in enumerate(snapshot.pods):
@@ -119,7 +119,7 @@ def owners(snapshot: Snapshot) -> _Owners:
                 naming[namespace].append(code)
         else:
             selecting.append(code)
-    return _Owners(np.array(rows, np.int64), terms, naming, selecting)
+    return Owners(np.array(rows, np.int64), terms, naming, selecting)
 
 
 # --- matches in a node's domain -------------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 Each hard constraint is a column that counts the matching pods in a node's domain. A dry run changes one domain only, so
 that the fewest pods of the *other* domains are known beforehand: that is all the rule needs beside the column.
 
-Mirrors pkg/scheduler/framework/plugins/podtopologyspread and helper/spread.go (v1.36).
+Mirrors pkg/scheduler/framework/plugins/podtopologyspread (v1.36).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from extender.core.checks import CodeArray, Constraint, Incoming, Rows
 from extender.core.matching import Pods, nodes_matching, pods_matching
+from extender.core.owners import default_selector
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import NEVER, BoolArray, IntArray, LabelColumn, Placed, PodAmounts, Snapshot
 from extender.core.verdict import Code, Verdict
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import HOSTNAME, ZONE
-from extender.k8s.objects import OwnerReference, Pod, ReplicaSet, StatefulSet, TopologySpreadConstraint
+from extender.k8s.objects import Pod, TopologySpreadConstraint
 from extender.k8s.selectors import (
-    EVERYTHING,
     NOTHING,
     LabelMatcher,
     SelectorError,
@@ -61,11 +61,6 @@ class _Spread:
     honors_taints: bool
 
 
-def _own_constraints(pod: Pod, action: str) -> tuple[_Spread, ...]:
-    """SelectorError if a selector does not parse."""
-    return _compile(pod, pod.spec.topology_spread_constraints or (), action)
-
-
 def _compile(pod: Pod, constraints: Sequence[TopologySpreadConstraint], action: str) -> tuple[_Spread, ...]:
     return tuple(_compiled(pod, one) for one in constraints if one.when_unsatisfiable == action)
 
@@ -88,64 +83,12 @@ def _constraints(incoming: Incoming, action: str) -> tuple[_Spread, ...]:
     """The pod's own, or the default ones for what Services and owner select; SelectorError if one does not parse."""
     pod, defaults = incoming.pod, incoming.profile.default_spread_constraints
     if pod.spec.topology_spread_constraints:
-        return _own_constraints(pod, action)
+        return _compile(pod, pod.spec.topology_spread_constraints, action)
     found = _compile(pod, SYSTEM_DEFAULTS if defaults is None else defaults, action)
     if not found:
         return ()
-    selector = incoming.snapshot.memo_by(_default_selector, _Selected.of(pod))
+    selector = default_selector(incoming.snapshot, pod)
     return () if selector.is_empty else tuple(replace(one, selector=selector) for one in found)
-
-
-@dataclass(frozen=True, slots=True)
-class _Selected:
-    """What a pod's default selector depends on."""
-
-    namespace: str
-    labels: tuple[tuple[str, str], ...]
-    controller: tuple[str, str, str] | None
-    """apiVersion, kind, name."""
-
-    @classmethod
-    def of(cls, pod: Pod) -> Self:
-        owners: Iterator[OwnerReference] = (one for one in pod.metadata.owner_references or () if one.controller)
-        owner = next(owners, None)
-        controller = (owner.api_version, owner.kind, owner.name) if owner else None
-        return cls(pod.metadata.namespace, tuple(sorted((pod.metadata.labels or {}).items())), controller)
-
-
-def _default_selector(snapshot: Snapshot, pod: _Selected) -> LabelMatcher:
-    """The labels that its Services select by, and its controller's selector; empty if there are none."""
-    objects, labels = snapshot.objects, dict(pod.labels)
-    wanted: dict[str, str] = {}
-    for service in objects.services:
-        selector = service.spec.selector
-        if service.metadata.namespace == pod.namespace and selector and selector.items() <= labels.items():
-            wanted |= selector
-    match pod.controller:
-        case ("v1", "ReplicationController", name):
-            for controller in objects.replication_controllers:
-                if (controller.metadata.namespace, controller.metadata.name) == (pod.namespace, name):
-                    wanted |= controller.spec.selector or {}
-        case ("apps/v1", "ReplicaSet", name):
-            return _workload_selector(objects.replica_sets, pod.namespace, name, wanted)
-        case ("apps/v1", "StatefulSet", name):
-            return _workload_selector(objects.stateful_sets, pod.namespace, name, wanted)
-    return EVERYTHING.with_labels(wanted)
-
-
-def _workload_selector(
-    workloads: Sequence[ReplicaSet | StatefulSet], namespace: str, name: str, wanted: dict[str, str]
-) -> LabelMatcher:
-    """A workload that is not known, or whose selector does not parse, adds nothing."""
-    for one in workloads:
-        if (one.metadata.namespace, one.metadata.name) == (namespace, name):
-            try:
-                selector = compile_label_selector(one.spec.selector)
-            except SelectorError:
-                break
-            if not selector.is_nothing:
-                return selector.with_labels(wanted)
-    return EVERYTHING.with_labels(wanted)
 
 
 def _pods(incoming: Incoming, constraint: _Spread) -> Pods:
