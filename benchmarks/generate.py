@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from extender.k8s.objects import ClusterObjects, Namespace, Node, Pod, PodDisruptionBudget
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Namespace, Node, Pod, PodDisruptionBudget
 
 JSON = dict[str, Any]
 

@@ -14,7 +14,8 @@ from extender.core.preemption import DryRun, dry_run
 from extender.core.profile import Profile
 from extender.core.snapshot import IntArray, Snapshot
 from extender.core.verdict import Code
-from extender.k8s.objects import ClusterObjects, Pod
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Pod
 
 
 @dataclass(frozen=True)

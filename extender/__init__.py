@@ -17,7 +17,8 @@ from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
 from extender.core.profile import Profile
 from extender.core.snapshot import Snapshot
-from extender.k8s.objects import ClusterObjects, Pod
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Pod
 
 __all__ = ["ClusterObjects", "Evaluation", "Pod", "Profile", "Snapshot", "evaluate", "load_cluster"]
 __version__ = "0.1.0"

@@ -27,21 +27,9 @@ import yaml
 from extender.core.snapshot import start_time
 from extender.errors import ClusterFileError
 from extender.k8s import quantity
-from extender.k8s.objects import (
-    KINDS,
-    ClusterObjects,
-    Container,
-    ContainerStatus,
-    CSIStorageCapacity,
-    Kind,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    ResourceList,
-    ResourceRequirements,
-    Value,
-)
+from extender.k8s.kinds import KINDS, ClusterObjects, Kind
+from extender.k8s.objects import Container, ContainerStatus, Node, Pod, ResourceList, ResourceRequirements, Value
+from extender.k8s.storage_objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Which files of a directory are read."""

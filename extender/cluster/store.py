@@ -16,7 +16,8 @@ from extender.cluster.files import validate
 from extender.core.engine import prepare
 from extender.core.snapshot import Snapshot
 from extender.errors import NotReady
-from extender.k8s.objects import KINDS, ClusterObjects, Value
+from extender.k8s.kinds import KINDS, ClusterObjects
+from extender.k8s.objects import Value
 
 Key = tuple[str, str]
 """(namespace, name)."""

@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from extender.k8s.objects import ClusterObjects, Labels, Node, Pod, PodDisruptionBudget
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget
 from extender.k8s.requests import Usage, allocatable, running_usage
 from extender.k8s.selectors import Requirement
 

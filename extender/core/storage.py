@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from extender.core.snapshot import Snapshot
 from extender.k8s.csi_migration import driver_of, migrated_volume
-from extender.k8s.objects import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
+from extender.k8s.objects import Pod
+from extender.k8s.storage_objects import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.volumes import claim_class, claim_uses, is_for_pod, volume_class
 
 VolumeID = tuple[str, str]

@@ -11,15 +11,8 @@ from typing import Final
 import msgspec
 
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
-from extender.k8s.objects import (
-    InTreeDisk,
-    Labels,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    PersistentVolume,
-    VolumeNodeAffinity,
-)
+from extender.k8s.objects import InTreeDisk, Labels, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from extender.k8s.storage_objects import PersistentVolume, VolumeNodeAffinity
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode: names of the plugins that its kubelet leaves to CSI drivers."""

@@ -1,4 +1,4 @@
-"""The Kubernetes objects that decisions read, and of each only the fields that are read.
+"""The Kubernetes objects that decisions read, those of storage apart, and of each only the fields that are read.
 
 One Struct per API type, named as in k8s.io/api; field names become the API's camelCase. Unknown fields are
 ignored. Where Go writes `null` for an unset list, map or struct, `None` is accepted and means unset.
@@ -6,7 +6,6 @@ ignored. Where Go writes `null` for an unset list, map or struct, `None` is acce
 Rule: nothing here decides anything; these are values. They are built once and never changed.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -389,128 +388,6 @@ class StatefulSet(Value, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
 
 
-# --- storage --------------------------------------------------------------------------------------------------------
-
-
-class ObjectReference(Value, frozen=True):
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-
-
-class PersistentVolumeClaimSpec(Value, frozen=True):
-    access_modes: list[str] | None = None
-    selector: LabelSelector | None = None
-    resources: ResourceRequirements | None = None
-    volume_name: str = ""
-    storage_class_name: str | None = None
-    volume_mode: str | None = None
-    volume_attributes_class_name: str | None = None
-
-
-class PhaseStatus(Value, frozen=True):
-    phase: str = ""
-
-
-class PersistentVolumeClaim(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
-    status: PhaseStatus = PhaseStatus()
-
-
-class CSIVolume(Value, frozen=True):
-    driver: str = ""
-    volume_handle: str = ""
-
-
-class VolumeNodeAffinity(Value, frozen=True):
-    required: NodeSelector | None = None
-
-
-class PersistentVolumeSpec(InTreeDisk, frozen=True):
-    capacity: ResourceList | None = None
-    access_modes: list[str] | None = None
-    claim_ref: ObjectReference | None = None
-    storage_class_name: str = ""
-    volume_mode: str | None = None
-    volume_attributes_class_name: str | None = None
-    node_affinity: VolumeNodeAffinity | None = None
-    csi: CSIVolume | None = None
-
-
-class PersistentVolume(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: PersistentVolumeSpec = PersistentVolumeSpec()
-    status: PhaseStatus = PhaseStatus()
-
-
-class TopologyRequirement(Value, frozen=True):
-    key: str
-    values: list[str] | None = None
-
-
-class TopologyTerm(Value, frozen=True):
-    match_label_expressions: list[TopologyRequirement] | None = None
-
-
-class StorageClass(Value, frozen=True):
-    metadata: ObjectMeta
-    provisioner: str = ""
-    volume_binding_mode: str = "Immediate"
-    """Also where the field is missing, as the API server defaults it."""
-    allowed_topologies: list[TopologyTerm] | None = None
-
-
-class VolumeNodeResources(Value, frozen=True):
-    count: Int32 | None = None
-
-
-class CSINodeDriver(Value, frozen=True):
-    name: str = ""
-    allocatable: VolumeNodeResources | None = None
-
-
-class CSINodeSpec(Value, frozen=True):
-    drivers: list[CSINodeDriver] | None = None
-
-
-class CSINode(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: CSINodeSpec = CSINodeSpec()
-
-
-class VolumeAttachmentSource(Value, frozen=True):
-    persistent_volume_name: str | None = None
-
-
-class VolumeAttachmentSpec(Value, frozen=True):
-    attacher: str = ""
-    node_name: str = ""
-    source: VolumeAttachmentSource = VolumeAttachmentSource()
-
-
-class VolumeAttachment(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
-
-
-class CSIDriverSpec(Value, frozen=True):
-    storage_capacity: bool | None = None
-
-
-class CSIDriver(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: CSIDriverSpec = CSIDriverSpec()
-
-
-class CSIStorageCapacity(Value, frozen=True):
-    metadata: ObjectMeta
-    storage_class_name: str = ""
-    node_topology: LabelSelector | None = None
-    capacity: QuantityText = None
-    maximum_volume_size: QuantityText = None
-
-
 # --- devices --------------------------------------------------------------------------------------------------------
 
 
@@ -521,65 +398,3 @@ class DeviceClassSpec(Value, frozen=True):
 class DeviceClass(Value, frozen=True):
     metadata: ObjectMeta
     spec: DeviceClassSpec = DeviceClassSpec()
-
-
-# --- all of it ------------------------------------------------------------------------------------------------------
-
-
-class ClusterObjects(msgspec.Struct, frozen=True):
-    """Everything that a snapshot is made of, each kind in listing order.
-
-    The order of a node's pods is the order of `pods`: it breaks ties of importance, as it does upstream.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    pods: tuple[Pod, ...] = ()
-    budgets: tuple[PodDisruptionBudget, ...] = ()
-    namespaces: tuple[Namespace, ...] = ()
-    priority_classes: tuple[PriorityClass, ...] = ()
-    services: tuple[Service, ...] = ()
-    replication_controllers: tuple[ReplicationController, ...] = ()
-    replica_sets: tuple[ReplicaSet, ...] = ()
-    stateful_sets: tuple[StatefulSet, ...] = ()
-    claims: tuple[PersistentVolumeClaim, ...] = ()
-    volumes: tuple[PersistentVolume, ...] = ()
-    storage_classes: tuple[StorageClass, ...] = ()
-    csi_nodes: tuple[CSINode, ...] = ()
-    csi_drivers: tuple[CSIDriver, ...] = ()
-    csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
-    volume_attachments: tuple[VolumeAttachment, ...] = ()
-    device_classes: tuple[DeviceClass, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """How a kind of object is read."""
-
-    field: str
-    """Of ClusterObjects."""
-    type: type[Value]
-    group: str = ""
-    """API group; a `Node` of any other group is another thing."""
-    namespaced: bool = False
-
-
-KINDS: dict[str, Kind] = {
-    "Node": Kind("nodes", Node),
-    "Pod": Kind("pods", Pod, namespaced=True),
-    "PodDisruptionBudget": Kind("budgets", PodDisruptionBudget, "policy", namespaced=True),
-    "Namespace": Kind("namespaces", Namespace),
-    "PriorityClass": Kind("priority_classes", PriorityClass, "scheduling.k8s.io"),
-    "Service": Kind("services", Service, namespaced=True),
-    "ReplicationController": Kind("replication_controllers", ReplicationController, namespaced=True),
-    "ReplicaSet": Kind("replica_sets", ReplicaSet, "apps", namespaced=True),
-    "StatefulSet": Kind("stateful_sets", StatefulSet, "apps", namespaced=True),
-    "PersistentVolumeClaim": Kind("claims", PersistentVolumeClaim, namespaced=True),
-    "PersistentVolume": Kind("volumes", PersistentVolume),
-    "StorageClass": Kind("storage_classes", StorageClass, "storage.k8s.io"),
-    "CSINode": Kind("csi_nodes", CSINode, "storage.k8s.io"),
-    "CSIDriver": Kind("csi_drivers", CSIDriver, "storage.k8s.io"),
-    "CSIStorageCapacity": Kind("csi_storage_capacities", CSIStorageCapacity, "storage.k8s.io", namespaced=True),
-    "VolumeAttachment": Kind("volume_attachments", VolumeAttachment, "storage.k8s.io"),
-    "DeviceClass": Kind("device_classes", DeviceClass, "resource.k8s.io"),
-}
-"""Every kind that decisions read. Others in a cluster file are counted and left out."""

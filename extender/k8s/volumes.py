@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from extender.k8s import quantity
-from extender.k8s.objects import PersistentVolume, PersistentVolumeClaim, Pod
+from extender.k8s.objects import Pod
+from extender.k8s.storage_objects import PersistentVolume, PersistentVolumeClaim
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"

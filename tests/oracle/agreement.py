@@ -23,6 +23,23 @@ from tests.reference.ranking import best_nodes
 JSON = dict[str, Any]
 
 CORPUS = Path(__file__).parent / "corpus"
+CATEGORIES = (
+    "resources",
+    "pdb",
+    "priorities",
+    "taints",
+    "affinity",
+    "ports",
+    "nominated",
+    "eligibility",
+    "images",
+    "interpod",
+    "spread",
+    "volumes",
+    "mixed",
+    "quirks",
+)
+"""The files of the corpus."""
 COMPARED = (
     "prefilter",
     "prefilterNodes",

@@ -10,24 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import extender
-from tests.oracle.agreement import JSON, compare, exempt_nodes, load
+from tests.oracle.agreement import CATEGORIES, JSON, compare, exempt_nodes, load
 
-CATEGORIES = (
-    "resources",
-    "pdb",
-    "priorities",
-    "taints",
-    "affinity",
-    "ports",
-    "nominated",
-    "eligibility",
-    "images",
-    "interpod",
-    "spread",
-    "volumes",
-    "mixed",
-    "quirks",
-)
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 BEGIN, END = "<!-- written by make parity -->\n", "<!-- end -->"
 

@@ -5,8 +5,8 @@ Exempt is only what `agreement.exempt_nodes` names.
 
 import pytest
 
-from tests.oracle.agreement import CORPUS
-from tests.oracle.parity import CATEGORIES, PAGE, agreement, with_table
+from tests.oracle.agreement import CATEGORIES, CORPUS
+from tests.oracle.parity import PAGE, agreement, with_table
 
 
 @pytest.mark.parametrize("category", CATEGORIES)

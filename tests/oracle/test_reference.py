@@ -7,25 +7,8 @@ from pathlib import Path
 import pytest
 
 import tests.reference
-from tests.oracle.agreement import COMPARED, compare, exempt_nodes, load
+from tests.oracle.agreement import CATEGORIES, COMPARED, compare, exempt_nodes, load
 from tests.reference import Cluster, dry_run, evaluate, prepare
-
-CATEGORIES = (
-    "resources",
-    "pdb",
-    "priorities",
-    "taints",
-    "affinity",
-    "ports",
-    "nominated",
-    "eligibility",
-    "images",
-    "interpod",
-    "spread",
-    "volumes",
-    "mixed",
-    "quirks",
-)
 
 
 @pytest.mark.parametrize("category", CATEGORIES)

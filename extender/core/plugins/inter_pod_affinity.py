@@ -18,7 +18,7 @@ from extender.core.matching import pods_matching
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import BoolArray, Encoded, IntArray, Placed, PodAmounts, Snapshot, encode
-from extender.core.verdict import Code, Verdict
+from extender.core.verdict import Code
 from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
 from extender.k8s.objects import Pod
 from extender.k8s.selectors import SelectorError
@@ -315,7 +315,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     try:
         _own_terms(incoming)
     except SelectorError as error:
-        return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (f"parsing pod: {error}",)))
+        return PreFilter.rejecting(NAME, f"parsing pod: {error}")
     return PreFilter()
 
 

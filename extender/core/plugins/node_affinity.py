@@ -10,7 +10,6 @@ from extender.core.matching import nodes_in_term, nodes_matching
 from extender.core.plugins.normalize import normalize
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import IntArray
-from extender.core.verdict import Code, Verdict
 from extender.k8s.objects import NodeSelector, NodeSelectorTerm
 from extender.k8s.selectors import SelectorError, compile_node_selector, preferred_score, required_node_affinity
 
@@ -38,7 +37,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     if not terms:
         return PreFilter()
     if not names:
-        return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (REASON_CONFLICT,)))
+        return PreFilter.rejecting(NAME, REASON_CONFLICT)
     return PreFilter(nodes=frozenset(names))
 
 

@@ -20,7 +20,7 @@ from extender.core.owners import default_selector
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import NEVER, BoolArray, IntArray, LabelColumn, Placed, PodAmounts, Snapshot
-from extender.core.verdict import Code, Verdict
+from extender.core.verdict import Code
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import HOSTNAME, ZONE
 from extender.k8s.objects import Pod, TopologySpreadConstraint
@@ -185,7 +185,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
         _constraints(incoming, "DoNotSchedule")
     except SelectorError as error:
         reason = f"obtaining pod's hard topology spread constraints: {error}"
-        return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (reason,)))
+        return PreFilter.rejecting(NAME, reason)
     return PreFilter()
 
 

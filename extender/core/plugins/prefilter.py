@@ -1,8 +1,9 @@
 """What a plugin says before any node is looked at (framework PreFilterResult, v1.36)."""
 
 from dataclasses import dataclass
+from typing import Self
 
-from extender.core.verdict import Verdict
+from extender.core.verdict import Code, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,3 +12,8 @@ class PreFilter:
 
     nodes: frozenset[str] | None = None
     rejection: Verdict | None = None
+
+    @classmethod
+    def rejecting(cls, plugin: str, reason: str) -> Self:
+        """No node will do, whoever is evicted."""
+        return cls(rejection=Verdict(Code.UNRESOLVABLE, plugin, (reason,)))

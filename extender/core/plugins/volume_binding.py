@@ -20,16 +20,8 @@ from extender.core.matching import nodes_in_any_term, nodes_with_labels
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import BoolArray, Encoded, IntArray, Snapshot, encode
 from extender.core.storage import not_found, storage
-from extender.core.verdict import Code, Verdict
 from extender.k8s import quantity
 from extender.k8s.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
-from extender.k8s.objects import (
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeNodeAffinity,
-)
 from extender.k8s.selectors import (
     EVERYTHING,
     LABEL_OPERATORS,
@@ -39,6 +31,13 @@ from extender.k8s.selectors import (
     compile_label_selector,
     compile_node_selector,
     requirement,
+)
+from extender.k8s.storage_objects import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeNodeAffinity,
 )
 from extender.k8s.volumes import (
     NO_PROVISIONER,
@@ -127,7 +126,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     """A rejection if a claim is missing, lost, going, somebody else's, or should have been bound before."""
     claims = _claims(incoming)
     if isinstance(claims, str):
-        return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (claims,)))
+        return PreFilter.rejecting(NAME, claims)
     return PreFilter()
 
 

@@ -13,7 +13,6 @@ from extender.core.checks import Conflicts, Incoming
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import IntArray, Placed, PodAmounts, Snapshot
 from extender.core.storage import not_found, storage
-from extender.core.verdict import Code, Verdict
 from extender.k8s.objects import Pod, Volume
 from extender.k8s.volumes import READ_WRITE_ONCE_POD, named_claims
 
@@ -143,7 +142,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     for name in named_claims(incoming.pod):
         if found.claim(incoming.pod, name) is None:
             reason = not_found("persistentvolumeclaim", name)
-            return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (reason,)))
+            return PreFilter.rejecting(NAME, reason)
     return PreFilter()
 
 

@@ -9,9 +9,8 @@ from extender.core.checks import Incoming, StaticCheck
 from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import BoolArray, Snapshot
 from extender.core.storage import not_found, storage
-from extender.core.verdict import Code, Verdict
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
-from extender.k8s.objects import PersistentVolume, PersistentVolumeClaim
+from extender.k8s.storage_objects import PersistentVolume, PersistentVolumeClaim
 from extender.k8s.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
 
 NAME = "VolumeZone"
@@ -57,7 +56,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     """A rejection if a claim has no volume and waits for none."""
     volumes = _volumes(incoming)
     if isinstance(volumes, str):
-        return PreFilter(rejection=Verdict(Code.UNRESOLVABLE, NAME, (volumes,)))
+        return PreFilter.rejecting(NAME, volumes)
     return PreFilter()
 
 

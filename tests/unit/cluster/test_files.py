@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import extender
 from extender.cluster.files import example_cluster, load_cluster, read_cluster
 from extender.errors import ClusterFileError
-from extender.k8s.objects import ClusterObjects
+from extender.k8s.kinds import ClusterObjects
 
 NODE = {
     "apiVersion": "v1",

@@ -6,7 +6,8 @@ import pytest
 from extender.cluster.files import load_cluster
 from extender.cluster.store import Change, ClusterStore
 from extender.errors import NotReady
-from extender.k8s.objects import ClusterObjects, Node, NodeStatus, ObjectMeta, Pod, PodSpec
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod, PodSpec
 
 
 def node(name="n1", cpu="4"):

@@ -11,7 +11,8 @@ from extender.core.engine import Offer
 from extender.core.plugins import FILTERS, NOT_MODELLED, SCORES
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile
 from extender.k8s.csi_migration import migrated_volume
-from extender.k8s.objects import PersistentVolumeSpec, TopologySpreadConstraint
+from extender.k8s.objects import TopologySpreadConstraint
+from extender.k8s.storage_objects import PersistentVolumeSpec
 from tests.builders import built, cluster, incoming, namespace, node, pod, thing, typed
 
 ZONE = "topology.kubernetes.io/zone"

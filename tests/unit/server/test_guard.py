@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.snapshot import Snapshot
 from extender.errors import GuardError
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import (
-    ClusterObjects,
     LabelSelector,
     LabelSelectorRequirement,
     Node,

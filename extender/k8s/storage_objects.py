@@ -1,0 +1,135 @@
+"""The Kubernetes objects of storage that decisions read: claims, volumes, their classes and what nodes attach.
+
+As in `objects`: one Struct per API type, only the fields that are read, nothing decided here.
+"""
+
+from extender.k8s.objects import (
+    Int32,
+    InTreeDisk,
+    LabelSelector,
+    NodeSelector,
+    ObjectMeta,
+    QuantityText,
+    ResourceList,
+    ResourceRequirements,
+    Value,
+)
+
+
+class ObjectReference(Value, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PersistentVolumeClaimSpec(Value, frozen=True):
+    access_modes: list[str] | None = None
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PhaseStatus(Value, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Value, frozen=True):
+    metadata: ObjectMeta
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PhaseStatus = PhaseStatus()
+
+
+class CSIVolume(Value, frozen=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class VolumeNodeAffinity(Value, frozen=True):
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(InTreeDisk, frozen=True):
+    capacity: ResourceList | None = None
+    access_modes: list[str] | None = None
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIVolume | None = None
+
+
+class PersistentVolume(Value, frozen=True):
+    metadata: ObjectMeta
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PhaseStatus = PhaseStatus()
+
+
+class TopologyRequirement(Value, frozen=True):
+    key: str
+    values: list[str] | None = None
+
+
+class TopologyTerm(Value, frozen=True):
+    match_label_expressions: list[TopologyRequirement] | None = None
+
+
+class StorageClass(Value, frozen=True):
+    metadata: ObjectMeta
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    """Also where the field is missing, as the API server defaults it."""
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class VolumeNodeResources(Value, frozen=True):
+    count: Int32 | None = None
+
+
+class CSINodeDriver(Value, frozen=True):
+    name: str = ""
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Value, frozen=True):
+    drivers: list[CSINodeDriver] | None = None
+
+
+class CSINode(Value, frozen=True):
+    metadata: ObjectMeta
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class VolumeAttachmentSource(Value, frozen=True):
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(Value, frozen=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(Value, frozen=True):
+    metadata: ObjectMeta
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+class CSIDriverSpec(Value, frozen=True):
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(Value, frozen=True):
+    metadata: ObjectMeta
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Value, frozen=True):
+    metadata: ObjectMeta
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: QuantityText = None
+    maximum_volume_size: QuantityText = None
