@@ -87,7 +87,7 @@ class Evictable:
 
 @dataclass(frozen=True)
 class Constraint(ABC):
-    """Columns of one plugin: a node fits while it has room for the incoming pod in each of them."""
+    """Columns of one plugin: whether a node fits depends on the room that is left in them."""
 
     plugin: str
     room: IntArray
@@ -102,15 +102,13 @@ class Constraint(ABC):
         """What running pods take, laid out: only a dry run needs it."""
         return self.takes.laid_out() if isinstance(self.takes, Placed) else self.takes
 
+    @abstractmethod
     def fits(self, room: IntArray) -> BoolArray:
         """[column, node] -> [node]."""
-        fits: BoolArray = np.logical_and.reduce(room >= 0, axis=0)
-        return fits
 
     def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
-        """`fits(room - demand)`, without making the difference."""
-        fits: BoolArray = np.logical_and.reduce(demand <= room, axis=0)
-        return fits
+        """`fits(room - demand)`."""
+        return self.fits(room - demand)
 
     def codes(self, room: IntArray) -> CodeArray:
         """[column, node] -> [node]."""
@@ -140,7 +138,21 @@ class Constraint(ABC):
 
 
 @dataclass(frozen=True)
-class Conflicts(Constraint):
+class EveryColumn(Constraint):
+    """There must be room in each column by itself."""
+
+    def fits(self, room: IntArray) -> BoolArray:
+        fits: BoolArray = np.logical_and.reduce(room >= 0, axis=0)
+        return fits
+
+    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
+        """Without making the difference."""
+        fits: BoolArray = np.logical_and.reduce(demand <= room, axis=0)
+        return fits
+
+
+@dataclass(frozen=True)
+class Conflicts(EveryColumn):
     """Nobody may be in the way: room is minus the number of pods that are, in every column."""
 
     reason: str

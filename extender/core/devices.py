@@ -11,13 +11,17 @@ def left_to_device_classes(snapshot: Snapshot, resource: str) -> BoolArray | Non
 
     Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource).
     """
-    if resource not in snapshot.memo(_backed):
+    if resource not in backed_resources(snapshot):
         return None
     return snapshot.scalar_allocatable(resource) <= 0
 
 
-def _backed(snapshot: Snapshot) -> frozenset[str]:
+def backed_resources(snapshot: Snapshot) -> frozenset[str]:
     """Every resource name that some DeviceClass answers to."""
+    return snapshot.memo(_backed)
+
+
+def _backed(snapshot: Snapshot) -> frozenset[str]:
     classes = snapshot.objects.device_classes
     named = {one.spec.extended_resource_name for one in classes if one.spec.extended_resource_name}
     return frozenset(named | {_CLASS_PREFIX + one.metadata.name for one in classes})

@@ -13,7 +13,7 @@ import numpy as np
 
 from extender.core.snapshot import BoolArray, IntArray, PodGroupKey, Snapshot
 from extender.k8s.affinity import PodSelector
-from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm
+from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm, Requirement
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
@@ -40,9 +40,7 @@ def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArra
 
 def nodes_in_term(snapshot: Snapshot, term: NodeTerm) -> BoolArray:
     """[node]: does every requirement of the term hold?"""
-    found = np.ones(len(snapshot.nodes), np.bool_)
-    for requirement in term.labels:
-        found &= snapshot.label(requirement.key).holds(requirement)
+    found = _all_hold(snapshot, term.labels)
     for field in term.fields:
         found &= _nodes_with_field(snapshot, field)
     return found
@@ -60,8 +58,14 @@ def _nodes_with_field(snapshot: Snapshot, field: FieldRequirement) -> BoolArray:
 
 def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
     """[node]: do its labels satisfy the selector?"""
-    found = np.full(len(snapshot.nodes), not matcher.is_nothing, np.bool_)
-    for requirement in matcher.requirements:
+    if matcher.is_nothing:
+        return np.zeros(len(snapshot.nodes), np.bool_)
+    return _all_hold(snapshot, matcher.requirements)
+
+
+def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolArray:
+    found = np.ones(len(snapshot.nodes), np.bool_)
+    for requirement in requirements:
         found &= snapshot.label(requirement.key).holds(requirement)
     return found
 
@@ -70,7 +74,7 @@ def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class PodGroups:
     """Running pods by namespace and label set."""
 
     of_namespace: Mapping[str, Sequence[tuple[PodGroupKey, IntArray]]]
@@ -116,7 +120,7 @@ def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> Pods:
 
 
 def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> Pods:
-    groups = snapshot.memo(Groups.of)
+    groups = snapshot.memo(PodGroups.of)
     found = [
         rows
         for group, rows in groups.in_namespaces(_only_namespaces(selectors))

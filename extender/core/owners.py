@@ -5,12 +5,13 @@ Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 from extender.core.snapshot import Snapshot
-from extender.k8s.objects import Labels, ObjectMeta, OwnerReference, Pod, ReplicaSet, StatefulSet
+from extender.k8s.labels import LabelsKey, labels_key
+from extender.k8s.objects import Labels, ObjectMeta, Pod, ReplicaSet, StatefulSet
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
 
 NamedInside = tuple[str, str]
@@ -22,16 +23,15 @@ class _Asked:
     """What the selector of a pod depends on."""
 
     namespace: str
-    labels: tuple[tuple[str, str], ...]
+    labels: LabelsKey
     controller: tuple[str, str, str] | None
     """apiVersion, kind, name."""
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
-        owners: Iterator[OwnerReference] = (one for one in pod.metadata.owner_references or () if one.controller)
-        owner = next(owners, None)
+        owner = pod.metadata.controller
         controller = (owner.api_version, owner.kind, owner.name) if owner else None
-        return cls(pod.metadata.namespace, tuple(sorted((pod.metadata.labels or {}).items())), controller)
+        return cls(pod.metadata.namespace, labels_key(pod.metadata.labels), controller)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.k8s.kinds import ClusterObjects
+from extender.k8s.labels import labels_key
 from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget
 from extender.k8s.requests import Usage, allocatable, running_usage
 from extender.k8s.selectors import Requirement
@@ -83,6 +84,12 @@ class LabelColumn(Encoded):
         code_of = {value: code for code, value in enumerate(encoded.values)}
         return cls(encoded.codes, encoded.values, code_of, encoded.codes != code_of.get(None, -1))
 
+    def sums(self, nodes: IntArray, amounts: IntArray) -> IntArray:
+        """[value]: the amounts added up over the nodes that have it; `nodes` may name one more than once."""
+        sums = np.zeros(len(self.values), np.int64)
+        np.add.at(sums, self.codes[nodes], amounts)
+        return sums
+
     def holds(self, wanted: Requirement) -> BoolArray:
         """[node]: does the label satisfy the requirement?"""
         if wanted.operator == "In":
@@ -134,10 +141,6 @@ class Layout:
     """[k, resource, node]."""
     taken: IntArray
     """[k, resource, node]: sum of the demands of ranks < k; k runs to K inclusive."""
-
-    def place(self, pods: IntArray, nodes: IntArray, amounts: IntArray) -> IntArray:
-        """Amounts of some pod rows -> [k, 1, node], zero elsewhere."""
-        return Placed(self, (PodAmounts(pods, nodes, amounts),)).laid_out()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +262,7 @@ class Snapshot:
 
     def scalar_allocatable(self, resource: str) -> IntArray:
         """[node] of an extended resource; 0 where a node does not have it."""
-        amounts = (bounded(own.get(resource, 0)) for own in self._node_resources)
-        return np.fromiter(amounts, np.int64, len(self.nodes))
+        return self.memo_by(_scalar_allocatable, resource)
 
     def label(self, key: str) -> LabelColumn:
         """The nodes' values of one label."""
@@ -329,29 +331,24 @@ class Snapshot:
             used[1, node] += bounded(usage.non_zero_memory)
         return used
 
-    def scalar_demand(self, resource: str) -> tuple[IntArray, IntArray]:
-        """(pod rows, amounts) of the pods that request an extended resource."""
-        asking = [(row, bounded(u.requests[resource])) for row, u in enumerate(self.usage) if resource in u.requests]
-        pairs = np.array(asking, np.int64).reshape(len(asking), 2)
-        return pairs[:, 0], pairs[:, 1]
-
-    def scalar_used(self, resource: str) -> IntArray:
-        """[node]."""
-        rows, amounts = self.scalar_demand(resource)
-        used = np.zeros(len(self.nodes), np.int64)
-        np.add.at(used, self.pod_node[rows], amounts)
-        return used
-
     def amounts(self, of_pods: Mapping[int, int]) -> PodAmounts:
         """A column from pod row -> amount."""
         rows = np.fromiter(of_pods, np.int64, len(of_pods))
         return PodAmounts(rows, self.pod_node[rows], np.fromiter(of_pods.values(), np.int64, len(of_pods)))
 
+    def scalar_demand(self, resource: str) -> PodAmounts:
+        """Of the pods that request an extended resource."""
+        return self.memo_by(_scalar_demand, resource)
+
+    def scalar_used(self, resource: str) -> IntArray:
+        """[node]."""
+        return self.scalar_demand(resource).per_node(len(self.nodes))
+
     @cached_property
     def pod_groups(self) -> Encoded:
         """[pod] -> PodGroupKey: a selector is asked once per namespace and label set."""
         keys = [PodGroupKey(pod.metadata.namespace, pod.metadata.labels or {}) for pod in self.pods]
-        return encode(keys, key=lambda key: (key.namespace, tuple(sorted(key.labels.items()))))
+        return encode(keys, key=lambda key: (key.namespace, labels_key(key.labels)))
 
     @cached_property
     def layout(self) -> Layout:
@@ -389,6 +386,16 @@ class Snapshot:
 
 def _label_column(snapshot: Snapshot, key: str) -> LabelColumn:
     return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
+
+
+def _scalar_allocatable(snapshot: Snapshot, resource: str) -> IntArray:
+    amounts = (bounded(own.get(resource, 0)) for own in snapshot._node_resources)
+    return np.fromiter(amounts, np.int64, len(snapshot.nodes))
+
+
+def _scalar_demand(snapshot: Snapshot, resource: str) -> PodAmounts:
+    asking = enumerate(usage.requests for usage in snapshot.usage)
+    return snapshot.amounts({row: bounded(asked[resource]) for row, asked in asking if resource in asked})
 
 
 def bounded(amount: int) -> int:

@@ -47,6 +47,11 @@ class ObjectMeta(Value, frozen=True):
     annotations: Labels | None = None
     owner_references: list[OwnerReference] | None = None
 
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages the object (meta/v1 GetControllerOf, v1.36)."""
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
 
 class LabelSelectorRequirement(Value, frozen=True):
     key: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from extender.k8s import quantity
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Pod, ResourceList
 from extender.k8s.storage_objects import PersistentVolume, PersistentVolumeClaim
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
@@ -44,8 +44,7 @@ def named_claims(pod: Pod) -> list[str]:
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     """Was this claim made for the pod's ephemeral volume? Mirrors ephemeral.VolumeIsForPod."""
-    owners = (owner for owner in claim.metadata.owner_references or () if owner.controller)
-    owner = next(owners, None)
+    owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.metadata.uid
 
 
@@ -69,10 +68,18 @@ def volume_class(volume: PersistentVolume) -> str:
     return (volume.metadata.annotations or {}).get(BETA_CLASS, volume.spec.storage_class_name)
 
 
+def names_size(claim: PersistentVolumeClaim) -> bool:
+    """Does it say at all how large a volume it wants?"""
+    return "storage" in _requests(claim)
+
+
 def size_asked(claim: PersistentVolumeClaim) -> int:
     """In nano-bytes, as quantities are compared."""
-    requests = claim.spec.resources.requests if claim.spec.resources else None
-    return quantity.parse((requests or {}).get("storage"))
+    return quantity.parse(_requests(claim).get("storage"))
+
+
+def _requests(claim: PersistentVolumeClaim) -> ResourceList:
+    return (claim.spec.resources.requests if claim.spec.resources else None) or {}
 
 
 def size_of(volume: PersistentVolume) -> int:

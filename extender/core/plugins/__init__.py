@@ -7,7 +7,7 @@ the others would have a say, so that nobody takes silence for a verdict.
 from collections.abc import Callable, Sequence
 
 from extender.core.checks import Check, Incoming, Rows
-from extender.core.matching import Groups
+from extender.core.matching import PodGroups
 from extender.core.owners import Selecting
 from extender.core.plugins import (
     dynamic_resources,
@@ -68,7 +68,7 @@ SCORES: dict[str, Callable[[Incoming, Rows], IntArray | None]] = {
 
 
 PER_SNAPSHOT: tuple[Callable[[Snapshot], object], ...] = (
-    Groups.of,
+    PodGroups.of,
     Storage.of,
     image_locality.images,
     inter_pod_affinity.owners,

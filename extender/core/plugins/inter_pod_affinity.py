@@ -20,6 +20,7 @@ from extender.core.plugins.prefilter import PreFilter
 from extender.core.snapshot import BoolArray, Encoded, IntArray, Placed, PodAmounts, Snapshot, encode
 from extender.core.verdict import Code
 from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
+from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Pod
 from extender.k8s.selectors import SelectorError
 
@@ -142,8 +143,7 @@ def _near(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _N
     placed = column.present[snapshot.pod_node[rows]]
     rows, amounts = rows[placed], amounts[placed]
     nodes = snapshot.pod_node[rows]
-    totals = np.zeros(len(column.values), np.int64)
-    np.add.at(totals, column.codes[nodes], amounts)
+    totals = column.sums(nodes, amounts)
     matches = np.where(column.present, totals[column.codes], 0)
     return _Near(matches, PodAmounts(rows, nodes, amounts), column.present)
 
@@ -160,11 +160,11 @@ class _Group:
     """What terms of other pods look at in the incoming pod."""
 
     namespace: str
-    labels: tuple[tuple[str, str], ...]
+    labels: LabelsKey
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
-        return cls(pod.metadata.namespace, tuple(sorted((pod.metadata.labels or {}).items())))
+        return cls(pod.metadata.namespace, labels_key(pod.metadata.labels))
 
 
 def _chosen(snapshot: Snapshot, group: _Group) -> Callable[[AffinityTerm], bool]:
@@ -218,9 +218,6 @@ class Affinity(Constraint):
         if self.matches_itself:
             near |= room[-1] == _NO_MATCH
         return near & self.has_keys
-
-    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
-        return self.fits(room - demand)
 
     def codes(self, room: IntArray) -> CodeArray:
         return np.where(self.fits(room), np.uint8(Code.SUCCESS), np.uint8(Code.UNRESOLVABLE))

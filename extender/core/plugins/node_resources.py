@@ -10,11 +10,11 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.checks import CodeArray, Constraint, Evictable, Incoming, Rows
+from extender.core.checks import CodeArray, EveryColumn, Evictable, Incoming, Rows
 from extender.core.devices import left_to_device_classes
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import Profile, ScoringStrategy
-from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Snapshot, bounded
+from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Placed, Snapshot, bounded
 from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
@@ -30,7 +30,7 @@ _UNLIMITED = NEVER
 
 
 @dataclass(frozen=True)
-class ResourceColumns(Constraint):
+class ResourceColumns(EveryColumn):
     """BASE_RESOURCES up to the last one asked for, then the extended resources asked for."""
 
     names: tuple[str, ...]
@@ -116,8 +116,7 @@ def _is_ignored(name: str, profile: Profile) -> bool:
 
 def _placed(snapshot: Snapshot, resource: str) -> IntArray:
     """[k, 1, node] of an extended resource."""
-    rows, amounts = snapshot.scalar_demand(resource)
-    return snapshot.layout.place(rows, snapshot.pod_node[rows], amounts)
+    return Placed(snapshot.layout, (snapshot.scalar_demand(resource),)).laid_out()
 
 
 def _nominated(incoming: Incoming, names: tuple[str, ...]) -> IntArray | None:

@@ -51,15 +51,15 @@ def _attachments(snapshot: Snapshot) -> dict[VolumeID, set[int]]:
     return dict(attachments)
 
 
-def _limit(snapshot: Snapshot, driver: str) -> IntArray:
-    """[node] of a driver, NEVER where there is none."""
-    limits = np.full(len(snapshot.nodes), NEVER)
-    for name, node in snapshot.node_row.items():
-        csi_node = storage(snapshot).csi_nodes.get(name)
-        for one in (csi_node.spec.drivers if csi_node else None) or ():
-            if one.name == driver and one.allocatable is not None and one.allocatable.count is not None:
-                limits[node] = one.allocatable.count
-    return limits
+def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
+    """Driver -> [node], NEVER where it has no limit; of drivers that some node limits."""
+    found: dict[str, IntArray] = {}
+    for name, csi_node in storage(snapshot).csi_nodes.items():
+        node = snapshot.node_row.get(name)
+        for one in (csi_node.spec.drivers or ()) if node is not None else ():
+            if one.allocatable is not None and one.allocatable.count is not None:
+                found.setdefault(one.name, np.full(len(snapshot.nodes), NEVER))[node] = one.allocatable.count
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,13 @@ class Load:
 
 
 def loads(snapshot: Snapshot) -> dict[str, Load]:
-    """Driver -> its load, of drivers that somebody uses; take it from `snapshot.memo`."""
-    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
-    of_driver: dict[str, list[VolumeID]] = defaultdict(list)
-    for volume in dict.fromkeys([*users, *attachments]):
-        of_driver[volume[0]].append(volume)
+    """Driver -> its load, of drivers that some node limits; take it from `snapshot.memo`."""
+    of_driver: dict[str, list[VolumeID]] = {driver: [] for driver in snapshot.memo(_limits)}
+    if not of_driver:
+        return {}
+    for volume in dict.fromkeys([*snapshot.memo(volume_users), *snapshot.memo(_attachments)]):
+        if volume[0] in of_driver:
+            of_driver[volume[0]].append(volume)
     return {driver: _load(snapshot, volumes) for driver, volumes in of_driver.items()}
 
 
@@ -109,10 +111,6 @@ def _load(snapshot: Snapshot, volumes: Iterable[VolumeID]) -> Load:
             columns[slot] += rows
     shared = tuple(snapshot.amounts(dict.fromkeys(rows, 1)) for rows in columns)
     return Load(always, snapshot.amounts(alone), shared, slots)
-
-
-def _load_of(snapshot: Snapshot, driver: str) -> Load:
-    return snapshot.memo(loads).get(driver) or _load(snapshot, ())
 
 
 def _without(snapshot: Snapshot, load: Load, volumes: Iterable[VolumeID]) -> Load:
@@ -179,9 +177,6 @@ class VolumeLimits(Constraint):
         fits: BoolArray = np.logical_and.reduce(~brings | (taken <= room[: self.drivers]), axis=0)
         return fits
 
-    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
-        return self.fits(room - demand)
-
     def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(room)[row] else (REASON,)
 
@@ -196,9 +191,8 @@ def filter(incoming: Incoming) -> tuple[StaticCheck | VolumeLimits, ...]:
     if unusable is not None:
         return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
     wanted = found.csi_volumes(incoming.pod)
-    drivers = sorted({driver for driver, _ in wanted})
-    limits = {driver: snapshot.memo_by(_limit, driver) for driver in drivers}
-    drivers = [driver for driver in drivers if (limits[driver] < NEVER).any()]
+    limits = snapshot.memo(_limits)
+    drivers = sorted({driver for driver, _ in wanted} & limits.keys())
     if not drivers:
         return ()
     brought = wanted.union(*map(found.csi_volumes, incoming.nominees))

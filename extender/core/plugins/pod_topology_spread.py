@@ -152,9 +152,6 @@ class SpreadColumns(Constraint):
         fits: BoolArray = np.logical_and.reduce(self._within(room) & self.has_key, axis=0)
         return fits
 
-    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
-        return self.fits(room - demand)
-
     def codes(self, room: IntArray) -> CodeArray:
         """The first column that says no decides: without the label no eviction helps."""
         codes = np.full(room.shape[1], Code.SUCCESS, np.uint8)
@@ -250,10 +247,8 @@ def _column(incoming: Incoming, constraint: _Spread, counting: BoolArray) -> _Co
 
 def _per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
     """[domain]: pods on the counting nodes, and whether it has such a node."""
-    size, codes = len(labels.values), labels.codes[counting]
-    totals = np.zeros(size, np.int64)
-    np.add.at(totals, codes, per_node[counting])
-    return totals, np.bincount(codes, minlength=size) > 0
+    rows = np.flatnonzero(counting)
+    return labels.sums(rows, per_node[rows]), np.bincount(labels.codes[rows], minlength=len(labels.values)) > 0
 
 
 def _fewest_of_others(totals: IntArray, counted: BoolArray) -> IntArray:

@@ -22,6 +22,7 @@ from extender.core.snapshot import BoolArray, Encoded, IntArray, Snapshot, encod
 from extender.core.storage import not_found, storage
 from extender.k8s import quantity
 from extender.k8s.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
+from extender.k8s.labels import labels_key
 from extender.k8s.selectors import (
     EVERYTHING,
     LABEL_OPERATORS,
@@ -50,6 +51,7 @@ from extender.k8s.volumes import (
     is_for_pod,
     is_reserved_for,
     may_hold,
+    names_size,
     not_for_pod,
     size_asked,
     size_of,
@@ -255,13 +257,14 @@ class _Shelf:
     def of(cls, snapshot: Snapshot, name: str) -> Self:
         """Take it from `snapshot.memo_by`."""
         volumes = snapshot.objects.volumes
-        rows = sorted(storage(snapshot).free_volumes.get(name, ()), key=lambda row: size_of(volumes[row]))
+        sized = sorted((size_of(volumes[row]), row) for row in storage(snapshot).free_volumes.get(name, ()))
+        sizes, rows = [size for size, _ in sized], [row for _, row in sized]
         sorted_volumes = [volumes[row] for row in rows]
         reach = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
         nodes = tuple(np.flatnonzero(_in_reach(snapshot, affinity)) for affinity in reach.values)
         return cls(
             np.array(rows, np.int64),
-            [size_of(volume) for volume in sorted_volumes],
+            sizes,
             encode(sorted_volumes, key=_kind),
             Encoded(reach.codes, nodes),
         )
@@ -269,7 +272,7 @@ class _Shelf:
 
 def _kind(volume: PersistentVolume) -> tuple[object, ...]:
     spec, metadata = volume.spec, volume.metadata
-    labels = tuple(sorted((metadata.labels or {}).items()))
+    labels = labels_key(metadata.labels)
     modes = tuple(spec.access_modes or ())
     deleted = metadata.deletion_timestamp is None
     return volume.status.phase, modes, labels, deleted, spec.volume_mode, spec.volume_attributes_class_name
@@ -346,9 +349,8 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
 def _with_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
     """[node]: if the driver publishes its capacity, does one that the node can use hold the claim?"""
     objects, everywhere = snapshot.objects, np.ones(len(snapshot.nodes), np.bool_)
-    requests = claim.spec.resources.requests if claim.spec.resources else None
     driver = storage(snapshot).csi_drivers.get(storage_class.provisioner)
-    if "storage" not in (requests or {}) or driver is None or not driver.spec.storage_capacity:
+    if not names_size(claim) or driver is None or not driver.spec.storage_capacity:
         return everywhere
     found = ~everywhere
     asked = quantity.value(size_asked(claim))

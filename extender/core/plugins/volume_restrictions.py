@@ -34,6 +34,10 @@ class _Disk:
     """Two mounts with the same identity are of the same disk."""
     read_only: bool
 
+    def conflicts(self, other: "_Disk") -> bool:
+        """A disk may be mounted twice if both only read it."""
+        return self.identity == other.identity and not (self.read_only and other.read_only)
+
 
 def _disks(volume: Volume) -> Iterator[_Disk]:
     """One per name that the disk goes by: an RBD image has one for each of its monitors."""
@@ -52,28 +56,21 @@ def _disks_of(pod: Pod) -> list[_Disk]:
     return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
 
 
-def mounts(snapshot: Snapshot) -> dict[tuple[str, ...], list[tuple[int, bool]]]:
-    """Identity of a disk -> (pod row, read only) of every mount; take it from `snapshot.memo`."""
-    found: dict[tuple[str, ...], list[tuple[int, bool]]] = defaultdict(list)
+def mounts(snapshot: Snapshot) -> dict[tuple[str, ...], list[tuple[int, _Disk]]]:
+    """Identity of a disk -> pod row and disk of every mount; take it from `snapshot.memo`."""
+    found: dict[tuple[str, ...], list[tuple[int, _Disk]]] = defaultdict(list)
     for row, pod in enumerate(snapshot.pods):
         for disk in _disks_of(pod):
-            found[disk.identity].append((row, disk.read_only))
+            found[disk.identity].append((row, disk))
     return dict(found)
 
 
 def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
-    """A disk may be mounted twice if both only read it."""
     in_use = incoming.snapshot.memo(mounts)
-    rows = {
-        row for disk in wanted for row, read_only in in_use.get(disk.identity, ()) if not (disk.read_only and read_only)
-    }
+    rows = {row for disk in wanted for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
 
     def conflicts(pod: Pod) -> bool:
-        return any(
-            disk.identity == other.identity and not (disk.read_only and other.read_only)
-            for disk in wanted
-            for other in _disks_of(pod)
-        )
+        return any(disk.conflicts(other) for disk in wanted for other in _disks_of(pod))
 
     takes = incoming.snapshot.amounts(dict.fromkeys(rows, 1))
     room = -takes.per_node(len(incoming.snapshot.nodes))
