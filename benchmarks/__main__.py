@@ -94,8 +94,8 @@ def surroundings(world: World) -> Mapping[str, Any]:
         "malloc": " ".join(f"{name}={os.environ.get(name, 'unset')}" for name in MALLOC),
         "times": "CPU time of the measuring thread; http: wall time",
         "seed": world.plan.seed,
-        "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.pods):,} pods (at most {len(layout.pod)} on a node), "
-        f"{len(snapshot.budgets)} budgets, {len(set(snapshot.priority.tolist()))} priorities",
+        "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.running.row_of):,} pods (at most {len(layout.pod)} on a node), "
+        f"{len(snapshot.budgets)} budgets, {len(snapshot.running.priorities)} priorities",
         "dry run": f"{np.count_nonzero(layout.priority < world.pod.priority):,} evictable pods, "
         f"{len(world.candidates):,} candidates with {sum(len(c.victims) for c in world.candidates):,} victims",
         "terms": f"{terms:,} pods with affinity or anti-affinity of their own",

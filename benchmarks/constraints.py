@@ -9,10 +9,9 @@ import msgspec
 
 from benchmarks import generate
 from benchmarks.measure import Limit, Row, Work, in_turns
-from benchmarks.world import World
+from benchmarks.world import World, change_a_pod
 from extender.core.filtering import Filtering, meet, run_filters
 from extender.core.preemption import dry_run
-from extender.core.snapshot import _label_column
 from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 
@@ -57,7 +56,6 @@ def run(world: World, pod: Pod) -> Filtering:
 
 
 def forget_selectors(world: World, forget: bool) -> None:
-    """As before the first pod of any template: whom selectors mean is not known, but what labels nodes have is."""
-    for build, remembered in world.snapshot._memo_by.items() if forget else ():
-        if build is not _label_column:
-            remembered.clear()
+    """As before the first pod of any template since a pod changed: whom selectors mean is not known."""
+    if forget:
+        change_a_pod(world.snapshot)

@@ -5,17 +5,28 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks import generate
 from benchmarks.generate import Plan
+from extender.core.columns import IntArray
 from extender.core.engine import Candidate
 from extender.core.filtering import Filtering, meet, run_filters
 from extender.core.preemption import DryRun, dry_run
 from extender.core.profile import Profile
-from extender.core.snapshot import IntArray, Snapshot
+from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+
+
+def change_a_pod(snapshot: Snapshot) -> None:
+    """One running pod gets another label, so that nothing is remembered that was made of pods."""
+    pod = snapshot.pods[0]
+    labels = dict(pod.metadata.labels or {})
+    labels["changed"] = "no" if labels.get("changed") == "yes" else "yes"
+    snapshot.put("Pod", replace(pod, metadata=replace(pod.metadata, labels=labels)))
+    snapshot.settle()
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from extender.core.columns import BoolArray, IntArray
+from extender.core.layout import Placed
 from extender.core.profile import Profile
-from extender.core.snapshot import BoolArray, IntArray, Placed, Snapshot
+from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 

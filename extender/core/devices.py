@@ -1,6 +1,7 @@
 """Extended resources that a DeviceClass backs: where no device plugin offers them, DynamicResources decides."""
 
-from extender.core.snapshot import BoolArray, Snapshot
+from extender.core.columns import BoolArray
+from extender.core.snapshot import Snapshot, derived
 
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass: the resource that asks for it without another name."""
@@ -16,12 +17,9 @@ def left_to_device_classes(snapshot: Snapshot, resource: str) -> BoolArray | Non
     return snapshot.scalar_allocatable(resource) <= 0
 
 
+@derived("device_classes")
 def backed_resources(snapshot: Snapshot) -> frozenset[str]:
     """Every resource name that some DeviceClass answers to."""
-    return snapshot.memo(_backed)
-
-
-def _backed(snapshot: Snapshot) -> frozenset[str]:
-    classes = snapshot.objects.device_classes
+    classes = snapshot.objects.device_classes.values()
     named = {one.spec.extended_resource_name for one in classes if one.spec.extended_resource_name}
     return frozenset(named | {_CLASS_PREFIX + one.metadata.name for one in classes})

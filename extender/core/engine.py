@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
+from extender.core.columns import BoolArray, IntArray
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
-from extender.core.plugins import PER_SNAPSHOT
+from extender.core.plugins import INDEXES
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
 from extender.core.profile import Profile
 from extender.core.ranking import rank, standing
 from extender.core.scoring import score
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.errors import UnknownNode
 from extender.k8s.objects import Pod
@@ -80,10 +81,10 @@ class PreemptDecision:
 
 def prepare(snapshot: Snapshot) -> Snapshot:
     """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
+    for index in INDEXES:
+        snapshot.index(index)
     groups(snapshot, 0)
-    for build in PER_SNAPSHOT:
-        snapshot.memo(build)
-    _ = snapshot.taints, snapshot.non_zero_used, snapshot.name_order, snapshot.uids
+    _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
 
@@ -187,7 +188,7 @@ def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str
     for node, offer in offers.items():
         if node not in snapshot.node_row:
             dropped[node] = "node is not in the cluster picture"
-        elif not snapshot.uids[snapshot.node_row[node]].issuperset(offer.victims):
+        elif any(snapshot.row_on(snapshot.node_row[node], uid) is None for uid in offer.victims):
             dropped[node] = "an offered victim is not known on this node"
     return dropped
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows
+from extender.core.columns import BoolArray, IntArray
 from extender.core.plugins import FILTERS, NOT_MODELLED, PREFILTERS
 from extender.core.profile import Profile
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.snapshot import Snapshot
 from extender.core.verdict import FITS, Code, Verdict
 from extender.k8s.objects import Pod
 

@@ -1,29 +1,27 @@
 """Which nodes and which running pods a selector means.
 
 Nodes are asked label by label, each distinct value once; pods once per namespace and label set. What was found is
-remembered in the snapshot, so that pods made from one template ask once.
+remembered until nodes or pods change, so that pods made from one template ask once.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
-from extender.core.snapshot import BoolArray, IntArray, PodGroupKey, Snapshot
+from extender.core.columns import BoolArray, IntArray, RowSet
+from extender.core.snapshot import Index, Snapshot, derived_by
 from extender.k8s.affinity import PodSelector
+from extender.k8s.labels import LabelsKey, labels_key
+from extender.k8s.objects import Labels, Pod
 from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm, Requirement
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 
+@derived_by("nodes")
 def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
     """[node]: may a pod with this nodeSelector and required node affinity use it?"""
-    return snapshot.memo_by(_nodes_matching, matcher)
-
-
-def _nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
     found = nodes_with_labels(snapshot, matcher.selector)
     if matcher.terms is not None:
         found &= nodes_in_any_term(snapshot, matcher.terms)
@@ -73,28 +71,51 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 # --- running pods ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroups:
+class PodGroup(RowSet):
+    """Running pods of one namespace that have the same labels: selectors tell them apart from others only together."""
+
+    __slots__ = ("labels", "namespace", "selected_by")
+
+    def __init__(self, namespace: str, labels: Labels) -> None:
+        super().__init__()
+        self.namespace = namespace
+        self.labels = labels
+        self.selected_by: frozenset[int] | None = None
+        """Rows of the disruption budgets that select it; None: `core.budgets` has not looked yet."""
+
+
+class PodGroups(Index):
     """Running pods by namespace and label set."""
 
-    of_namespace: Mapping[str, Sequence[tuple[PodGroupKey, IntArray]]]
-    """Namespace -> its groups, each with its pod rows."""
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.of_namespace: dict[str, dict[LabelsKey, PodGroup]] = {}
+        self.of_pod: dict[int, PodGroup] = {}
+        """By pod row."""
 
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
-        """Take it from `snapshot.memo`."""
-        coded = snapshot.pod_groups
-        order = np.argsort(coded.codes, kind="stable")
-        ends = np.cumsum(np.bincount(coded.codes, minlength=len(coded.values))).tolist()
-        of_namespace: dict[str, list[tuple[PodGroupKey, IntArray]]] = defaultdict(list)
-        for group, start, end in zip(coded.values, [0, *ends], ends, strict=False):
-            of_namespace[group.namespace].append((group, order[start:end]))
-        return cls(of_namespace)
+    def pod_added(self, row: int, pod: Pod) -> None:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
+        here = self.of_namespace.setdefault(namespace, {})
+        key = labels_key(labels)
+        group = here.get(key)
+        if group is None:
+            group = here[key] = PodGroup(namespace, labels)
+        group.add(row)
+        self.of_pod[row] = group
 
-    def in_namespaces(self, names: frozenset[str] | None) -> Iterator[tuple[PodGroupKey, IntArray]]:
+    def pod_removed(self, row: int, _pod: Pod) -> None:
+        group = self.of_pod.pop(row)
+        group.remove(row)
+        if not group.members:
+            here = self.of_namespace[group.namespace]
+            del here[labels_key(group.labels)]
+            if not here:
+                del self.of_namespace[group.namespace]
+
+    def in_namespaces(self, names: frozenset[str] | None) -> Iterator[PodGroup]:
         """Of these namespaces; None: of all."""
         for name in self.of_namespace if names is None else names:
-            yield from self.of_namespace.get(name, ())
+            yield from self.of_namespace.get(name, {}).values()
 
 
 def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
@@ -116,17 +137,16 @@ class Pods:
 
 def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> Pods:
     """The running pods that all selectors mean; namespaceSelectors see no namespace labels here."""
-    return snapshot.memo_by(_pods_matching, selectors)
+    return _pods_matching(snapshot, selectors)
 
 
+@derived_by("pods")
 def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> Pods:
-    groups = snapshot.memo(PodGroups.of)
+    groups = snapshot.index(PodGroups).in_namespaces(_only_namespaces(selectors))
     found = [
-        rows
-        for group, rows in groups.in_namespaces(_only_namespaces(selectors))
-        if all(one.matches(group.namespace, group.labels, None) for one in selectors)
+        group.rows for group in groups if all(one.matches(group.namespace, group.labels, None) for one in selectors)
     ]
     rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
     nodes = snapshot.pod_node[rows]
-    lasting = np.bincount(nodes[~snapshot.terminating[rows]], minlength=len(snapshot.nodes))
+    lasting = np.bincount(nodes[~snapshot.running.terminating[rows]], minlength=len(snapshot.nodes))
     return Pods(rows, nodes, lasting)

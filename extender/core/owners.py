@@ -3,19 +3,14 @@
 Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go, v1.36).
 """
 
-import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from extender.core.snapshot import Snapshot
+from extender.core.snapshot import Index, Snapshot, derived_by
 from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, ObjectMeta, Pod, ReplicaSet, StatefulSet
+from extender.k8s.objects import Labels, ObjectMeta, Pod, ReplicaSet, Service, StatefulSet
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
-
-NamedInside = tuple[str, str]
-"""(namespace, name)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +29,25 @@ class _Asked:
         return cls(pod.metadata.namespace, labels_key(pod.metadata.labels), controller)
 
 
-@dataclass(frozen=True, slots=True)
-class Selecting:
-    """What selects pods, found by what a pod says of itself."""
+class Services(Index):
+    """Whom Services select, by namespace."""
 
-    services: Mapping[str, Sequence[Labels]]
-    """Namespace -> the selectors of its Services, unset and empty ones left out."""
-    replication_controllers: Mapping[NamedInside, Labels]
-    workloads: Mapping[tuple[str, NamedInside], LabelMatcher]
-    """(kind, name) of ReplicaSets and StatefulSets -> whom they select, where that parses and is not nobody."""
+    reads = ("services",)
 
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
-        """Take it from `snapshot.memo`."""
-        objects, services, workloads = snapshot.objects, defaultdict(list), {}
-        for service in objects.services:
-            if service.spec.selector:
-                services[service.metadata.namespace].append(service.spec.selector)
-        of_kind: tuple[tuple[str, Sequence[ReplicaSet | StatefulSet]], ...]
-        of_kind = (("ReplicaSet", objects.replica_sets), ("StatefulSet", objects.stateful_sets))
-        for kind, found in of_kind:
-            for one in found:
-                with contextlib.suppress(SelectorError):
-                    workloads[kind, _name(one.metadata)] = compile_label_selector(one.spec.selector)
-        controllers = {_name(one.metadata): one.spec.selector or {} for one in objects.replication_controllers}
-        return cls(services, controllers, {key: own for key, own in workloads.items() if not own.is_nothing})
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.of_namespace: dict[str, dict[str, Labels]] = defaultdict(dict)
+        """Namespace -> name -> selector, unset and empty ones left out."""
+
+    def object_changed(self, _field: str, before: Service | None, after: Service | None) -> None:
+        metadata = (after or before or _NO_SERVICE).metadata
+        here = self.of_namespace[metadata.namespace]
+        here.pop(metadata.name, None)
+        if after is not None and after.spec.selector:
+            here[metadata.name] = after.spec.selector
 
 
-def _name(metadata: ObjectMeta) -> NamedInside:
-    return metadata.namespace, metadata.name
+_NO_SERVICE = Service(ObjectMeta())
 
 
 def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
@@ -70,20 +55,39 @@ def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
 
     Of labels that both a Service and a ReplicationController name, the latter's value counts.
     """
-    return snapshot.memo_by(_selector, _Asked.of(pod))
+    return _selector(snapshot, _Asked.of(pod))
 
 
+@derived_by("services", "replication_controllers", "replica_sets", "stateful_sets")
 def _selector(snapshot: Snapshot, pod: _Asked) -> LabelMatcher:
-    selecting, labels = snapshot.memo(Selecting.of), dict(pod.labels)
+    labels = dict(pod.labels)
     wanted: Labels = {}
-    for selector in selecting.services.get(pod.namespace, ()):
+    for selector in snapshot.index(Services).of_namespace.get(pod.namespace, {}).values():
         if selector.items() <= labels.items():
             wanted |= selector
-    own = EVERYTHING
-    if pod.controller is not None:
-        version, kind, name = pod.controller
-        if (version, kind) == ("v1", "ReplicationController"):
-            wanted |= selecting.replication_controllers.get((pod.namespace, name), {})
-        elif version == "apps/v1":
-            own = selecting.workloads.get((kind, (pod.namespace, name)), EVERYTHING)
-    return own.with_labels(wanted)
+    return _controllers(snapshot, pod, wanted).with_labels(wanted)
+
+
+def _controllers(snapshot: Snapshot, pod: _Asked, wanted: Labels) -> LabelMatcher:
+    """What the controller selects; a ReplicationController's labels are added to `wanted`."""
+    version, kind, name = pod.controller or ("", "", "")
+    key, objects = (pod.namespace, name), snapshot.objects
+    if (version, kind) == ("v1", "ReplicationController"):
+        controller = objects.replication_controllers.get(key)
+        wanted |= (controller.spec.selector if controller else None) or {}
+        return EVERYTHING
+    workload: ReplicaSet | StatefulSet | None = None
+    if (version, kind) == ("apps/v1", "ReplicaSet"):
+        workload = objects.replica_sets.get(key)
+    elif (version, kind) == ("apps/v1", "StatefulSet"):
+        workload = objects.stateful_sets.get(key)
+    return EVERYTHING if workload is None else _selected(workload)
+
+
+def _selected(workload: ReplicaSet | StatefulSet) -> LabelMatcher:
+    """A selector that does not parse, or selects nobody, says nothing."""
+    try:
+        selector = compile_label_selector(workload.spec.selector)
+    except SelectorError:
+        return EVERYTHING
+    return EVERYTHING if selector.is_nothing else selector

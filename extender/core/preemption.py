@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.budgets import violating
+from extender.core.budgets import Charging, violating, violating_on
 from extender.core.checks import Check, Constraint, Evictable, Incoming, Rows
+from extender.core.columns import BoolArray, IntArray, columns
 from extender.core.filtering import Filtering, Judgement, judge
 from extender.core.ranking import Costs
-from extender.core.snapshot import BoolArray, IntArray, Snapshot, columns
+from extender.core.snapshot import Index, Snapshot
 from extender.core.verdict import NO_VICTIMS, Code, Verdict
 from extender.k8s.objects import Pod
 
@@ -25,6 +26,12 @@ WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node
 
 _CACHED_GROUPS = 32
 """For how many preemptor priorities a snapshot remembers the groups."""
+
+_FEW_NODES = 1000
+"""When more nodes than this have changed, all are looked at."""
+
+_BELOW_ALL = -(2**31) - 1
+"""Lower than any priority."""
 
 _NON_NEGATIVE = 2**31
 """Added to every priority before summing, so that a pod less never costs more."""
@@ -73,28 +80,54 @@ class Groups:
 def groups(snapshot: Snapshot, priority: int) -> Groups:
     """All pods of strictly lower priority.
 
-    Depends on how many of the cluster's distinct priorities are lower, and on nothing else of the preemptor.
+    Depends on the highest of the cluster's priorities that is lower, and on nothing else of the preemptor.
     """
-    layout, distinct = snapshot.layout, snapshot.memo(_distinct_priorities)
-    cached = snapshot.memo(_grouped)
-    lower = int(np.searchsorted(distinct, priority))
-    if lower not in cached:
-        if len(cached) >= _CACHED_GROUPS:
-            cached.clear()
+    lower = (one for one in snapshot.running.priorities if one < priority)
+    return snapshot.index(GroupsOfPriorities).up_to(max(lower, default=_BELOW_ALL))
+
+
+class GroupsOfPriorities(Index):
+    """The groups for the last few preemptor priorities; only nodes that changed are looked at again."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._charging = snapshot.index(Charging)
+        self._known: dict[int, tuple[tuple[int, int], Groups]] = {}
+
+    def up_to(self, highest: int) -> Groups:
+        """All pods of at most this priority may leave."""
+        journal = self._charging.journal
+        (erased, seen), groups = self._known.pop(highest, ((-1, 0), None))
+        changed = set(journal[seen:]) if erased == self._charging.erased else None
+        if groups is None or changed is None or not self._update(groups, changed, highest + 1):
+            groups = self._build(highest + 1)
+        if len(self._known) >= _CACHED_GROUPS:
+            del self._known[next(iter(self._known))]
+        self._known[highest] = (self._charging.erased, len(journal)), groups
+        return groups
+
+    def _build(self, priority: int) -> Groups:
+        layout = self.snapshot.layout
         mask = layout.priority < priority
-        breaking = violating(snapshot, mask, priority)
+        breaking = violating(self.snapshot, mask, priority)
         evictable = Evictable(mask, np.count_nonzero(~mask & (layout.pod >= 0), axis=0))
-        cached[lower] = Groups(evictable, breaking, mask & ~breaking)
-    return cached[lower]
+        return Groups(evictable, breaking, mask & ~breaking)
 
-
-def _distinct_priorities(snapshot: Snapshot) -> IntArray:
-    return np.unique(snapshot.priority)
-
-
-def _grouped(_snapshot: Snapshot) -> dict[int, Groups]:
-    """The cache: filled by `groups`."""
-    return {}
+    def _update(self, groups: Groups, nodes: set[int], priority: int) -> bool:
+        """Look at some nodes again; False if to build all anew is what it takes, or is cheaper."""
+        layout = self.snapshot.layout
+        if groups.violating.shape != layout.pod.shape or len(nodes) > _FEW_NODES:
+            return False
+        columns = np.array([node for node in nodes if node < layout.pod.shape[1]], np.int64)
+        mask = layout.priority[:, columns] < priority
+        breaking = np.zeros_like(mask)
+        for place, node in enumerate(columns.tolist()):
+            breaking[violating_on(self.snapshot, node, priority), place] = True
+        groups.evictable.mask[:, columns] = mask
+        groups.evictable.first[columns] = np.count_nonzero(~mask & (layout.pod[:, columns] >= 0), axis=0)
+        groups.violating[:, columns] = breaking
+        groups.others[:, columns] = mask & ~breaking
+        return True
 
 
 class Trial:
@@ -154,8 +187,9 @@ class DryRun:
         chosen, breaking = self.victims[:, place], self.grouped.violating[:, place]
         ranks = [*np.flatnonzero(chosen & breaking), *np.flatnonzero(chosen & ~breaking)]
         pods: list[int] = self.snapshot.layout.pod[:, self.rows[place]][ranks].tolist()
+        running = self.snapshot.running
         if breaking.any() and self.grouped.others[:, place].any():  # upstream sorts again only then
-            pods = sorted(pods, key=lambda pod: (-self.snapshot.priority[pod], self.snapshot.start[pod]))
+            pods = sorted(pods, key=lambda pod: (-running.priority[pod], running.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
     def costs(self, places: IntArray) -> Costs:
@@ -171,7 +205,7 @@ class DryRun:
             highest_priority=layout.priority[first, rows],
             priority_sum=priorities.sum(axis=0) + count * _NON_NEGATIVE,
             victims=count,
-            earliest_start=self.snapshot.start[layout.pod[first, rows]],
+            earliest_start=self.snapshot.running.start[layout.pod[first, rows]],
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.snapshot import IntArray
+from extender.core.columns import IntArray
 
 
 @dataclass(frozen=True, slots=True)

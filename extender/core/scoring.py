@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
+from extender.core.columns import IntArray
 from extender.core.plugins import SCORES
 from extender.core.plugins.normalize import MAX_NODE_SCORE
-from extender.core.snapshot import IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,335 +1,419 @@
-"""The cluster at one moment as columns: nodes lie side by side, a node's pods from the most to the least important.
+"""The cluster as decisions read it: nodes and running pods in rows, with columns over both.
 
-Names of axes used everywhere in `core`: `node` is a row of `Snapshot.nodes` (N of them), `pod` a row of
-`Snapshot.pods` (P, running pods only, in listing order), `k` a pod's rank by importance on its node (K, the
-longest list), `resource` a column of BASE_RESOURCES.
+Its owner changes it object by object (`put`, `remove`) and then has the nodes that were touched laid out anew
+(`settle`). What modules make of it is remembered until something that it was read from changes (`derived`,
+`derived_by`), or is an `Index`, which follows object by object.
 
-Rule: a snapshot never changes. What depends on nothing but the snapshot is computed once, here, and cached.
+Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """
 
-import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any, TypeVar, cast
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from functools import wraps
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from extender.k8s.kinds import ClusterObjects
-from extender.k8s.labels import labels_key
-from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget
-from extender.k8s.requests import Usage, allocatable, running_usage
-from extender.k8s.selectors import Requirement
+from extender.core.columns import (
+    BASE_RESOURCES,
+    BoolArray,
+    Encoded,
+    IntArray,
+    LabelColumn,
+    PodAmounts,
+    bounded,
+    encode,
+)
+from extender.core.layout import Layout
+from extender.core.running import RunningPods, identity, is_finished, looks_alike
+from extender.k8s.kinds import KINDS, ClusterObjects, Key, ObjectTables, key_of
+from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget, Value
+from extender.k8s.requests import allocatable
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+Aspect = Literal[
+    "nodes",
+    "taints",
+    "allocatable",
+    "images",
+    "pods",
+    "budgets",
+    "namespaces",
+    "priority_classes",
+    "services",
+    "replication_controllers",
+    "replica_sets",
+    "stateful_sets",
+    "claims",
+    "volumes",
+    "storage_classes",
+    "csi_nodes",
+    "csi_drivers",
+    "csi_storage_capacities",
+    "volume_attachments",
+    "device_classes",
+]
+"""What changes by itself. `nodes`: which there are, their labels and features; `taints`: with unschedulable; `pods`:
+the running ones; the others are kinds of objects, as fields of ObjectTables."""
 
-BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
-"""Columns that every node and pod has: millicores, bytes, pods, bytes; the one that few ask for comes last."""
+BUILDING_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
+"""Of kinds, when a whole cluster is put in: last what everything else says something about."""
+
+_OF_NODES: tuple[Aspect, ...] = ("nodes", "taints", "allocatable", "images")
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-
-LARGEST = 2**55
-"""Amounts beyond this (36 PB, 36 Tcores) count as this much: sums over a node's pods stay within int64."""
-
-NEVER = np.iinfo(np.int64).max
-"""Start time of a pod that has none: later than any."""
-
-_REMEMBERED = 128
-"""For how many keys `Snapshot.memo_by` remembers what a function made of them."""
-
-_ABSENT = object()
-
-_FRACTION = re.compile(r"\.\d+")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+I = TypeVar("I", bound="Index")  # noqa: E741
 
 
-def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
-    """Some of the columns of the last axis, in ascending order; the array itself, not a copy, if these are all."""
-    return array if len(rows) == array.shape[-1] else array[..., rows]
+class Index:
+    """Something that is kept up to date with every change; take it from `Snapshot.index`. It starts empty."""
 
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Fields of ObjectTables whose objects it follows; `pods` are not among them."""
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A dictionary-encoded column: `values[codes[row]]` is what stands in `row`."""
+    def __init__(self, snapshot: "Snapshot") -> None:
+        self.snapshot = snapshot
 
-    codes: npt.NDArray[np.int32]
-    values: tuple[Any, ...]
+    def pod_added(self, row: int, pod: Pod) -> None:
+        """A pod runs in this row from now on."""
 
-    def lift(self, check: Callable[[Any], bool]) -> BoolArray:
-        """`check` asked once per distinct value -> bool[row]."""
-        return np.fromiter(map(check, self.values), np.bool_, len(self.values))[self.codes]
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        """This pod is about to leave its row, or its node to change rows."""
 
-    def lift_int(self, count: Callable[[Any], int]) -> IntArray:
-        """`count` asked once per distinct value -> int64[row]."""
-        return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
-
-
-@dataclass(frozen=True, slots=True)
-class LabelColumn(Encoded):
-    """The nodes' values of one label; None where a node does not carry it."""
-
-    code_of: Mapping[str | None, int]
-    present: BoolArray
-    """[node]: does it carry the label?"""
-
-    @classmethod
-    def of(cls, values: Sequence[str | None]) -> "LabelColumn":
-        encoded = encode(values)
-        code_of = {value: code for code, value in enumerate(encoded.values)}
-        return cls(encoded.codes, encoded.values, code_of, encoded.codes != code_of.get(None, -1))
-
-    def sums(self, nodes: IntArray, amounts: IntArray) -> IntArray:
-        """[value]: the amounts added up over the nodes that have it; `nodes` may name one more than once."""
-        sums = np.zeros(len(self.values), np.int64)
-        np.add.at(sums, self.codes[nodes], amounts)
-        return sums
-
-    def holds(self, wanted: Requirement) -> BoolArray:
-        """[node]: does the label satisfy the requirement?"""
-        if wanted.operator == "In":
-            codes = [self.code_of[value] for value in wanted.values if value in self.code_of]
-            holds = np.zeros(len(self.codes), np.bool_)
-            for code in codes:
-                holds |= self.codes == code
-            return holds
-        return self.lift(wanted.holds)
-
-
-def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:
-    """Dictionary-encode `values`; two are the same if `key` gives the same."""
-    index: dict[Any, int] = {}
-    distinct: list[Any] = []
-    codes = np.empty(len(values), np.int32)
-    for row, value in enumerate(values):
-        identity = key(value)
-        code = index.get(identity)
-        if code is None:
-            code = index[identity] = len(distinct)
-            distinct.append(value)
-        codes[row] = code
-    return Encoded(codes, tuple(distinct))
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroupKey:
-    """What selectors look at in a pod: pods that share it match alike."""
-
-    namespace: str
-    labels: Labels
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A node's running pods by importance: rank 0 is the pod that a preemption takes last.
-
-    Importance: higher priority, then earlier start, then listing order (scheduler util.MoreImportantPod, v1.36).
-    """
-
-    pod: npt.NDArray[np.int32]
-    """[k, node] -> pod row, -1 where the node has fewer pods."""
-    rank: npt.NDArray[np.int32]
-    """[pod] -> k."""
-    priority: IntArray
-    """[k, node], NEVER where there is no pod (so that it is never lower than a preemptor's)."""
-    demand: IntArray
-    """[k, resource, node]."""
-    taken: IntArray
-    """[k, resource, node]: sum of the demands of ranks < k; k runs to K inclusive."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodAmounts:
-    """One column: how much some running pods take; all others take nothing."""
-
-    pods: IntArray
-    """Pod rows, each at most once."""
-    nodes: IntArray
-    """[place in pods] -> node row."""
-    amounts: IntArray
-
-    def without(self, pods: Sequence[int]) -> "PodAmounts":
-        """The column, some pods left out."""
-        kept = ~np.isin(self.pods, pods)
-        return PodAmounts(self.pods[kept], self.nodes[kept], self.amounts[kept])
-
-    def per_node(self, size: int) -> IntArray:
-        """[node] sums, of so many nodes."""
-        totals = np.zeros(size, np.int64)
-        np.add.at(totals, self.nodes, self.amounts)
-        return totals
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """Columns of amounts that are laid out by rank and node only where a dry run asks for it."""
-
-    layout: Layout
-    columns: tuple[PodAmounts, ...]
-    rows: IntArray | None = None
-    """Which nodes; None: all."""
-
-    def at(self, rows: IntArray) -> "Placed":
-        return replace(self, rows=rows if self.rows is None else self.rows[rows])
-
-    def laid_out(self) -> IntArray:
-        """[k, column, node]."""
-        depth, size = self.layout.pod.shape
-        places = np.arange(size)
-        if self.rows is not None:
-            places = np.full(size, -1)
-            size = len(self.rows)
-            places[self.rows] = np.arange(size)
-        laid_out = np.zeros((depth, len(self.columns), size), np.int64)
-        for number, column in enumerate(self.columns):
-            place = places[column.nodes]
-            here = place >= 0
-            laid_out[self.layout.rank[column.pods[here]], number, place[here]] = column.amounts[here]
-        return laid_out
+    def object_changed(self, field: str, before: Any, after: Any) -> None:
+        """An object of the tables came (no `before`), changed or went (no `after`)."""
 
 
 class Snapshot:
-    """An immutable view of the cluster. Build with `Snapshot.build`; a node's row is its place in `nodes`."""
+    """Nodes, running pods and everything else that decisions read. A node's row is its place in `nodes`."""
 
-    def __init__(self, objects: ClusterObjects) -> None:
-        self.objects = objects
-        self._memo: dict[Callable[[Snapshot], Any], Any] = {}
-        self._memo_by: dict[Callable[[Snapshot, Any], Any], dict[Any, Any]] = {}
-        self.nodes: tuple[Node, ...] = objects.nodes
-        self.node_names: tuple[str, ...] = tuple(node.metadata.name for node in self.nodes)
-        self.node_row: dict[str, int] = {name: row for row, name in enumerate(self.node_names)}
-        self.budgets: tuple[PodDisruptionBudget, ...] = objects.budgets
-        self.pods: tuple[Pod, ...] = tuple(filter(self._is_running, objects.pods))
-        self.pod_node = np.fromiter(
-            (self.node_row[pod.spec.node_name] for pod in self.pods), np.int64, count=len(self.pods)
-        )
-        self.usage: tuple[Usage, ...] = tuple(map(running_usage, self.pods))
-        self.nominees: tuple[Pod, ...] = tuple(filter(self._is_nominee, objects.pods))
+    def __init__(self) -> None:
+        self.objects = ObjectTables()
+        """Every object by kind and key, also the pods that do not run."""
+        self.unread: frozenset[str] = frozenset()
+        """Fields of ObjectTables about which nothing is known, because they may not be read."""
+        self.running = RunningPods()
+        self.layout = Layout()
+        self.nodes: list[Node] = []
+        self.node_names: list[str] = []
+        self.node_row: dict[str, int] = {}
+        self.node_order: dict[str, int] = {}
+        """Node name -> place in listing order."""
+        self._resources: list[dict[str, int]] = []
+        self._base: list[tuple[int, ...]] = []
+        self._touched: set[int] = set()
+        self._orders: dict[Key, int] = {}
+        self._came = 0
+        self._nominees: dict[Key, Pod] = {}
+        self._homeless: dict[str, set[Key]] = defaultdict(set)
+        self._indexes: dict[type[Index], Index] = {}
+        self._following: dict[str, list[Index]] = defaultdict(list)
+        self._versions: dict[str, int] = defaultdict(int)
+        self._memo: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
 
     @classmethod
     def build(cls, objects: ClusterObjects) -> "Snapshot":
-        """Read the objects once; raises QuantityError if a quantity does not parse."""
-        snapshot = cls(objects)
-        # What every request needs is computed before the snapshot is handed out; the rest on first use.
-        _ = snapshot.layout, snapshot.allocatable, snapshot.used
+        """A snapshot of these objects, settled; raises ValueError if one of them cannot be read."""
+        snapshot = cls()
+        for kind in BUILDING_ORDER:
+            for one in getattr(objects, KINDS[kind].field):
+                snapshot.put(kind, one)
+        snapshot.settle()
         return snapshot
 
-    def _is_running(self, pod: Pod) -> bool:
-        """Assigned to a known node and not finished; terminating pods do count."""
-        return pod.spec.node_name in self.node_row and pod.status.phase not in _TERMINAL_PHASES
+    # --- changes ----------------------------------------------------------------------------------------------
 
-    def _is_nominee(self, pod: Pod) -> bool:
-        """Waiting with a room reserved on a known node (backend/queue/nominator.go, v1.36)."""
-        return (
-            not pod.spec.node_name
-            and pod.status.nominated_node_name in self.node_row
-            and pod.status.phase not in _TERMINAL_PHASES
-        )
+    def put(self, kind: str, one: Value) -> None:
+        """An object came or changed; ValueError, and nothing changes, if it cannot be read."""
+        if isinstance(one, Pod):
+            self._put_pod(one)
+        elif isinstance(one, Node):
+            self._put_node(one)
+        else:
+            table, key = self.objects.of(kind), key_of(kind, one)
+            before, table[key] = table.get(key), one
+            if before is None or not _alike(before, one):
+                self._changed(KINDS[kind].field, before, one)
 
-    def memo(self, build: "Callable[[Snapshot], T]") -> T:
-        """`build(self)`, computed once per snapshot: for what other modules derive from it alone."""
-        if build not in self._memo:
-            self._memo[build] = build(self)
-        return cast(T, self._memo[build])
+    def remove(self, kind: str, key: Key) -> None:
+        """An object went; KeyError if it was not there."""
+        before = self.objects.of(kind).pop(key)
+        if isinstance(before, Pod):
+            self._withdraw(key, before)
+        elif isinstance(before, Node):
+            self._remove_node(before)
+        else:
+            self._changed(KINDS[kind].field, before, None)
 
-    def memo_by(self, build: "Callable[[Snapshot, K], T]", key: K) -> T:
-        """`build(self, key)`, remembered for the last so many keys of the same function."""
-        cache = self._memo_by.setdefault(build, {})
-        built = cache.get(key, _ABSENT)
-        if built is _ABSENT:
-            built = build(self, key)
-            if len(cache) >= _REMEMBERED:
-                cache.pop(next(iter(cache)), None)
-            cache[key] = built
-        return cast(T, built)
+    def settle(self, at_most: int | None = None) -> bool:
+        """Lay out the nodes that changes touched, or some of them -> whether all are laid out now.
+
+        Decisions need all of them.
+        """
+        nodes = sorted(self._touched)[:at_most]
+        if not nodes and self.layout.pod.shape[1] == len(self.nodes):
+            return True
+        deepest = max((len(self.running.on_node[node]) for node in self._touched), default=1)
+        self.layout.resize(max(deepest, 1), len(self.nodes), len(self.running.node))
+        self.layout.lay_out(nodes, [self.running.on_node[node] for node in nodes], self.running)
+        self._touched.difference_update(nodes)
+        return not self._touched
+
+    def _changed(self, field: str, before: Value | None, after: Value | None) -> None:
+        self._versions[field] += 1
+        for index in self._following[field]:
+            index.object_changed(field, before, after)
+
+    # --- changes of pods --------------------------------------------------------------------------------------
+
+    def _put_pod(self, pod: Pod) -> None:
+        key, table = key_of("Pod", pod), self.objects.pods
+        before = table.get(key)
+        same = before is not None and identity(before) == identity(pod)
+        if before is not None and same and looks_alike(before, pod):
+            self._replace(key, pod)
+            return
+        if not same and identity(pod) in self.running.row_of:
+            raise ValueError(f"has the same UID as pod {self.running.pods[self.running.row_of[identity(pod)]].key}")
+        self.running.check(pod)
+        order = self._came
+        if before is None or not same:
+            self._came += 1
+        if before is not None:
+            withdrawn = self._withdraw(key, before)
+            order = withdrawn if same else order
+        if not same:
+            table.pop(key, None)  # another pod of the same name stands at the end of the list
+        table[key] = pod
+        self._admit(key, pod, order)
+
+    def _replace(self, key: Key, pod: Pod) -> None:
+        """Nothing changed that columns or indexes hold."""
+        self.objects.pods[key] = pod
+        if key in self._nominees:
+            self._nominees[key] = pod
+        elif key not in self._orders:
+            self.running.pods[self.running.row_of[identity(pod)]] = pod
+
+    def _admit(self, key: Key, pod: Pod, order: int) -> None:
+        node = self.node_row.get(pod.spec.node_name)
+        if node is not None and not is_finished(pod):
+            self._start(pod, node, order)
+            return
+        self._orders[key] = order
+        if is_finished(pod):
+            return
+        if pod.spec.node_name:
+            self._homeless[pod.spec.node_name].add(key)
+        elif pod.status.nominated_node_name:
+            self._nominees[key] = pod
+
+    def _withdraw(self, key: Key, pod: Pod) -> int:
+        """The contrary of `_admit` -> the pod's place in listing order."""
+        order = self._orders.pop(key, None)
+        if order is None:
+            return self._stop(self.running.row_of[identity(pod)])
+        self._nominees.pop(key, None)
+        waiting = self._homeless.get(pod.spec.node_name)
+        if waiting is not None:
+            waiting.discard(key)
+            if not waiting:
+                del self._homeless[pod.spec.node_name]
+        return order
+
+    def _start(self, pod: Pod, node: int, order: int) -> None:
+        row = self.running.add(pod, node, order)
+        self._touched.add(node)
+        self._versions["pods"] += 1
+        for index in self._following["pods"]:
+            index.pod_added(row, pod)
+
+    def _stop(self, row: int) -> int:
+        pod, order = self.running.pods[row], int(self.running.order[row])
+        for index in self._following["pods"]:
+            index.pod_removed(row, pod)
+        self._touched.add(int(self.running.node[row]))
+        self._versions["pods"] += 1
+        self.running.remove(row)
+        return order
+
+    # --- changes of nodes -------------------------------------------------------------------------------------
+
+    def _put_node(self, node: Node) -> None:
+        name, resources = node.metadata.name, allocatable(node.status.allocatable)
+        before = self.objects.nodes.get(("", name))
+        self.objects.nodes["", name] = node
+        if before is None:
+            self._add_node(node, resources)
+        else:
+            row = self.node_row[name]
+            self.nodes[row], self._resources[row], self._base[row] = node, resources, _base(resources)
+            for aspect in _differences(before, node):
+                self._versions[aspect] += 1
+        self._follow_node(before, node)
+
+    def _add_node(self, node: Node, resources: dict[str, int]) -> None:
+        name, row = node.metadata.name, len(self.nodes)
+        self.nodes.append(node)
+        self.node_names.append(name)
+        self._resources.append(resources)
+        self._base.append(_base(resources))
+        self.node_row[name] = row
+        self.node_order[name] = self._came
+        self._came += 1
+        self.running.add_node()
+        self._nodes_moved(row)
+        for key in sorted(self._homeless.pop(name, ()), key=self._orders.__getitem__):
+            self._start(self.objects.pods[key], row, self._orders.pop(key))
+
+    def _remove_node(self, node: Node) -> None:
+        """The last node takes the row of the one that went."""
+        name = node.metadata.name
+        row, last = self.node_row.pop(name), len(self.nodes) - 1
+        del self.node_order[name]
+        for pod, order in self._stop_all(row):
+            self._orders[key_of("Pod", pod)] = order
+            self._homeless[name].add(key_of("Pod", pod))
+        moving = self._stop_all(last) if last != row else []
+        _take_out(self.nodes, row)
+        _take_out(self.node_names, row)
+        _take_out(self._resources, row)
+        _take_out(self._base, row)
+        self.running.remove_last_node()
+        if last != row:
+            self.node_row[self.node_names[row]] = row
+        self._touched.discard(last)
+        self._nodes_moved(row if last != row else None)
+        for pod, order in moving:
+            self._start(pod, row, order)
+        self._follow_node(node, None)
+
+    def _stop_all(self, node: int) -> list[tuple[Pod, int]]:
+        """The pods of a node, with their places in listing order, none of which runs any more."""
+        return [(self.running.pods[row], self._stop(row)) for row in list(self.running.on_node[node])]
+
+    def _nodes_moved(self, row: int | None) -> None:
+        if row is not None:
+            self._touched.add(row)
+        for aspect in (*_OF_NODES, "pods"):
+            self._versions[aspect] += 1
+
+    def _follow_node(self, before: Node | None, after: Node | None) -> None:
+        for index in self._following["nodes"]:
+            index.object_changed("nodes", before, after)
+
+    # --- what is made of it -----------------------------------------------------------------------------------
+
+    def index(self, kind: type[I]) -> I:
+        """The index of that class, built at the first call; after those that its constructor asks for, it follows."""
+        found = self._indexes.get(kind)
+        if found is None:
+            found = kind(self)
+            for field in kind.reads:
+                for one in getattr(self.objects, field).values():
+                    found.object_changed(field, None, one)
+                self._following[field].append(found)
+            if kind.pod_added is not Index.pod_added:
+                for row, pod in self.running_pods():
+                    found.pod_added(row, pod)
+                self._following["pods"].append(found)
+            self._indexes[kind] = found
+        return cast(I, found)
+
+    def remembered(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, at_most: int) -> T:
+        """What `build` made of the snapshot and the key, unless one of `reads` has changed since."""
+        versions = tuple([self._versions[aspect] for aspect in reads])
+        cache = self._memo[build]
+        known = cache.get(key)
+        if known is not None and known[0] == versions:
+            return cast(T, known[1])
+        built = build(self) if key is None else build(self, key)
+        cache.pop(key, None)
+        if len(cache) >= at_most:
+            cache.pop(next(iter(cache)))
+        cache[key] = versions, built
+        return built
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _node_resources(self) -> tuple[dict[str, int], ...]:
-        return tuple(allocatable(node.status.allocatable) for node in self.nodes)
-
-    @cached_property
+    @property
     def allocatable(self) -> IntArray:
         """[resource, node]."""
-        rows = [[bounded(own.get(name, 0)) for name in BASE_RESOURCES] for own in self._node_resources]
-        return np.array(rows, np.int64).reshape(len(self.nodes), len(BASE_RESOURCES)).T.copy()
+        return _allocatable(self)
 
     def scalar_allocatable(self, resource: str) -> IntArray:
         """[node] of an extended resource; 0 where a node does not have it."""
-        return self.memo_by(_scalar_allocatable, resource)
+        return _scalar_allocatable(self, resource)
 
     def label(self, key: str) -> LabelColumn:
         """The nodes' values of one label."""
-        return self.memo_by(_label_column, key)
+        return _label_column(self, key)
 
-    @cached_property
+    @property
     def taints(self) -> Encoded:
-        return encode([node.spec.taints or [] for node in self.nodes], key=msgspec.json.encode)
+        return _taints(self)
 
-    @cached_property
+    @property
     def unschedulable(self) -> BoolArray:
-        return np.fromiter((node.spec.unschedulable for node in self.nodes), np.bool_, len(self.nodes))
+        return _unschedulable(self)
 
-    @cached_property
+    @property
     def declared_features(self) -> Encoded:
-        return encode([frozenset(node.status.declared_features or ()) for node in self.nodes])
+        return _declared_features(self)
 
-    @cached_property
+    @property
     def name_order(self) -> IntArray:
         """[node] -> place among all names in alphabetical order: the last tie-breaker."""
-        order = np.empty(len(self.nodes), np.int64)
-        order[np.array(sorted(range(len(self.nodes)), key=self.node_names.__getitem__), np.int64)] = np.arange(
-            len(self.nodes)
-        )
-        return order
+        return _name_order(self)
 
-    @cached_property
+    @property
     def namespace_labels(self) -> Mapping[str, Labels]:
-        return {namespace.metadata.name: namespace.metadata.labels or {} for namespace in self.objects.namespaces}
+        return _namespace_labels(self)
 
-    # --- running pods -----------------------------------------------------------------------------------------
+    @property
+    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        return _budgets(self)
 
-    @cached_property
-    def priority(self) -> IntArray:
-        return np.fromiter((pod.priority for pod in self.pods), np.int64, len(self.pods))
+    # --- pods -------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def start(self) -> IntArray:
-        """[pod] -> start time in nanoseconds since 1970, NEVER if it has none."""
-        return np.fromiter((start_time(pod) for pod in self.pods), np.int64, len(self.pods))
+    @property
+    def pods(self) -> list[Pod]:
+        """[pod]: see RunningPods."""
+        return self.running.pods
 
-    @cached_property
-    def terminating(self) -> BoolArray:
-        """[pod]."""
-        leaving = (pod.metadata.deletion_timestamp is not None for pod in self.pods)
-        return np.fromiter(leaving, np.bool_, len(self.pods))
+    @property
+    def pod_node(self) -> IntArray:
+        """[pod] -> node row."""
+        return self.running.node
 
-    @cached_property
-    def demand(self) -> IntArray:
-        """[pod, resource]."""
-        rows = [[bounded((u.requests | {"pods": 1}).get(name, 0)) for name in BASE_RESOURCES] for u in self.usage]
-        return np.array(rows, np.int64).reshape(len(self.pods), len(BASE_RESOURCES))
-
-    @cached_property
+    @property
     def used(self) -> IntArray:
         """[resource, node]: what the running pods request."""
         used: IntArray = self.layout.taken[-1]
         return used
 
-    @cached_property
-    def non_zero_used(self) -> IntArray:
-        """[2, node]: cpu and memory with a default for containers that request none; scoring uses it."""
-        used = np.zeros((2, len(self.nodes)), np.int64)
-        for node, usage in zip(self.pod_node.tolist(), self.usage, strict=True):
-            used[0, node] += bounded(usage.non_zero_cpu)
-            used[1, node] += bounded(usage.non_zero_memory)
-        return used
+    @property
+    def nominees(self) -> Iterator[Pod]:
+        """Pods that wait with a room reserved on a known node (backend/queue/nominator.go, v1.36)."""
+        return (pod for pod in self._nominees.values() if pod.status.nominated_node_name in self.node_row)
+
+    def running_pods(self) -> Iterator[tuple[int, Pod]]:
+        """Every running pod with its row."""
+        return ((row, self.running.pods[row]) for row in self.running.row_of.values())
+
+    def running_row(self, pod: Pod) -> int | None:
+        """None if it does not run."""
+        return self.running.row_of.get(identity(pod))
+
+    def row_on(self, node: int, uid: str) -> int | None:
+        """The row of a pod, if it runs on that node."""
+        row = self.running.row_of.get(uid)
+        return row if row is not None and self.running.node[row] == node else None
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """The running pods of one node, most important first."""
+        column = self.layout.pod[:, self.node_row[node]].tolist()
+        return tuple(self.pods[row] for row in column if row >= 0)
 
     def amounts(self, of_pods: Mapping[int, int]) -> PodAmounts:
         """A column from pod row -> amount."""
@@ -338,86 +422,116 @@ class Snapshot:
 
     def scalar_demand(self, resource: str) -> PodAmounts:
         """Of the pods that request an extended resource."""
-        return self.memo_by(_scalar_demand, resource)
+        return self.amounts(self.running.asking.get(resource, {}))
 
     def scalar_used(self, resource: str) -> IntArray:
         """[node]."""
         return self.scalar_demand(resource).per_node(len(self.nodes))
 
-    @cached_property
-    def pod_groups(self) -> Encoded:
-        """[pod] -> PodGroupKey: a selector is asked once per namespace and label set."""
-        keys = [PodGroupKey(pod.metadata.namespace, pod.metadata.labels or {}) for pod in self.pods]
-        return encode(keys, key=lambda key: (key.namespace, labels_key(key.labels)))
 
-    @cached_property
-    def layout(self) -> Layout:
-        order = np.lexsort((self.start, -self.priority, self.pod_node))
-        nodes = self.pod_node[order]
-        counts = np.bincount(nodes, minlength=len(self.nodes))
-        firsts = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
-        ranks = np.arange(len(order)) - firsts[nodes]
-        depth = int(counts.max(initial=1))  # never empty, so that reductions over it are defined
-        pod = np.full((depth, len(self.nodes)), -1, np.int32)
-        pod[ranks, nodes] = order
-        rank = np.empty(len(self.pods), np.int32)
-        rank[order] = ranks
-        priority = np.full(pod.shape, NEVER, np.int64)
-        priority[ranks, nodes] = self.priority[order]
-        demand = np.zeros((depth, len(BASE_RESOURCES), len(self.nodes)), np.int64)
-        demand[ranks, :, nodes] = self.demand[order]
-        taken = np.zeros((depth + 1, *demand.shape[1:]), np.int64)
-        np.cumsum(demand, axis=0, out=taken[1:])
-        return Layout(pod, rank, priority, demand, taken)
-
-    def pods_on(self, node: str) -> tuple[Pod, ...]:
-        """The running pods of one node, most important first."""
-        column = self.layout.pod[:, self.node_row[node]].tolist()
-        return tuple(self.pods[row] for row in column if row >= 0)
-
-    @cached_property
-    def uids(self) -> tuple[frozenset[str], ...]:
-        """[node]: the UIDs of its running pods."""
-        uids: list[set[str]] = [set() for _ in self.nodes]
-        for node, pod in zip(self.pod_node.tolist(), self.pods, strict=True):
-            uids[node].add(pod.metadata.uid)
-        return tuple(map(frozenset, uids))
+# --- deriving ---------------------------------------------------------------------------------------------------------
 
 
+def derived(*reads: Aspect) -> Callable[[Callable[[Snapshot], T]], Callable[[Snapshot], T]]:
+    """Make a function of a snapshot remember its result until one of `reads`, all that it looks at, changes."""
+
+    def decorate(build: Callable[[Snapshot], T]) -> Callable[[Snapshot], T]:
+        return wraps(build)(lambda snapshot: snapshot.remembered(build, reads, None, 1))
+
+    return decorate
+
+
+def derived_by(
+    *reads: Aspect, at_most: int = 128
+) -> Callable[[Callable[[Snapshot, K], T]], Callable[[Snapshot, K], T]]:
+    """The same for a function that also takes a key; results for the last `at_most` keys are remembered."""
+
+    def decorate(build: Callable[[Snapshot, K], T]) -> Callable[[Snapshot, K], T]:
+        return wraps(build)(lambda snapshot, key: snapshot.remembered(build, reads, key, at_most))
+
+    return decorate
+
+
+@derived("allocatable")
+def _allocatable(snapshot: Snapshot) -> IntArray:
+    return np.array(snapshot._base, np.int64).reshape(len(snapshot.nodes), len(BASE_RESOURCES)).T.copy()
+
+
+def _base(resources: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(bounded(resources.get(name, 0)) for name in BASE_RESOURCES)
+
+
+@derived_by("allocatable")
+def _scalar_allocatable(snapshot: Snapshot, resource: str) -> IntArray:
+    amounts = (bounded(own.get(resource, 0)) for own in snapshot._resources)
+    return np.fromiter(amounts, np.int64, len(snapshot.nodes))
+
+
+@derived_by("nodes")
 def _label_column(snapshot: Snapshot, key: str) -> LabelColumn:
     return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
 
 
-def _scalar_allocatable(snapshot: Snapshot, resource: str) -> IntArray:
-    amounts = (bounded(own.get(resource, 0)) for own in snapshot._node_resources)
-    return np.fromiter(amounts, np.int64, len(snapshot.nodes))
+@derived("taints")
+def _taints(snapshot: Snapshot) -> Encoded:
+    of_node = [node.spec.taints or [] for node in snapshot.nodes]
+    return encode(of_node, key=lambda taints: tuple((taint.key, taint.value, taint.effect) for taint in taints))
 
 
-def _scalar_demand(snapshot: Snapshot, resource: str) -> PodAmounts:
-    asking = enumerate(usage.requests for usage in snapshot.usage)
-    return snapshot.amounts({row: bounded(asked[resource]) for row, asked in asking if resource in asked})
+@derived("taints")
+def _unschedulable(snapshot: Snapshot) -> BoolArray:
+    return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))
 
 
-def bounded(amount: int) -> int:
-    """An amount as a column holds it."""
-    return min(max(amount, -LARGEST), LARGEST)
+@derived("nodes")
+def _declared_features(snapshot: Snapshot) -> Encoded:
+    return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])
 
 
-def start_time(pod: Pod) -> int:
-    """Nanoseconds since 1970, NEVER if the pod has not started.
+@derived("nodes")
+def _name_order(snapshot: Snapshot) -> IntArray:
+    order = np.empty(len(snapshot.nodes), np.int64)
+    order[np.array(sorted(range(len(order)), key=snapshot.node_names.__getitem__), np.int64)] = np.arange(len(order))
+    return order
 
-    Raises ValueError if the text is no time with a zone, or not one of the years 1678 to 2262 that nanoseconds reach.
-    """
-    text = pod.status.start_time
-    if not text:
-        return int(NEVER)
-    try:
-        started = datetime.fromisoformat(_FRACTION.sub("", text))
-    except ValueError:
-        started = None
-    if started is None or started.tzinfo is None or not 1678 <= started.year < 2262:
-        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
-    since = started - _EPOCH
-    fraction = _FRACTION.search(text)
-    nanoseconds = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + nanoseconds
+
+@derived("namespaces")
+def _namespace_labels(snapshot: Snapshot) -> Mapping[str, Labels]:
+    return {one.metadata.name: one.metadata.labels or {} for one in snapshot.objects.namespaces.values()}
+
+
+@derived("budgets")
+def _budgets(snapshot: Snapshot) -> tuple[PodDisruptionBudget, ...]:
+    return tuple(snapshot.objects.budgets.values())
+
+
+def _take_out(column: list[T], row: int) -> None:
+    """The last one takes its place."""
+    column[row] = column[-1]
+    column.pop()
+
+
+def _alike(before: Value, after: Value) -> bool:
+    """Is all the same but the version?"""
+    fields = [field for field in before.__struct_fields__ if field != "metadata"]
+    a, b = before.metadata, after.metadata  # type: ignore[attr-defined]
+    return (
+        all(getattr(before, field) == getattr(after, field) for field in fields)
+        and (a.uid, a.labels, a.annotations, a.owner_references) == (b.uid, b.labels, b.annotations, b.owner_references)
+        and a.deletion_timestamp == b.deletion_timestamp
+    )
+
+
+def _differences(before: Node, after: Node) -> Iterator[Aspect]:
+    """What of a node changed that decisions read."""
+    if (before.metadata.labels, before.status.declared_features) != (
+        after.metadata.labels,
+        after.status.declared_features,
+    ):
+        yield "nodes"
+    if before.spec != after.spec:
+        yield "taints"
+    if before.status.allocatable != after.status.allocatable:
+        yield "allocatable"
+    if before.status.images != after.status.images:
+        yield "images"

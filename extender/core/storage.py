@@ -1,13 +1,9 @@
-"""Claims, volumes and their classes of one snapshot, found by name; the volumes that running pods attach."""
+"""Claims, volumes and their classes, found by name; the CSI volumes that a pod attaches."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-from extender.core.snapshot import Snapshot
+from extender.core.snapshot import Index, Snapshot
 from extender.k8s.csi_migration import driver_of, migrated_volume
 from extender.k8s.objects import Pod
-from extender.k8s.storage_objects import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from extender.k8s.storage_objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.volumes import claim_class, claim_uses, is_for_pod, volume_class
 
 VolumeID = tuple[str, str]
@@ -19,45 +15,54 @@ def not_found(resource: str, name: str) -> str:
     return f'{resource} "{name}" not found'
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(Index):
     """Everything about storage that plugins look up."""
 
-    claims: Mapping[tuple[str, str], PersistentVolumeClaim]
-    """(namespace, name)."""
-    volumes: Mapping[str, PersistentVolume]
-    free_volumes: Mapping[str, Sequence[int]]
-    """StorageClass -> rows in `ClusterObjects.volumes` of those that are reserved for no claim."""
-    reserved_volumes: Mapping[tuple[str, str], Sequence[int]]
-    """(namespace, name) of a claim -> rows of the volumes that name it, whatever their class."""
-    classes: Mapping[str, StorageClass]
-    csi_nodes: Mapping[str, CSINode]
-    csi_drivers: Mapping[str, CSIDriver]
+    reads = ("volumes",)
 
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> "Storage":
-        """Take it from `storage(snapshot)`, which builds it once."""
-        objects = snapshot.objects
-        free: dict[str, list[int]] = defaultdict(list)
-        reserved: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for row, volume in enumerate(objects.volumes):
-            reference = volume.spec.claim_ref
-            if reference is None:
-                free[volume_class(volume)].append(row)
-            else:
-                reserved[reference.namespace, reference.name].append(row)
-        return cls(
-            {(claim.metadata.namespace, claim.metadata.name): claim for claim in objects.claims},
-            {volume.metadata.name: volume for volume in objects.volumes},
-            free,
-            reserved,
-            {one.metadata.name: one for one in objects.storage_classes},
-            {one.metadata.name: one for one in objects.csi_nodes},
-            {one.metadata.name: one for one in objects.csi_drivers},
-        )
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.numbered: dict[int, PersistentVolume] = {}
+        """Number -> volume: in listing order, a volume's own for as long as it is there."""
+        self._numbers: dict[str, int] = {}
+        self._came = 0
+        self._shelves: dict[tuple[str, ...], set[int]] = {}
+
+    def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
+        if before is not None:
+            self._take_off(before)
+        if after is not None:
+            number = self._numbers.get(after.metadata.name)
+            if number is None:
+                number = self._numbers[after.metadata.name] = self._came
+                self._came += 1
+            self.numbered[number] = after
+            self._shelves.setdefault(_shelf(after), set()).add(number)
+        elif before is not None:
+            del self.numbered[self._numbers.pop(before.metadata.name)]
+
+    def _take_off(self, volume: PersistentVolume) -> None:
+        shelf = self._shelves[_shelf(volume)]
+        shelf.discard(self._numbers[volume.metadata.name])
+        if not shelf:
+            del self._shelves[_shelf(volume)]
+
+    def free_volumes(self, storage_class: str) -> list[int]:
+        """Numbers of the class's volumes that are reserved for no claim."""
+        return sorted(self._shelves.get((storage_class,), ()))
+
+    def reserved_volumes(self, namespace: str, claim: str) -> list[int]:
+        """Numbers of the volumes that name the claim, whatever their class."""
+        return sorted(self._shelves.get((namespace, claim), ()))
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        return self.snapshot.objects.volumes.get(("", name))
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self.snapshot.objects.storage_classes.get(("", name))
 
     def claim(self, pod: Pod, name: str) -> PersistentVolumeClaim | None:
-        return self.claims.get((pod.metadata.namespace, name))
+        return self.snapshot.objects.claims.get((pod.metadata.namespace, name))
 
     def csi_volumes(self, pod: Pod) -> frozenset[VolumeID]:
         """What the pod has its node attach; claims that are missing, or another pod's, attach nothing.
@@ -73,17 +78,22 @@ class Storage:
         return frozenset(volume for volume in found if volume is not None)
 
     def _csi_volume(self, claim: PersistentVolumeClaim) -> VolumeID | None:
-        volume = self.volumes.get(claim.spec.volume_name)
+        volume = self.volume(claim.spec.volume_name)
         if volume is not None and volume.spec.csi is not None:
             csi = volume.spec.csi
             return (csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
         if volume is not None:
             return migrated_volume(volume.spec, volume.metadata.labels)
-        storage_class = self.classes.get(claim_class(claim))
+        storage_class = self.storage_class(claim_class(claim))
         driver = driver_of(storage_class.provisioner) if storage_class else None
         # No handle of a real volume holds a line break.
         return (driver, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}") if driver else None
 
 
+def _shelf(volume: PersistentVolume) -> tuple[str, ...]:
+    reference = volume.spec.claim_ref
+    return (volume_class(volume),) if reference is None else (reference.namespace, reference.name)
+
+
 def storage(snapshot: Snapshot) -> Storage:
-    return snapshot.memo(Storage.of)
+    return snapshot.index(Storage)

@@ -1,6 +1,6 @@
 """Every kind of object that decisions read, and all objects of a cluster by kind."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import msgspec
 
@@ -8,6 +8,7 @@ from extender.k8s.objects import (
     DeviceClass,
     Namespace,
     Node,
+    ObjectMeta,
     Pod,
     PodDisruptionBudget,
     PriorityClass,
@@ -58,7 +59,7 @@ class Kind:
     """How a kind of object is read."""
 
     field: str
-    """Of ClusterObjects."""
+    """Of ClusterObjects and ObjectTables."""
     type: type[Value]
     group: str = ""
     """API group; a `Node` of any other group is another thing."""
@@ -85,3 +86,45 @@ KINDS: dict[str, Kind] = {
     "DeviceClass": Kind("device_classes", DeviceClass, "resource.k8s.io"),
 }
 """Every kind that decisions read. Others in a cluster file are counted and left out."""
+
+
+Key = tuple[str, str]
+"""(namespace, name); the namespace is empty for kinds that have none."""
+
+
+@dataclass(slots=True)
+class ObjectTables:
+    """The same objects while they change: each kind by key, in the order in which they came."""
+
+    nodes: dict[Key, Node] = field(default_factory=dict)
+    pods: dict[Key, Pod] = field(default_factory=dict)
+    budgets: dict[Key, PodDisruptionBudget] = field(default_factory=dict)
+    namespaces: dict[Key, Namespace] = field(default_factory=dict)
+    priority_classes: dict[Key, PriorityClass] = field(default_factory=dict)
+    services: dict[Key, Service] = field(default_factory=dict)
+    replication_controllers: dict[Key, ReplicationController] = field(default_factory=dict)
+    replica_sets: dict[Key, ReplicaSet] = field(default_factory=dict)
+    stateful_sets: dict[Key, StatefulSet] = field(default_factory=dict)
+    claims: dict[Key, PersistentVolumeClaim] = field(default_factory=dict)
+    volumes: dict[Key, PersistentVolume] = field(default_factory=dict)
+    storage_classes: dict[Key, StorageClass] = field(default_factory=dict)
+    csi_nodes: dict[Key, CSINode] = field(default_factory=dict)
+    csi_drivers: dict[Key, CSIDriver] = field(default_factory=dict)
+    csi_storage_capacities: dict[Key, CSIStorageCapacity] = field(default_factory=dict)
+    volume_attachments: dict[Key, VolumeAttachment] = field(default_factory=dict)
+    device_classes: dict[Key, DeviceClass] = field(default_factory=dict)
+
+    def of(self, kind: str) -> dict[Key, Value]:
+        """The objects of a kind of KINDS."""
+        table: dict[Key, Value] = getattr(self, KINDS[kind].field)
+        return table
+
+    def frozen(self) -> ClusterObjects:
+        """What is there now."""
+        return ClusterObjects(**{one.name: tuple(getattr(self, one.name).values()) for one in fields(self)})
+
+
+def key_of(kind: str, one: Value) -> Key:
+    """Where the object stands among those of its kind."""
+    metadata: ObjectMeta = one.metadata  # type: ignore[attr-defined]
+    return (metadata.namespace if KINDS[kind].namespaced else "", metadata.name)

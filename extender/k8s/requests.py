@@ -173,7 +173,7 @@ def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, i
     it; the containers run beside all sidecars. The largest of these steps counts.
     """
     statuses = _statuses(pod) if use_status else {}
-    infeasible = _is_resize_infeasible(pod) if statuses else False
+    infeasible = is_resize_infeasible(pod) if statuses else False
     running: Nano = {}
     for container in pod.spec.containers or ():
         _add(running, _container_requests(container, statuses, infeasible, non_missing))
@@ -210,7 +210,7 @@ def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
     wanted = _parse(pod.spec.resources.requests if pod.spec.resources else None)
     held = wanted
     if use_status and pod.status.resources is not None:
-        infeasible = _is_resize_infeasible(pod)
+        infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)
     return {name: held.get(name, 0) for name in wanted if _is_pod_level(name)}
 
@@ -246,7 +246,7 @@ def _effective(wanted: Nano, actuated: ResourceRequirements, allocated: Resource
     return most
 
 
-def _is_resize_infeasible(pod: Pod) -> bool:
+def is_resize_infeasible(pod: Pod) -> bool:
     """Only the first PodResizePending condition is read. Mirrors resource.IsPodResizeInfeasible (v1.36)."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":

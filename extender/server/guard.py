@@ -16,7 +16,7 @@ from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.snapshot import Snapshot
 from extender.errors import GuardError
 from extender.k8s.objects import Pod
-from extender.server.recount import Recount, importance
+from extender.server.recount import importance, recount
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 """On the API server's copy of a static pod: deleting it evicts nobody."""
@@ -127,8 +127,7 @@ def _violations_counted_right(case: Case) -> bool:
     claimed = case.candidate.num_pdb_violations
     if case.as_offered and case.offer is not None and claimed == case.offer.num_pdb_violations:
         return True
-    recount = case.snapshot.memo(Recount)
-    return claimed == recount.violations(case.preemptor, case.present.values(), frozenset(case.uids))
+    return claimed == recount(case.snapshot).violations(case.preemptor, case.present.values(), frozenset(case.uids))
 
 
 RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (

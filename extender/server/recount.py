@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
-from extender.core.snapshot import Snapshot
+from extender.core.snapshot import Snapshot, derived
 from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.k8s.selectors import SelectorError, compile_label_selector
 
@@ -26,7 +26,7 @@ def importance(pod: Pod) -> tuple[int, datetime]:
 
 
 class Recount:
-    """The budgets of one snapshot, ready to be charged. Obtain it with `snapshot.memo(Recount)`."""
+    """The budgets of one snapshot, ready to be charged. Obtain it with `recount`."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._budgets = snapshot.budgets
@@ -71,3 +71,9 @@ def selector_of(budget: PodDisruptionBudget) -> Selects:
     except SelectorError:
         return lambda _: False
     return (lambda _: False) if selector.is_empty or selector.is_nothing else selector.matches
+
+
+@derived("budgets")
+def recount(snapshot: Snapshot) -> Recount:
+    """Of the snapshot's budgets as they are now."""
+    return Recount(snapshot)

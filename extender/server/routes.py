@@ -112,7 +112,9 @@ def _readiness(request: Request) -> tuple[str, list[str]]:
     checks = []
     try:
         snapshot = service.store.snapshot()
-        counts = f"{len(snapshot.nodes)} nodes, {len(snapshot.pods)} running pods, {len(snapshot.budgets)} budgets"
+        counts = (
+            f"{len(snapshot.nodes)} nodes, {len(snapshot.running.row_of)} running pods, {len(snapshot.budgets)} budgets"
+        )
         checks.append(f"[+] cluster: version {service.store.version}: {counts}")
         problem = ""
     except (ExtenderError, ValueError) as error:

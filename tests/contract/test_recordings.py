@@ -129,6 +129,7 @@ class Replay:
     def __init__(self, mode, entry):
         self.entry = entry
         self.calls = [Call(mode, name) for name in sorted(entry["calls"])]
+        self.version = 10**9  # of the next change, beyond all recorded ones
         self.store = ClusterStore()
         self.store.replace(cluster_of(mode, entry))
         self.bound = {call.body["PodUID"]: call.body["Node"] for call in self.calls if call.verb == "bind"}
@@ -168,17 +169,19 @@ class Replay:
         status = msgspec.structs.replace(call.pod.status, nominated_node_name=node)
         self._apply(msgspec.structs.replace(call.pod, status=status))
         uids, _ = call.offers[node]
-        for pod in self.store.snapshot().pods:
+        for pod in list(self.store.snapshot().pods):
             if pod.metadata.uid in uids:
                 self._apply(terminating(pod))
 
     def _gone_from(self, nodes):
-        for pod in self.store.snapshot().pods:
+        for pod in list(self.store.snapshot().pods):
             if pod.spec.node_name in nodes and pod.metadata.deletion_timestamp:
                 self._apply(pod, deleted=True)
 
     def _apply(self, pod, deleted=False):
-        self.store.apply(Change("Pod", pod, deleted))
+        self.version += 1
+        metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.version))
+        self.store.apply(Change("Pod", msgspec.structs.replace(pod, metadata=metadata), deleted))
 
 
 def on(pod, node_name):

@@ -17,12 +17,12 @@ import extender
 import tests.reference
 from extender.core import engine
 from extender.core.checks import Constraint
+from extender.core.columns import NEVER
 from extender.core.filtering import judge, meet, run_filters
 from extender.core.plugins.node_ports import PortConflicts
 from extender.core.preemption import Trial, dry_run, groups, reprieve
 from extender.core.profile import Profile
 from extender.core.ranking import Costs, rank, standing, tied_for_best
-from extender.core.snapshot import NEVER
 from tests.builders import built, typed
 from tests.oracle.agreement import compare
 from tests.property import recount, values

@@ -10,7 +10,7 @@ from benchmarks.generate import Plan
 from benchmarks.measure import Limit, Row
 from benchmarks.world import World
 from extender.cluster.files import load_cluster
-from extender.core.snapshot import BASE_RESOURCES
+from extender.core.columns import BASE_RESOURCES
 
 PLAN = Plan(seed=7, nodes=12)
 

@@ -7,8 +7,8 @@ the others would have a say, so that nobody takes silence for a verdict.
 from collections.abc import Callable, Sequence
 
 from extender.core.checks import Check, Incoming, Rows
-from extender.core.matching import PodGroups
-from extender.core.owners import Selecting
+from extender.core.columns import BoolArray, IntArray
+from extender.core.owners import Services
 from extender.core.plugins import (
     dynamic_resources,
     image_locality,
@@ -27,8 +27,7 @@ from extender.core.plugins import (
     volume_zone,
 )
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
-from extender.core.storage import Storage
+from extender.core.snapshot import Index
 
 PREFILTERS: dict[str, Callable[[Incoming], PreFilter]] = {
     node_affinity.NAME: node_affinity.prefilter,
@@ -67,18 +66,16 @@ SCORES: dict[str, Callable[[Incoming, Rows], IntArray | None]] = {
 """Each gives 0-100 per row, or None where kube-scheduler skips it for this pod."""
 
 
-PER_SNAPSHOT: tuple[Callable[[Snapshot], object], ...] = (
-    PodGroups.of,
-    Storage.of,
-    image_locality.images,
-    inter_pod_affinity.owners,
-    node_ports.held_ports,
-    node_volume_limits.loads,
-    Selecting.of,
-    volume_restrictions.claim_users,
-    volume_restrictions.mounts,
+INDEXES: tuple[type[Index], ...] = (
+    Services,
+    image_locality.Images,
+    inter_pod_affinity.Owners,
+    node_ports.HeldPorts,
+    node_volume_limits.AttachedVolumes,
+    volume_restrictions.ClaimUsers,
+    volume_restrictions.Mounts,
 )
-"""What plugins derive from a snapshot alone: computed before a request waits for it."""
+"""What plugins look up: built before a request waits for it."""
 
 NOT_MODELLED: dict[str, Callable[[Incoming], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.decides,

@@ -7,8 +7,8 @@ DeviceClass backs, on nodes where no device plugin offers that resource.
 import numpy as np
 
 from extender.core.checks import Incoming
+from extender.core.columns import BoolArray
 from extender.core.devices import backed_resources, left_to_device_classes
-from extender.core.snapshot import BoolArray
 from extender.k8s.requests import incoming_requests
 
 NAME = "DynamicResources"

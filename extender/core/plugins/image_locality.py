@@ -8,9 +8,10 @@ from itertools import chain
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
+from extender.core.columns import IntArray
 from extender.core.plugins.normalize import MAX_NODE_SCORE
-from extender.core.snapshot import IntArray, Snapshot
-from extender.k8s.objects import Pod
+from extender.core.snapshot import Index, Snapshot, derived_by
+from extender.k8s.objects import Node, Pod
 
 NAME = "ImageLocality"
 
@@ -19,19 +20,49 @@ _SMALLEST = 23 * _MB
 _LARGEST_PER_CONTAINER = 1000 * _MB
 
 
-def images(snapshot: Snapshot) -> dict[str, tuple[int, IntArray]]:
-    """Image name -> (size in bytes, node rows that hold it); take it from `snapshot.memo`.
+class Images(Index):
+    """Which nodes hold an image, and the size that each reports."""
 
-    The size is the one reported by the first node listed that has the image (backend/cache addNodeImageStates).
+    reads = ("nodes",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.holders: dict[str, dict[str, int]] = {}
+        """Image name -> node name -> bytes."""
+
+    def object_changed(self, _field: str, before: Node | None, after: Node | None) -> None:
+        if before is not None and after is not None and before.status.images == after.status.images:
+            return
+        gone, now = _sizes(before), _sizes(after)
+        for name in gone.keys() - now.keys():
+            del self.holders[name][_name(before)]
+            if not self.holders[name]:
+                del self.holders[name]
+        for name, size in now.items():
+            self.holders.setdefault(name, {})[_name(after)] = size
+
+
+def _name(node: Node | None) -> str:
+    return node.metadata.name if node else ""
+
+
+def _sizes(node: Node | None) -> dict[str, int]:
+    """Image name -> bytes; of an image that is listed twice the first one counts."""
+    images = (node.status.images if node else None) or ()
+    return {name: image.size_bytes for image in reversed(images) for name in image.names or ()}
+
+
+@derived_by("nodes", "images")
+def _image(snapshot: Snapshot, name: str) -> tuple[int, IntArray]:
+    """(size in bytes, node rows that hold it).
+
+    The size is the one that the first node listed with the image reports (backend/cache addNodeImageStates, v1.36).
     """
-    sizes: dict[str, int] = {}
-    holders: dict[str, list[int]] = {}
-    for row, node in enumerate(snapshot.nodes):
-        for image in node.status.images or ():
-            for name in image.names or ():
-                sizes.setdefault(name, image.size_bytes)
-                holders.setdefault(name, []).append(row)
-    return {name: (sizes[name], np.unique(np.array(rows, np.int64))) for name, rows in holders.items()}
+    holders = snapshot.index(Images).holders.get(name, {})
+    if not holders:
+        return 0, np.empty(0, np.int64)
+    first = min(holders, key=snapshot.node_order.__getitem__)
+    return holders[first], np.array([snapshot.node_row[node] for node in holders], np.int64)
 
 
 def normalized(image: str) -> str:
@@ -43,9 +74,8 @@ def score(incoming: Incoming, rows: Rows) -> IntArray:
     """[row] 0-100: bytes of the pod's images on the node, each scaled by the share of nodes that have it."""
     snapshot = incoming.snapshot
     found = np.zeros(len(snapshot.nodes), np.int64)
-    known = snapshot.memo(images)
     for reference in _references(incoming.pod):
-        size, holders = known.get(normalized(reference), (0, np.empty(0, np.int64)))
+        size, holders = _image(snapshot, normalized(reference))
         found[holders] += int(size * (len(holders) / len(snapshot.nodes)))
     containers = len(incoming.pod.spec.init_containers or ()) + len(incoming.pod.spec.containers or ())
     largest = _LARGEST_PER_CONTAINER * containers

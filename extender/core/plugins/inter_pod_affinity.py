@@ -6,7 +6,7 @@ Mirrors pkg/scheduler/framework/plugins/interpodaffinity (v1.36).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,10 +14,12 @@ import msgspec
 import numpy as np
 
 from extender.core.checks import CodeArray, Conflicts, Constraint, Incoming, Rows
+from extender.core.columns import BoolArray, IntArray, PodAmounts, RowSet
+from extender.core.layout import Placed
 from extender.core.matching import pods_matching
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, Encoded, IntArray, Placed, PodAmounts, Snapshot, encode
+from extender.core.snapshot import Index, Snapshot, derived_by
 from extender.core.verdict import Code
 from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
 from extender.k8s.labels import LabelsKey, labels_key
@@ -83,44 +85,74 @@ def _parsed(read: Callable[[], tuple[AffinityTerm, ...]]) -> tuple[AffinityTerm,
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class _Owning(RowSet):
+    """Running pods of one namespace that have the same terms."""
+
+    __slots__ = ("namespaces", "terms")
+
+    def __init__(self, terms: _Terms) -> None:
+        super().__init__()
+        self.terms = terms
+        self.namespaces = _only_in(terms)
+        """Where its terms may mean anybody; None: anywhere."""
+
+
+class Owners(Index):
     """Running pods that have terms."""
 
-    rows: IntArray
-    terms: Encoded
-    """[place in rows] -> _Terms."""
-    naming: Mapping[str, Sequence[int]]
-    """Namespace -> codes of the terms that name it and have no namespaceSelector."""
-    selecting: Sequence[int]
-    """The other codes: their terms may mean pods of any namespace."""
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._alike: dict[tuple[str, bytes], _Owning] = {}
+        self._naming: dict[str, dict[int, _Owning]] = {}
+        self.selecting: dict[int, _Owning] = {}
+        """Those whose terms may mean pods of any namespace, by `id`."""
 
-    def codes_for(self, namespace: str) -> Iterator[int]:
-        """Of the terms that may mean a pod of that namespace."""
-        yield from self.naming.get(namespace, ())
-        yield from self.selecting
+    def pod_added(self, row: int, pod: Pod) -> None:
+        key = _owning_key(pod)
+        if key is None:
+            return
+        owning = self._alike.get(key)
+        if owning is None:
+            owning = self._alike[key] = _Owning(_terms_of(pod))
+            for holders in self._holders(owning):
+                holders[id(owning)] = owning
+        owning.add(row)
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        key = _owning_key(pod)
+        if key is None:
+            return
+        owning = self._alike[key]
+        owning.remove(row)
+        if not owning.members:
+            del self._alike[key]
+            for holders in self._holders(owning):
+                del holders[id(owning)]
+
+    def _holders(self, owning: _Owning) -> list[dict[int, _Owning]]:
+        if owning.namespaces is None:
+            return [self.selecting]
+        return [self._naming.setdefault(namespace, {}) for namespace in owning.namespaces]
+
+    def towards(self, namespace: str) -> Iterator[_Owning]:
+        """Those whose terms may mean a pod of that namespace."""
+        yield from self._naming.get(namespace, {}).values()
+        yield from self.selecting.values()
 
 
-def owners(snapshot: Snapshot) -> Owners:
-    """Take it from `snapshot.memo`."""
-    rows, pods = [], []
-    for row, pod in enumerate(snapshot.pods):
-        affinity = pod.spec.affinity
-        if affinity and (affinity.pod_affinity or affinity.pod_anti_affinity):
-            rows.append(row)
-            pods.append(pod)
-    coded = encode(pods, key=lambda pod: (pod.metadata.namespace, msgspec.json.encode(pod.spec.affinity)))
-    terms = Encoded(coded.codes, tuple(map(_terms_of, coded.values)))
-    naming: dict[str, list[int]] = defaultdict(list)
-    selecting = []
-    for code, of_code in enumerate(terms.values):
-        selectors = [term.pods for term in (*of_code.affinity, *of_code.anti_affinity, *of_code.preferred)]
-        if all(one.namespace_selector.is_nothing for one in selectors):
-            for namespace in {name for one in selectors for name in one.namespaces}:
-                naming[namespace].append(code)
-        else:
-            selecting.append(code)
-    return Owners(np.array(rows, np.int64), terms, naming, selecting)
+def _owning_key(pod: Pod) -> tuple[str, bytes] | None:
+    """The same for pods whose terms mean the same; None for a pod that has none."""
+    affinity = pod.spec.affinity
+    if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
+        return None
+    return pod.metadata.namespace, msgspec.json.encode(affinity)
+
+
+def _only_in(terms: _Terms) -> frozenset[str] | None:
+    selectors = [term.pods for term in (*terms.affinity, *terms.anti_affinity, *terms.preferred)]
+    if not all(one.namespace_selector.is_nothing for one in selectors):
+        return None
+    return frozenset(name for one in selectors for name in one.namespaces)
 
 
 # --- matches in a node's domain -------------------------------------------------------------------------------------
@@ -148,6 +180,7 @@ def _near(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _N
     return _Near(matches, PodAmounts(rows, nodes, amounts), column.present)
 
 
+@derived_by("nodes", "pods")
 def _near_selected(snapshot: Snapshot, asked: tuple[str, tuple[PodSelector, ...]]) -> _Near:
     """Pods that all selectors mean, by topology key."""
     key, selectors = asked
@@ -173,6 +206,7 @@ def _chosen(snapshot: Snapshot, group: _Group) -> Callable[[AffinityTerm], bool]
     return lambda term: term.pods.matches(group.namespace, labels, of_namespace)
 
 
+@derived_by("nodes", "pods", "namespaces")
 def _repelling(snapshot: Snapshot, group: _Group) -> dict[str, _Near]:
     """Topology key -> running pods with required anti-affinity to such a pod."""
     return _owners_near(snapshot, group, lambda terms: [(term, 1) for term in terms.anti_affinity])
@@ -182,19 +216,19 @@ def _owners_near(
     snapshot: Snapshot, group: _Group, weighed: Callable[[_Terms], list[tuple[AffinityTerm, int]]]
 ) -> dict[str, _Near]:
     """Topology key -> running pods with `weighed` terms that mean such a pod, by the sum of the weights."""
-    having, means = snapshot.memo(owners), _chosen(snapshot, group)
-    size, codes = len(having.terms.values), having.terms.codes
-    weights: dict[str, IntArray] = {}
-    touched: dict[str, BoolArray] = {}
-    for code in having.codes_for(group.namespace):
-        for term, weight in weighed(having.terms.values[code]):
+    means, weights = _chosen(snapshot, group), defaultdict(list)
+    for owning in snapshot.index(Owners).towards(group.namespace):
+        of_key: dict[str, int] = {}
+        for term, weight in weighed(owning.terms):
             if means(term):
-                weights.setdefault(term.topology_key, np.zeros(size, np.int64))[code] += weight
-                touched.setdefault(term.topology_key, np.zeros(size, np.bool_))[code] = True
+                of_key[term.topology_key] = of_key.get(term.topology_key, 0) + weight
+        for key, weight in of_key.items():
+            weights[key].append((owning.rows, weight))
     found = {}
-    for key, of_code in weights.items():
-        places = np.flatnonzero(touched[key][codes])
-        found[key] = _near(snapshot, key, having.rows[places], of_code[codes[places]])
+    for key, parts in weights.items():
+        rows = np.concatenate([rows for rows, _ in parts])
+        amounts = np.repeat([weight for _, weight in parts], [len(rows) for rows, _ in parts])
+        found[key] = _near(snapshot, key, rows, amounts)
     return found
 
 
@@ -253,7 +287,7 @@ def _means(term: AffinityTerm, pod: Pod) -> bool:
 def _own_anti_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Conflicts:
     """Pods that match the incoming pod's anti-affinity terms."""
     snapshot = incoming.snapshot
-    near = [snapshot.memo_by(_near_selected, (term.topology_key, (term.pods,))) for term in terms]
+    near = [_near_selected(snapshot, (term.topology_key, (term.pods,))) for term in terms]
     return _anti_affinity(incoming, near, lambda pod: [_means(term, pod) for term in terms], REASON_ANTI_AFFINITY)
 
 
@@ -261,7 +295,7 @@ def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affini
     """Pods that match all of the incoming pod's affinity terms."""
     snapshot, selectors = incoming.snapshot, tuple(term.pods for term in terms)
     keys = dict.fromkeys(term.topology_key for term in terms)
-    near = [snapshot.memo_by(_near_selected, (key, selectors)) for key in keys]
+    near = [_near_selected(snapshot, (key, selectors)) for key in keys]
     everywhere = _everywhere(snapshot, selectors, near)
     # Every matching pod that is there makes room: it takes less than nothing.
     takes = [replace(column.by, amounts=-column.by.amounts) for column in (*near, everywhere)]
@@ -291,7 +325,7 @@ def _everywhere(snapshot: Snapshot, selectors: tuple[PodSelector, ...], near: Se
 def _towards_incoming(incoming: Incoming) -> tuple[Conflicts | None, bool]:
     """Other pods' anti-affinity to the incoming pod; and whether a running pod's counts anywhere."""
     snapshot, group = incoming.snapshot, _Group.of(incoming.pod)
-    running = snapshot.memo_by(_repelling, group)
+    running = _repelling(snapshot, group)
     means = _chosen(snapshot, group)
 
     def keys_of(nominee: Pod) -> list[str]:
@@ -339,6 +373,7 @@ def filter(incoming: Incoming) -> tuple[Constraint, ...]:
 # --- score ----------------------------------------------------------------------------------------------------------
 
 
+@derived_by("nodes", "pods", "namespaces")
 def _preferring(snapshot: Snapshot, asked: tuple[_Group, int]) -> dict[str, _Near]:
     """Topology key -> running pods that would have such a pod near or far; required affinity has the given weight."""
     group, hard_weight = asked
@@ -361,11 +396,11 @@ def score(incoming: Incoming, rows: Rows) -> IntArray | None:
         return None
     total, seen = np.zeros(len(snapshot.nodes), np.int64), False
     for term in own:
-        near = snapshot.memo_by(_near_selected, (term.topology_key, (term.pods,)))
+        near = _near_selected(snapshot, (term.topology_key, (term.pods,)))
         total += term.weight * near.matches
         seen |= bool(len(near.by.pods))
     asked = (_Group.of(incoming.pod), profile.hard_pod_affinity_weight)
-    for near in snapshot.memo_by(_preferring, asked).values():
+    for near in _preferring(snapshot, asked).values():
         total += near.matches
         seen |= bool(len(near.by.pods))
     return _from_worst_to_best(total[rows]) if seen else None

@@ -6,10 +6,10 @@ Mirrors pkg/scheduler/framework/plugins/nodeaffinity (v1.36).
 import numpy as np
 
 from extender.core.checks import Incoming, Rows, StaticCheck
+from extender.core.columns import IntArray
 from extender.core.matching import nodes_in_term, nodes_matching
 from extender.core.plugins.normalize import normalize
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import IntArray
 from extender.k8s.objects import NodeSelector, NodeSelectorTerm
 from extender.k8s.selectors import SelectorError, compile_node_selector, preferred_score, required_node_affinity
 

@@ -9,7 +9,8 @@ from typing import Self
 import numpy as np
 
 from extender.core.checks import Conflicts, Evictable, Incoming, Rows
-from extender.core.snapshot import BoolArray, IntArray, Snapshot
+from extender.core.columns import BoolArray, IntArray, RowSet
+from extender.core.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.ports import HostPort, host_ports
 
@@ -35,13 +36,22 @@ class PortConflicts(Conflicts):
         return replace(super().at(rows), holders=self.holders[:, :, rows])
 
 
-def held_ports(snapshot: Snapshot) -> dict[HostPort, list[int]]:
-    """Every host port in use -> the pod rows that hold it; take it from `snapshot.memo`."""
-    held: dict[HostPort, list[int]] = {}
-    for row, pod in enumerate(snapshot.pods):
+class HeldPorts(Index):
+    """Every host port in use."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.holders: dict[HostPort, RowSet] = {}
+
+    def pod_added(self, row: int, pod: Pod) -> None:
         for port in host_ports(pod):
-            held.setdefault(port, []).append(row)
-    return held
+            self.holders.setdefault(port, RowSet()).add(row)
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        for port in host_ports(pod):
+            self.holders[port].remove(row)
+            if not self.holders[port].members:
+                del self.holders[port]
 
 
 def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
@@ -50,7 +60,8 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     if not wanted:
         return ()
     snapshot, layout = incoming.snapshot, incoming.snapshot.layout
-    conflicting = [rows for port, rows in snapshot.memo(held_ports).items() if any(map(port.conflicts, wanted))]
+    held = snapshot.index(HeldPorts).holders
+    conflicting = [holders.rows for port, holders in held.items() if any(map(port.conflicts, wanted))]
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True

@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.checks import CodeArray, EveryColumn, Evictable, Incoming, Rows
+from extender.core.columns import BASE_RESOURCES, NEVER, BoolArray, IntArray, bounded
 from extender.core.devices import left_to_device_classes
+from extender.core.layout import Layout, Placed
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import Profile, ScoringStrategy
-from extender.core.snapshot import BASE_RESOURCES, NEVER, BoolArray, IntArray, Layout, Placed, Snapshot, bounded
+from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
@@ -164,7 +166,7 @@ def _capacity_and_use(snapshot: Snapshot, name: str, *, non_zero: bool) -> tuple
     if name not in ("cpu", "memory", "ephemeral-storage"):
         return snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
     column = BASE_RESOURCES.index(name)
-    used = snapshot.non_zero_used if non_zero and name != "ephemeral-storage" else snapshot.used
+    used = snapshot.running.non_zero if non_zero and name != "ephemeral-storage" else snapshot.used
     return snapshot.allocatable[column], used[column]
 
 

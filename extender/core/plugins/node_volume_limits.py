@@ -7,54 +7,233 @@ pod or a nominated one uses, have a column of their own that counts their users.
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLimitScaling off as by default).
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from itertools import count
+from typing import Self, TypeVar
 
 import numpy as np
 
 from extender.core.checks import Constraint, Incoming, Rows, StaticCheck
-from extender.core.snapshot import NEVER, BoolArray, IntArray, Placed, PodAmounts, Snapshot
+from extender.core.columns import NEVER, BoolArray, IntArray, PodAmounts
+from extender.core.layout import Placed
+from extender.core.snapshot import Index, Snapshot, derived, derived_by
 from extender.core.storage import VolumeID, not_found, storage
-from extender.k8s.objects import Pod
+from extender.k8s.kinds import Key
+from extender.k8s.objects import Pod, Value
+from extender.k8s.storage_objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from extender.k8s.volumes import claim_uses, is_for_pod, not_for_pod
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
 
+Placement = tuple[VolumeID, str]
+"""A volume on a node, by the node's name."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 # --- what a snapshot holds ------------------------------------------------------------------------------------------
 
 
-def volume_users(snapshot: Snapshot) -> dict[VolumeID, list[int]]:
-    """CSI volume -> rows of the running pods that use it; take it from `snapshot.memo`."""
-    found = storage(snapshot)
-    users: dict[VolumeID, list[int]] = defaultdict(list)
-    for row, pod in enumerate(snapshot.pods):
+class DriverVolumes:
+    """What one driver has attached: which volumes, where, and for whom."""
+
+    def __init__(self) -> None:
+        self.users: dict[VolumeID, set[int]] = {}
+        """Volume -> rows of the running pods that use it."""
+        self.attached: dict[VolumeID, Counter[str]] = {}
+        """Volume -> node name -> how many VolumeAttachments attach it there."""
+        self.alone: Counter[int] = Counter()
+        """Pod row -> how many volumes only this pod of its node uses."""
+        self.shared: list[dict[int, int]] = []
+        """Columns of at most one volume per node, each user counting 1."""
+        self.slots: dict[Placement, int] = {}
+        """Volume on a node -> which of these columns."""
+        self._used: dict[Placement, set[int]] = {}
+        self._filled: dict[str, set[int]] = defaultdict(set)
+
+    def use(self, at: Placement, row: int) -> None:
+        """A running pod uses the volume on its node."""
+        self._uncount(at)
+        self.users.setdefault(at[0], set()).add(row)
+        self._used.setdefault(at, set()).add(row)
+        self._count(at)
+
+    def stop_using(self, at: Placement, row: int) -> None:
+        self._uncount(at)
+        _discard(self.users, at[0], row)
+        _discard(self._used, at, row)
+        self._count(at)
+
+    def attach(self, at: Placement, times: int) -> None:
+        """One VolumeAttachment more, or less (-1)."""
+        volume, node = at
+        self._uncount(at)
+        nodes = self.attached.setdefault(volume, Counter())
+        nodes[node] += times
+        if not nodes[node]:
+            del nodes[node]
+        if not nodes:
+            del self.attached[volume]
+        self._count(at)
+
+    def is_attached(self, at: Placement) -> bool:
+        return at[1] in self.attached.get(at[0], ())
+
+    def rows_at(self, at: Placement) -> set[int]:
+        """Users of a volume on a node."""
+        return self._used.get(at, set())
+
+    def _count(self, at: Placement) -> None:
+        rows = self._used.get(at, ())
+        if not rows or self.is_attached(at):
+            return
+        if len(rows) == 1:
+            self.alone.update(rows)
+            return
+        filled = self._filled[at[1]]
+        slot = next(slot for slot in count() if slot not in filled)
+        filled.add(slot)
+        self.slots[at] = slot
+        if slot == len(self.shared):
+            self.shared.append({})
+        self.shared[slot].update(dict.fromkeys(rows, 1))
+
+    def _uncount(self, at: Placement) -> None:
+        rows = self._used.get(at, ())
+        if at in self.slots:
+            slot = self.slots.pop(at)
+            self._filled[at[1]].discard(slot)
+            for row in rows:
+                del self.shared[slot][row]
+        elif len(rows) == 1 and not self.is_attached(at):
+            (row,) = rows
+            self.alone[row] -= 1
+            if not self.alone[row]:
+                del self.alone[row]
+
+
+class AttachedVolumes(Index):
+    """The CSI volumes that running pods use and that VolumeAttachments attach, by driver."""
+
+    reads = ("claims", "volumes", "storage_classes", "volume_attachments")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._storage = storage(snapshot)
+        self._drivers: dict[str, DriverVolumes] = defaultdict(DriverVolumes)
+        self._of_pod: dict[int, frozenset[VolumeID]] = {}
+        self._claim_users: dict[Key, set[int]] = defaultdict(set)
+        self._claims_of: dict[str, set[Key]] = defaultdict(set)
+        self._attaching: dict[str, set[Key]] = defaultdict(set)
+        self._attached: dict[Key, Placement] = {}
+
+    def of(self, driver: str) -> DriverVolumes:
+        return self._drivers[driver]
+
+    # --- pods ---
+
+    def pod_added(self, row: int, pod: Pod) -> None:
         if pod.spec.volumes:
-            for volume in found.csi_volumes(pod):
-                users[volume].append(row)
-    return dict(users)
+            for use in claim_uses(pod):
+                self._claim_users[pod.metadata.namespace, use.name].add(row)
+            self._use(row, frozenset(), self._storage.csi_volumes(pod))
 
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        if pod.spec.volumes:
+            self._use(row, self._of_pod.get(row, frozenset()), frozenset())
+            for use in claim_uses(pod):
+                _discard(self._claim_users, (pod.metadata.namespace, use.name), row)
 
-def _attachments(snapshot: Snapshot) -> dict[VolumeID, set[int]]:
-    """CSI volume -> rows of the nodes that a VolumeAttachment attaches it to."""
-    found = storage(snapshot)
-    attachments: dict[VolumeID, set[int]] = defaultdict(set)
-    for attachment in snapshot.objects.volume_attachments:
+    def _use(self, row: int, before: frozenset[VolumeID], after: frozenset[VolumeID]) -> None:
+        node = self.snapshot.node_names[self.snapshot.pod_node[row]]
+        for volume in before - after:
+            self._drivers[volume[0]].stop_using((volume, node), row)
+        for volume in after - before:
+            self._drivers[volume[0]].use((volume, node), row)
+        self._of_pod[row] = after
+        if not after:
+            del self._of_pod[row]
+
+    def _look_again(self, rows: Iterable[int]) -> None:
+        for row in rows:
+            now = self._storage.csi_volumes(self.snapshot.pods[row])
+            self._use(row, self._of_pod.get(row, frozenset()), now)
+
+    # --- objects ---
+
+    def object_changed(self, field: str, before: Value | None, after: Value | None) -> None:
+        for one, is_now in ((before, False), (after, True)):
+            if isinstance(one, PersistentVolumeClaim):
+                self._claim(one, is_now)
+            elif isinstance(one, VolumeAttachment):
+                self._attachment(one, is_now)
+        one = after or before
+        if isinstance(one, PersistentVolumeClaim):
+            self._look_again(self._claim_users.get(_key(one), ()))
+        elif isinstance(one, PersistentVolume):
+            self._volume(one.metadata.name)
+        elif isinstance(one, StorageClass):  # tells the driver of claims without a volume; seldom changes
+            self._look_again(row for rows in self._claim_users.values() for row in rows)
+
+    def _claim(self, claim: PersistentVolumeClaim, is_now: bool) -> None:
+        if is_now and claim.spec.volume_name:
+            self._claims_of[claim.spec.volume_name].add(_key(claim))
+        else:
+            _discard(self._claims_of, claim.spec.volume_name, _key(claim))
+
+    def _volume(self, name: str) -> None:
+        for claim in self._claims_of.get(name, ()):
+            self._look_again(self._claim_users.get(claim, ()))
+        for key in tuple(self._attaching.get(name, ())):
+            self._detach(key)
+            self._attach(key, self.snapshot.objects.volume_attachments[key])
+
+    def _attachment(self, attachment: VolumeAttachment, is_now: bool) -> None:
+        key, volume = ("", attachment.metadata.name), attachment.spec.source.persistent_volume_name or ""
+        if is_now:
+            self._attaching[volume].add(key)
+            self._attach(key, attachment)
+        else:
+            _discard(self._attaching, volume, key)
+            self._detach(key)
+
+    def _attach(self, key: Key, attachment: VolumeAttachment) -> None:
         spec = attachment.spec
-        volume = found.volumes.get(spec.source.persistent_volume_name or "")
-        node = snapshot.node_row.get(spec.node_name)
-        if spec.attacher and node is not None and volume is not None and volume.spec.csi is not None:
-            attachments[spec.attacher, volume.spec.csi.volume_handle].add(node)
-    return dict(attachments)
+        volume = self._storage.volume(spec.source.persistent_volume_name or "")
+        if spec.attacher and volume is not None and volume.spec.csi is not None:
+            at = self._attached[key] = (spec.attacher, volume.spec.csi.volume_handle), spec.node_name
+            self._drivers[spec.attacher].attach(at, 1)
+
+    def _detach(self, key: Key) -> None:
+        at = self._attached.pop(key, None)
+        if at is not None:
+            self._drivers[at[0][0]].attach(at, -1)
 
 
+def _key(claim: PersistentVolumeClaim) -> Key:
+    return claim.metadata.namespace, claim.metadata.name
+
+
+def _discard(table: dict[K, set[V]], key: K, value: V) -> None:
+    values = table.get(key)
+    if values is not None:
+        values.discard(value)
+        if not values:
+            del table[key]
+
+
+# --- a driver's volumes as columns ----------------------------------------------------------------------------------
+
+
+@derived("nodes", "csi_nodes")
 def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
     """Driver -> [node], NEVER where it has no limit; of drivers that some node limits."""
     found: dict[str, IntArray] = {}
-    for name, csi_node in storage(snapshot).csi_nodes.items():
+    for (_, name), csi_node in snapshot.objects.csi_nodes.items():
         node = snapshot.node_row.get(name)
         for one in (csi_node.spec.drivers or ()) if node is not None else ():
             if one.allocatable is not None and one.allocatable.count is not None:
@@ -72,70 +251,38 @@ class Load:
     """Volumes that only this pod of its node uses."""
     shared: tuple[PodAmounts, ...]
     """Columns of at most one volume per node, each user counting 1."""
-    slots: Mapping[tuple[VolumeID, int], int]
-    """(volume, node row) -> which of these columns."""
 
 
-def loads(snapshot: Snapshot) -> dict[str, Load]:
-    """Driver -> its load, of drivers that some node limits; take it from `snapshot.memo`."""
-    of_driver: dict[str, list[VolumeID]] = {driver: [] for driver in snapshot.memo(_limits)}
-    if not of_driver:
-        return {}
-    for volume in dict.fromkeys([*snapshot.memo(volume_users), *snapshot.memo(_attachments)]):
-        if volume[0] in of_driver:
-            of_driver[volume[0]].append(volume)
-    return {driver: _load(snapshot, volumes) for driver, volumes in of_driver.items()}
-
-
-def _load(snapshot: Snapshot, volumes: Iterable[VolumeID]) -> Load:
-    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
+@derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
+def _load(snapshot: Snapshot, driver: str) -> Load:
+    volumes = snapshot.index(AttachedVolumes).of(driver)
     always = np.zeros(len(snapshot.nodes), np.int64)
-    alone: dict[int, int] = defaultdict(int)
-    columns: list[list[int]] = []
-    slots: dict[tuple[VolumeID, int], int] = {}
-    filled: dict[int, int] = defaultdict(int)
-    for volume in volumes:
-        attached = attachments.get(volume, ())
-        for node in attached:
-            always[node] += 1
-        for node, rows in _by_node(snapshot, users.get(volume, [])).items():
-            if node in attached:
-                continue
-            if len(rows) == 1:
-                alone[rows[0]] += 1
-                continue
-            slot = slots[volume, node] = filled[node]
-            filled[node] += 1
-            if slot == len(columns):
-                columns.append([])
-            columns[slot] += rows
-    shared = tuple(snapshot.amounts(dict.fromkeys(rows, 1)) for rows in columns)
-    return Load(always, snapshot.amounts(alone), shared, slots)
+    for volume in volumes.attached:
+        always[list(_attached_to(snapshot, volume))] += 1
+    return Load(always, snapshot.amounts(volumes.alone), tuple(map(snapshot.amounts, volumes.shared)))
 
 
-def _without(snapshot: Snapshot, load: Load, volumes: Iterable[VolumeID]) -> Load:
-    """The load, these volumes left out: they get columns of their own."""
-    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
+def _without(snapshot: Snapshot, driver: str, apart: Iterable[VolumeID]) -> Load:
+    """The driver's load, the volumes `apart` left out: they get columns of their own."""
+    load, volumes = _load(snapshot, driver), snapshot.index(AttachedVolumes).of(driver)
     always, amounts, shared = load.always.copy(), load.alone.amounts.copy(), list(load.shared)
-    for volume in volumes:
-        attached = attachments.get(volume, ())
-        for node in attached:
-            always[node] -= 1
-        for node, rows in _by_node(snapshot, users.get(volume, [])).items():
-            if (volume, node) in load.slots:
-                slot = load.slots[volume, node]
-                shared[slot] = shared[slot].without(rows)
-            elif node not in attached:
+    for volume in apart:
+        attached = _attached_to(snapshot, volume)
+        always[list(attached)] -= 1
+        for node in {int(snapshot.pod_node[row]) for row in volumes.users.get(volume, ())} - attached:
+            at = volume, snapshot.node_names[node]
+            rows = list(volumes.rows_at(at))
+            if at in volumes.slots:
+                shared[volumes.slots[at]] = shared[volumes.slots[at]].without(rows)
+            else:
                 amounts[load.alone.pods == rows[0]] -= 1
-    return Load(always, replace(load.alone, amounts=amounts), tuple(shared), load.slots)
+    return Load(always, replace(load.alone, amounts=amounts), tuple(shared))
 
 
-def _by_node(snapshot: Snapshot, rows: Sequence[int]) -> dict[int, list[int]]:
-    """Pod rows by node row."""
-    found: dict[int, list[int]] = {}
-    for row in rows:
-        found.setdefault(int(snapshot.pod_node[row]), []).append(row)
-    return found
+def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
+    """Rows of the nodes that a VolumeAttachment attaches it to."""
+    attached = snapshot.index(AttachedVolumes).of(volume[0]).attached.get(volume, ())
+    return {snapshot.node_row[node] for node in attached if node in snapshot.node_row}
 
 
 # --- constraint -----------------------------------------------------------------------------------------------------
@@ -191,7 +338,7 @@ def filter(incoming: Incoming) -> tuple[StaticCheck | VolumeLimits, ...]:
     if unusable is not None:
         return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
     wanted = found.csi_volumes(incoming.pod)
-    limits = snapshot.memo(_limits)
+    limits = _limits(snapshot)
     drivers = sorted({driver for driver, _ in wanted} & limits.keys())
     if not drivers:
         return ()
@@ -212,6 +359,10 @@ def _unusable_claim(incoming: Incoming) -> str | None:
     return None
 
 
+def _users(snapshot: Snapshot, volume: VolumeID) -> set[int]:
+    return snapshot.index(AttachedVolumes).of(volume[0]).users.get(volume, set())
+
+
 def _columns(
     incoming: Incoming,
     limits: Mapping[str, IntArray],
@@ -220,23 +371,16 @@ def _columns(
     singles: Sequence[VolumeID],
 ) -> VolumeLimits:
     snapshot = incoming.snapshot
-    users, attachments = snapshot.memo(volume_users), snapshot.memo(_attachments)
-    apart = [volume for volume in singles if volume in users or volume in attachments]
-    found = [
-        _without(
-            snapshot, snapshot.memo(loads).get(driver) or _load(snapshot, ()), (v for v in apart if v[0] == driver)
-        )
-        for driver in drivers
-    ]
+    found = [_without(snapshot, driver, [volume for volume in singles if volume[0] == driver]) for driver in drivers]
     shared = [(place, column) for place, load in enumerate(found) for column in load.shared]
     takes = [load.alone for load in found] + [column for _, column in shared]
-    takes += [snapshot.amounts(dict.fromkeys(users.get(volume, ()), 1)) for volume in singles]
+    takes += [snapshot.amounts(dict.fromkeys(_users(snapshot, volume), 1)) for volume in singles]
     room = np.stack([-column.per_node(len(snapshot.nodes)) for column in takes])
     for place, (driver, load) in enumerate(zip(drivers, found, strict=True)):
         room[place] += limits[driver] - load.always
     always = np.zeros((len(singles), len(snapshot.nodes)), np.bool_)
     for place, volume in enumerate(singles):
-        always[place, list(attachments.get(volume, ()))] = True
+        always[place, list(_attached_to(snapshot, volume))] = True
 
     def of_nominee(pod: Pod, _node: int) -> list[int]:
         volumes = storage(snapshot).csi_volumes(pod)

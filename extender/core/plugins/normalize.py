@@ -1,6 +1,6 @@
 """How raw scores become 0-100: relative to the best node (plugins/helper/normalize_score.go, v1.36)."""
 
-from extender.core.snapshot import IntArray
+from extender.core.columns import IntArray
 
 MAX_NODE_SCORE = 100
 

@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.checks import CodeArray, Constraint, Incoming, Rows
+from extender.core.columns import NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
+from extender.core.layout import Placed
 from extender.core.matching import Pods, nodes_matching, pods_matching
 from extender.core.owners import default_selector
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import NEVER, BoolArray, IntArray, LabelColumn, Placed, PodAmounts, Snapshot
+from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import HOSTNAME, ZONE

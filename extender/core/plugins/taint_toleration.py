@@ -4,8 +4,8 @@ Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36, Gt and Lt tolera
 """
 
 from extender.core.checks import Incoming, Rows, StaticCheck
+from extender.core.columns import IntArray
 from extender.core.plugins.normalize import normalize
-from extender.core.snapshot import IntArray
 from extender.k8s.objects import Taint
 from extender.k8s.selectors import find_untolerated, tolerates
 

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.checks import Incoming, StaticCheck
+from extender.core.columns import BoolArray, Encoded, IntArray, encode
 from extender.core.matching import nodes_in_any_term, nodes_with_labels
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, Encoded, IntArray, Snapshot, encode
+from extender.core.snapshot import Snapshot, derived_by
 from extender.core.storage import not_found, storage
 from extender.k8s import quantity
 from extender.k8s.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
@@ -100,7 +101,7 @@ def _claims(incoming: Incoming) -> _Claims | str:
             return problem
         if is_bound(claim):
             bound.append(claim)
-        elif _waits(found.classes.get(claim_class(claim)), claim):
+        elif _waits(found.storage_class(claim_class(claim)), claim):
             waiting.append(claim)
         else:
             is_late = True  # said only if no claim has a worse problem
@@ -152,7 +153,7 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
     """The first claim that the node has a problem with decides."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
     for claim in claims:
-        volume = storage(snapshot).volumes.get(claim.spec.volume_name)
+        volume = storage(snapshot).volume(claim.spec.volume_name)
         if volume is None:
             bits[bits == 0] = _NO_VOLUME
         else:
@@ -166,13 +167,14 @@ def _reached(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
     if migration is None or not migration.topology_key:
         return plain
     moved = _in_reach(snapshot, migrated_affinity(volume, migration.topology_key))
-    return np.where(snapshot.memo_by(_taken_over, migration.plugin), moved, plain)
+    return np.where(_taken_over(snapshot, migration.plugin), moved, plain)
 
 
+@derived_by("nodes", "csi_nodes")
 def _taken_over(snapshot: Snapshot, plugin: str) -> BoolArray:
     """[node]: does its CSINode say that a CSI driver has taken over the plugin?"""
     found = np.zeros(len(snapshot.nodes), np.bool_)
-    for name, csi_node in storage(snapshot).csi_nodes.items():
+    for (_, name), csi_node in snapshot.objects.csi_nodes.items():
         named = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
         if name in snapshot.node_row and plugin in named:
             found[snapshot.node_row[name]] = True
@@ -226,8 +228,8 @@ def _match(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[Int
     """
     found, size = storage(snapshot), len(snapshot.nodes)
     matched, open_to_others = np.full(size, _NONE), np.ones(size, np.bool_)
-    for row in found.reserved_volumes.get((claim.metadata.namespace, claim.metadata.name), ()):
-        volume = snapshot.objects.volumes[row]
+    for row in found.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
+        volume = found.numbered[row]
         if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and may_hold(volume, claim):
             here = open_to_others & np.logical_and.reduce([one != row for one in taken], axis=0)
             matched[here & _in_reach(snapshot, volume.spec.node_affinity)] = row
@@ -255,9 +257,9 @@ class _Shelf:
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str) -> Self:
-        """Take it from `snapshot.memo_by`."""
-        volumes = snapshot.objects.volumes
-        sized = sorted((size_of(volumes[row]), row) for row in storage(snapshot).free_volumes.get(name, ()))
+        """Take it from `_shelf`."""
+        volumes = storage(snapshot).numbered
+        sized = sorted((size_of(volumes[row]), row) for row in storage(snapshot).free_volumes(name))
         sizes, rows = [size for size, _ in sized], [row for _, row in sized]
         sorted_volumes = [volumes[row] for row in rows]
         reach = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
@@ -268,6 +270,11 @@ class _Shelf:
             encode(sorted_volumes, key=_kind),
             Encoded(reach.codes, nodes),
         )
+
+
+@derived_by("nodes", "volumes")
+def _shelf(snapshot: Snapshot, storage_class: str) -> _Shelf:
+    return _Shelf.of(snapshot, storage_class)
 
 
 def _kind(volume: PersistentVolume) -> tuple[object, ...]:
@@ -283,7 +290,7 @@ def _offers(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> t
 
     Of volumes with the same reach `at_most` are enough: no more claims can take one away.
     """
-    shelf, selector = snapshot.memo_by(_Shelf.of, claim_class(claim)), _claim_selector(claim)
+    shelf, selector = _shelf(snapshot, claim_class(claim)), _claim_selector(claim)
     suits = shelf.kinds.lift(lambda volume: _is_available(volume, claim, selector))
     suits[: bisect_left(shelf.sizes, size_asked(claim))] = False
     places = np.flatnonzero(suits)
@@ -324,7 +331,7 @@ def _claim_selector(claim: PersistentVolumeClaim) -> LabelMatcher:
 def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Bits:
     """Can a volume be made for the claim, there and of its size?"""
     size = len(snapshot.nodes)
-    storage_class = storage(snapshot).classes[claim_class(claim)]
+    storage_class = snapshot.objects.storage_classes["", claim_class(claim)]
     if storage_class.provisioner in ("", NO_PROVISIONER):
         return np.full(size, _NOTHING_TO_BIND)
     allowed = _in_allowed_topology(snapshot, storage_class)
@@ -349,12 +356,12 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
 def _with_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
     """[node]: if the driver publishes its capacity, does one that the node can use hold the claim?"""
     objects, everywhere = snapshot.objects, np.ones(len(snapshot.nodes), np.bool_)
-    driver = storage(snapshot).csi_drivers.get(storage_class.provisioner)
+    driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if not names_size(claim) or driver is None or not driver.spec.storage_capacity:
         return everywhere
     found = ~everywhere
     asked = quantity.value(size_asked(claim))
-    for capacity in objects.csi_storage_capacities:
+    for capacity in objects.csi_storage_capacities.values():
         if capacity.storage_class_name == storage_class.metadata.name and _largest(capacity) >= asked:
             found |= _with_access(snapshot, capacity)
     return found

@@ -3,15 +3,17 @@
 Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from extender.core.checks import Conflicts, Incoming
+from extender.core.columns import IntArray, PodAmounts
+from extender.core.layout import Placed
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import IntArray, Placed, PodAmounts, Snapshot
+from extender.core.snapshot import Index, Snapshot
 from extender.core.storage import not_found, storage
 from extender.k8s.objects import Pod, Volume
 from extender.k8s.volumes import READ_WRITE_ONCE_POD, named_claims
@@ -56,17 +58,28 @@ def _disks_of(pod: Pod) -> list[_Disk]:
     return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
 
 
-def mounts(snapshot: Snapshot) -> dict[tuple[str, ...], list[tuple[int, _Disk]]]:
-    """Identity of a disk -> pod row and disk of every mount; take it from `snapshot.memo`."""
-    found: dict[tuple[str, ...], list[tuple[int, _Disk]]] = defaultdict(list)
-    for row, pod in enumerate(snapshot.pods):
+class Mounts(Index):
+    """Every disk that a running pod mounts."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.of_disk: dict[tuple[str, ...], set[tuple[int, _Disk]]] = {}
+        """Identity -> pod row and disk of every mount."""
+
+    def pod_added(self, row: int, pod: Pod) -> None:
         for disk in _disks_of(pod):
-            found[disk.identity].append((row, disk))
-    return dict(found)
+            self.of_disk.setdefault(disk.identity, set()).add((row, disk))
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        for disk in set(_disks_of(pod)):
+            mounts = self.of_disk[disk.identity]
+            mounts.discard((row, disk))
+            if not mounts:
+                del self.of_disk[disk.identity]
 
 
 def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
-    in_use = incoming.snapshot.memo(mounts)
+    in_use = incoming.snapshot.index(Mounts).of_disk
     rows = {row for disk in wanted for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
 
     def conflicts(pod: Pod) -> bool:
@@ -80,13 +93,24 @@ def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
 
 
-def claim_users(snapshot: Snapshot) -> dict[str, list[int]]:
-    """Claim name -> pod row of every use, in any namespace; take it from `snapshot.memo`."""
-    users: dict[str, list[int]] = defaultdict(list)
-    for row, pod in enumerate(snapshot.pods):
+class ClaimUsers(Index):
+    """The running pods that name a claim."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.of_claim: dict[str, Counter[int]] = {}
+        """Name of a claim, in any namespace -> pod row -> how often the pod names it."""
+
+    def pod_added(self, row: int, pod: Pod) -> None:
         for name in named_claims(pod):
-            users[name].append(row)
-    return dict(users)
+            self.of_claim.setdefault(name, Counter())[row] += 1
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        for name in set(named_claims(pod)):
+            users = self.of_claim[name]
+            del users[row]
+            if not users:
+                del self.of_claim[name]
 
 
 def _exclusive_claims(incoming: Incoming) -> set[str]:
@@ -101,11 +125,10 @@ def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Confli
 
     Quirk: what a dry run takes off or puts back is counted by the name of the claim, whatever the namespace.
     """
-    snapshot, users = incoming.snapshot, incoming.snapshot.memo(claim_users)
-    uses: dict[int, int] = defaultdict(int)
+    snapshot, users = incoming.snapshot, incoming.snapshot.index(ClaimUsers).of_claim
+    uses: Counter[int] = Counter()
     for name in names:
-        for row in users.get(name, ()):
-            uses[row] += 1
+        uses.update(users.get(name, {}))
     room = np.full(len(snapshot.nodes), -in_use)
     return _column(
         incoming,
@@ -119,7 +142,7 @@ def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Confli
 def _in_use(incoming: Incoming, names: set[str]) -> int:
     """How many of the claims a running pod of the same namespace uses."""
     snapshot, namespace = incoming.snapshot, incoming.pod.metadata.namespace
-    users = snapshot.memo(claim_users)
+    users = snapshot.index(ClaimUsers).of_claim
     return sum(any(snapshot.pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
 

@@ -6,8 +6,9 @@ Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 import numpy as np
 
 from extender.core.checks import Incoming, StaticCheck
+from extender.core.columns import BoolArray
 from extender.core.plugins.prefilter import PreFilter
-from extender.core.snapshot import BoolArray, Snapshot
+from extender.core.snapshot import Snapshot
 from extender.core.storage import not_found, storage
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.storage_objects import PersistentVolume, PersistentVolumeClaim
@@ -24,12 +25,12 @@ def _volume(incoming: Incoming, claim: PersistentVolumeClaim) -> PersistentVolum
     """The claim's volume; a text why there is none; None if the volume is still to be chosen."""
     found = storage(incoming.snapshot)
     if claim.spec.volume_name:
-        volume = found.volumes.get(claim.spec.volume_name)
+        volume = found.volume(claim.spec.volume_name)
         return volume or not_found("persistentvolume", claim.spec.volume_name)
     name = claim_class(claim)
     if not name:
         return "PersistentVolumeClaim had no pv name and storageClass name"
-    storage_class = found.classes.get(name)
+    storage_class = found.storage_class(name)
     if storage_class is None:
         return not_found("storageclass.storage.k8s.io", name)
     return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"

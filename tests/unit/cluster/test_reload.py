@@ -21,7 +21,7 @@ def write(path, *names, text=None):
 
 
 def nodes(store):
-    return [one.metadata.name for one in store.snapshot().objects.nodes]
+    return [one.metadata.name for one in store.snapshot().objects.nodes.values()]
 
 
 def polls(source, count):

@@ -1,0 +1,155 @@
+"""Columns: dictionary-encoded values of nodes and pods, and amounts that some running pods take.
+
+Names of axes used everywhere in `core`: `node` is a row of `Snapshot.nodes` (N of them), `pod` a row of
+`Snapshot.pods` (running pods), `k` a pod's rank by importance on its node (K, the longest list), `resource` a column of
+BASE_RESOURCES.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.k8s.objects import Labels
+from extender.k8s.selectors import Requirement
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
+"""Columns that every node and pod has: millicores, bytes, pods, bytes; the one that few ask for comes last."""
+
+LARGEST = 2**55
+"""Amounts beyond this (36 PB, 36 Tcores) count as this much: sums over a node's pods stay within int64."""
+
+NEVER = np.iinfo(np.int64).max
+"""Start time of a pod that has none: later than any."""
+
+
+def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
+    """Some of the columns of the last axis, in ascending order; the array itself, not a copy, if these are all."""
+    return array if len(rows) == array.shape[-1] else array[..., rows]
+
+
+def bounded(amount: int) -> int:
+    """An amount as a column holds it."""
+    return min(max(amount, -LARGEST), LARGEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A dictionary-encoded column: `values[codes[row]]` is what stands in `row`."""
+
+    codes: npt.NDArray[np.int32]
+    values: tuple[Any, ...]
+
+    def lift(self, check: Callable[[Any], bool]) -> BoolArray:
+        """`check` asked once per distinct value -> bool[row]."""
+        return np.fromiter(map(check, self.values), np.bool_, len(self.values))[self.codes]
+
+    def lift_int(self, count: Callable[[Any], int]) -> IntArray:
+        """`count` asked once per distinct value -> int64[row]."""
+        return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumn(Encoded):
+    """The nodes' values of one label; None where a node does not carry it."""
+
+    code_of: Mapping[str | None, int]
+    present: BoolArray
+    """[node]: does it carry the label?"""
+
+    @classmethod
+    def of(cls, values: Sequence[str | None]) -> "LabelColumn":
+        encoded = encode(values)
+        code_of = {value: code for code, value in enumerate(encoded.values)}
+        return cls(encoded.codes, encoded.values, code_of, encoded.codes != code_of.get(None, -1))
+
+    def sums(self, nodes: IntArray, amounts: IntArray) -> IntArray:
+        """[value]: the amounts added up over the nodes that have it; `nodes` may name one more than once."""
+        sums = np.zeros(len(self.values), np.int64)
+        np.add.at(sums, self.codes[nodes], amounts)
+        return sums
+
+    def holds(self, wanted: Requirement) -> BoolArray:
+        """[node]: does the label satisfy the requirement?"""
+        if wanted.operator == "In":
+            codes = [self.code_of[value] for value in wanted.values if value in self.code_of]
+            holds = np.zeros(len(self.codes), np.bool_)
+            for code in codes:
+                holds |= self.codes == code
+            return holds
+        return self.lift(wanted.holds)
+
+
+def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:
+    """Dictionary-encode `values`; two are the same if `key` gives the same."""
+    index: dict[Any, int] = {}
+    distinct: list[Any] = []
+    codes = np.empty(len(values), np.int32)
+    for row, value in enumerate(values):
+        identity = key(value)
+        code = index.get(identity)
+        if code is None:
+            code = index[identity] = len(distinct)
+            distinct.append(value)
+        codes[row] = code
+    return Encoded(codes, tuple(distinct))
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupKey:
+    """What selectors look at in a pod: pods that share it match alike."""
+
+    namespace: str
+    labels: Labels
+
+
+@dataclass(frozen=True, slots=True)
+class PodAmounts:
+    """One column: how much some running pods take; all others take nothing."""
+
+    pods: IntArray
+    """Pod rows, each at most once."""
+    nodes: IntArray
+    """[place in pods] -> node row."""
+    amounts: IntArray
+
+    def without(self, pods: Sequence[int]) -> "PodAmounts":
+        """The column, some pods left out."""
+        kept = ~np.isin(self.pods, pods)
+        return PodAmounts(self.pods[kept], self.nodes[kept], self.amounts[kept])
+
+    def per_node(self, size: int) -> IntArray:
+        """[node] sums, of so many nodes."""
+        totals = np.zeros(size, np.int64)
+        np.add.at(totals, self.nodes, self.amounts)
+        return totals
+
+
+class RowSet:
+    """Some pod rows that come and go one by one."""
+
+    __slots__ = ("_rows", "members")
+
+    def __init__(self) -> None:
+        self.members: set[int] = set()
+        self._rows: IntArray | None = None
+
+    def add(self, row: int) -> None:
+        self.members.add(row)
+        self._rows = None
+
+    def remove(self, row: int) -> None:
+        self.members.discard(row)
+        self._rows = None
+
+    @property
+    def rows(self) -> IntArray:
+        """Ascending; the same array until a row comes or goes."""
+        if self._rows is None:
+            self._rows = np.sort(np.fromiter(self.members, np.int64, len(self.members)))
+        return self._rows

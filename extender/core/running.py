@@ -1,0 +1,240 @@
+"""The running pods, each in a row of its own for as long as it runs, and what they take of the nodes.
+
+A row is given to a pod when it comes and is free for another one when it has gone.
+
+Rule: everything here changes by one pod at a time; nothing is computed over all pods.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.columns import BASE_RESOURCES, NEVER, IntArray, bounded
+from extender.k8s.objects import ObjectMeta, Pod
+from extender.k8s.requests import Usage, is_resize_infeasible, running_usage
+
+NOBODY = Pod(ObjectMeta())
+"""Stands in the rows that are free."""
+
+_FRACTION = re.compile(r"\.\d+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
+_TEMPLATES = 8192
+"""Of how many groups of equal pods the usage is remembered."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a pod adds to the columns of its node."""
+
+    usage: Usage
+    demand: tuple[int, ...]
+    """By BASE_RESOURCES."""
+    others: tuple[tuple[str, int], ...]
+    """The other resources that it asks for."""
+
+
+class RunningPods:
+    """Columns over pods, [pod], and sums over the pods of every node, [node]."""
+
+    def __init__(self) -> None:
+        self.pods: list[Pod] = []
+        """[pod], NOBODY where a row is free."""
+        self.loads: list[Load] = []
+        """[pod]."""
+        self.row_of: dict[str, int] = {}
+        """`identity` -> pod row."""
+        self.on_node: list[set[int]] = []
+        """[node]: its pod rows."""
+        self.asking: dict[str, dict[int, int]] = {}
+        """Resource beside BASE_RESOURCES -> pod row -> amount."""
+        self.priorities: Counter[int] = Counter()
+        """Priority -> how many pods have it."""
+        self.node = np.full(64, -1, np.int64)
+        """[pod] -> node row, -1 where a row is free."""
+        self.priority = np.zeros(64, np.int64)
+        """[pod]."""
+        self.start = np.full(64, NEVER)
+        """[pod] -> start time in nanoseconds since 1970, NEVER if it has none."""
+        self.order = np.zeros(64, np.int64)
+        """[pod] -> place in listing order."""
+        self.terminating = np.zeros(64, np.bool_)
+        """[pod]."""
+        self.demand = np.zeros((64, len(BASE_RESOURCES)), np.int64)
+        """[pod, resource]."""
+        self._non_zero = np.zeros((64, 2), np.int64)
+        self._free: list[int] = []
+        self._known: dict[bytes, Load] = {}
+
+    @property
+    def non_zero(self) -> IntArray:
+        """[2, node]: cpu and memory with a default for containers that request none; scoring uses it."""
+        return self._non_zero[: len(self.on_node)].T
+
+    # --- nodes ------------------------------------------------------------------------------------------------
+
+    def add_node(self) -> None:
+        """A node without pods, in the last row."""
+        self.on_node.append(set())
+        if len(self.on_node) > len(self._non_zero):
+            self._non_zero = _longer(self._non_zero, 0)
+        self._non_zero[len(self.on_node) - 1] = 0
+
+    def remove_last_node(self) -> None:
+        """It must have no pods any more."""
+        self.on_node.pop()
+
+    # --- pods -------------------------------------------------------------------------------------------------
+
+    def add(self, pod: Pod, node: int, order: int) -> int:
+        """Let the pod run on a node -> its row; ValueError, and nothing changes, for what `check` refuses."""
+        load, started = self.load_of(pod), start_time(pod)
+        row = self._free.pop() if self._free else self._new_row()
+        self.pods[row], self.loads[row] = pod, load
+        self.row_of[identity(pod)] = row
+        self.on_node[node].add(row)
+        self.node[row], self.priority[row], self.start[row], self.order[row] = node, pod.priority, started, order
+        self.terminating[row] = pod.metadata.deletion_timestamp is not None
+        self.demand[row] = load.demand
+        self._count(row, node, 1)
+        return row
+
+    def remove(self, row: int) -> None:
+        """The pod is gone, and its row free."""
+        pod, node = self.pods[row], int(self.node[row])
+        self._count(row, node, -1)
+        del self.row_of[identity(pod)]
+        self.on_node[node].discard(row)
+        self.pods[row] = NOBODY
+        self.node[row] = -1
+        self._free.append(row)
+
+    def _count(self, row: int, node: int, sign: int) -> None:
+        load, priority = self.loads[row], self.pods[row].priority
+        self.priorities[priority] += sign
+        if not self.priorities[priority]:
+            del self.priorities[priority]
+        self._non_zero[node, 0] += sign * bounded(load.usage.non_zero_cpu)
+        self._non_zero[node, 1] += sign * bounded(load.usage.non_zero_memory)
+        for resource, amount in load.others:
+            if sign > 0:
+                self.asking.setdefault(resource, {})[row] = amount
+            else:
+                del self.asking[resource][row]
+
+    def _new_row(self) -> int:
+        row = len(self.pods)
+        self.pods.append(NOBODY)
+        self.loads.append(_NO_LOAD)
+        if row == len(self.node):
+            self.node, self.start = _longer(self.node, -1), _longer(self.start, NEVER)
+            self.priority, self.order = _longer(self.priority, 0), _longer(self.order, 0)
+            self.terminating, self.demand = _longer(self.terminating, 0), _longer(self.demand, 0)
+        return row
+
+    def check(self, pod: Pod) -> None:
+        """ValueError if an amount or the start time of the pod cannot be read."""
+        self.load_of(pod)
+        start_time(pod)
+
+    def load_of(self, pod: Pod) -> Load:
+        """What the pod takes; worked out once for all pods of a template, whose parts are the same."""
+        spec, status = pod.spec, pod.status
+        parts = (
+            spec.containers,
+            spec.init_containers,
+            spec.resources,
+            spec.overhead,
+            status.container_statuses,
+            status.init_container_statuses,
+            status.resources,
+            status.allocated_resources,
+        )
+        key = _ENCODER.encode((is_resize_infeasible(pod), parts))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _TEMPLATES:
+                self._known.clear()
+            known = self._known[key] = _load(running_usage(pod))
+        return known
+
+
+_NO_LOAD = Load(Usage({}, 0, 0), (0,) * len(BASE_RESOURCES), ())
+
+
+def _load(usage: Usage) -> Load:
+    amounts = usage.requests | {"pods": 1}
+    others = tuple((name, bounded(amount)) for name, amount in usage.requests.items() if name not in BASE_RESOURCES)
+    return Load(usage, tuple(bounded(amounts.get(name, 0)) for name in BASE_RESOURCES), others)
+
+
+def _longer(array: Array, fill: int) -> Array:
+    """Twice as long, the new half filled."""
+    longer = np.full((2 * len(array), *array.shape[1:]), fill, array.dtype)
+    longer[: len(array)] = array
+    return longer  # type: ignore[return-value]
+
+
+# --- facts about one pod --------------------------------------------------------------------------------------------
+
+
+def identity(pod: Pod) -> str:
+    """The UID; of a pod that was made without one, its name."""
+    return pod.metadata.uid or pod.key
+
+
+def is_finished(pod: Pod) -> bool:
+    """It takes nothing of its node any more; terminating pods still do."""
+    return pod.status.phase in _TERMINAL_PHASES
+
+
+def looks_alike(one: Pod, other: Pod) -> bool:
+    """Is all the same that columns and indexes are made of?"""
+    a, b = one.status, other.status
+    return (
+        one.spec == other.spec
+        and one.metadata.labels == other.metadata.labels
+        and (one.metadata.deletion_timestamp is None) == (other.metadata.deletion_timestamp is None)
+        and a.phase == b.phase
+        and a.start_time == b.start_time
+        and a.nominated_node_name == b.nominated_node_name
+        and a.container_statuses == b.container_statuses
+        and a.init_container_statuses == b.init_container_statuses
+        and a.resources == b.resources
+        and a.allocated_resources == b.allocated_resources
+        and is_resize_infeasible(one) == is_resize_infeasible(other)
+    )
+
+
+@lru_cache(maxsize=65536)
+def _nanoseconds(text: str) -> int:
+    try:
+        started = datetime.fromisoformat(_FRACTION.sub("", text))
+    except ValueError:
+        started = None
+    if started is None or started.tzinfo is None or not 1678 <= started.year < 2262:
+        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
+    since = started - _EPOCH
+    fraction = _FRACTION.search(text)
+    nanoseconds = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + nanoseconds
+
+
+def start_time(pod: Pod) -> int:
+    """Nanoseconds since 1970, NEVER if the pod has not started.
+
+    Raises ValueError if the text is no time with a zone, or not one of the years 1678 to 2262 that nanoseconds reach.
+    """
+    text = pod.status.start_time
+    return _nanoseconds(text) if text else int(NEVER)

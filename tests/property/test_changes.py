@@ -1,0 +1,96 @@
+"""A snapshot that was changed step by step decides as one that is built anew of the same objects.
+
+    python -c 'from tests.property.test_changes import check; check(4711)'
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from extender.cluster.files import load_cluster
+from extender.core.engine import prepare
+from extender.core.evaluation import evaluate
+from extender.core.profile import Profile
+from extender.core.snapshot import Snapshot
+from extender.k8s.kinds import KINDS, key_of
+from tests.builders import typed
+from tests.property.generate import case
+
+SEEDS = st.integers(0, 2**48)
+SOME = settings(
+    max_examples=400, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+
+STEPS = 12
+MOST_CHANGES = 8
+
+
+def objects_of(seed: int) -> Iterator[tuple[str, object]]:
+    """(kind, object) of a generated cluster; names of different seeds overlap, so that objects replace each other."""
+    objects = load_cluster(case(seed).cluster)
+    for kind, of_kind in KINDS.items():
+        for one in getattr(objects, of_kind.field):
+            yield kind, with_uid_of_its_own(one)
+
+
+def with_uid_of_its_own(one):
+    """The generator gives pods of the same name in two namespaces the same UID: these take turns in one cluster."""
+    metadata, namespace = one.metadata, one.metadata.namespace
+    owners = [replace(owner, uid=f"{owner.uid}-{namespace}") for owner in metadata.owner_references or ()]
+    return replace(one, metadata=replace(metadata, uid=f"{metadata.uid}-{namespace}", owner_references=owners))
+
+
+def check(seed: int) -> None:
+    """Change a snapshot at random and compare after every few changes."""
+    chance = random.Random(seed)
+    pods = [typed(case(seed + number).pod) for number in range(3)]
+    material = [one for number in range(3) for one in objects_of(seed + number)]
+    changing = prepare(Snapshot())
+    for kind, one in objects_of(seed):
+        put(changing, kind, one)
+    for _ in range(STEPS):
+        for _ in range(chance.randint(1, MOST_CHANGES)):
+            change(changing, chance, material)
+        changing.settle()
+        compare(changing, chance.choice(pods))
+
+
+def change(snapshot: Snapshot, chance: random.Random, material: list[tuple[str, object]]) -> None:
+    kind, one = chance.choice(material)
+    if chance.random() < 0.5:
+        again = "" if chance.random() < 0.9 else "-again"
+        put(snapshot, kind, replace(one, metadata=replace(one.metadata, uid=one.metadata.uid + again)))
+        return
+    held = snapshot.objects.of(kind)
+    if held:
+        snapshot.remove(kind, chance.choice(list(held)))
+
+
+def put(snapshot: Snapshot, kind: str, one: object) -> None:
+    """As the store does: an object of the same name with another UID is another object."""
+    held = snapshot.objects.of(kind).get(key_of(kind, one))
+    if held is not None and held.metadata.uid != one.metadata.uid:
+        snapshot.remove(kind, key_of(kind, one))
+    snapshot.put(kind, one)
+
+
+def compare(changed: Snapshot, pod) -> None:
+    anew = Snapshot.build(changed.objects.frozen())
+    assert evaluate(changed, pod, Profile()).to_dict() == evaluate(anew, pod, Profile()).to_dict()
+
+
+@SOME
+@given(SEEDS)
+def test_a_changed_snapshot_decides_as_a_new_one(seed):
+    check(seed)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=20_000)
+@given(SEEDS)
+def test_a_changed_snapshot_decides_as_a_new_one_at_length(seed):
+    check(seed)
