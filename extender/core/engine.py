@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
-from extender.core.columns import BoolArray, IntArray
+from extender.core.columns import BoolArray, IntArray, columns
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
 from extender.core.plugins import INDEXES
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
@@ -174,9 +174,11 @@ def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: 
     tried = (codes == Code.UNSCHEDULABLE) | (undecided[rows] & (codes != Code.UNRESOLVABLE))
     dropped |= _not_tried(filtering, rows[~tried])
     run = dry_run(incoming, filtering.checks, np.unique(rows[tried]))
+    named = _named(run, offers)
+    run = _prefer_named(run, named)
     if left:
-        run = replace(run, victims=np.where(undecided[run.rows], _offered_victims(run, offers), run.victims))
-    kept = _best(run, profile.keep_candidates)
+        run = replace(run, victims=np.where(undecided[run.rows], _as_offered(run, named), run.victims))
+    kept = _best(run, named, profile.keep_candidates)
     dropped |= _beaten(run, {candidate.node for candidate in kept})
     as_offered = frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if undecided[row])
     return PreemptDecision(kept, dropped, left, as_offered)
@@ -201,21 +203,46 @@ def _not_tried(filtering: Filtering, rows: Rows) -> dict[str, str]:
     }
 
 
-def _offered_victims(run: DryRun, offers: Mapping[str, Offer]) -> BoolArray:
+def _named(run: DryRun, offers: Mapping[str, Offer]) -> BoolArray:
+    """[k, node]: the pods that kube-scheduler named as victims."""
+    row_of, names = run.snapshot.running.row_of, run.snapshot.node_names
+    named = np.zeros(len(run.snapshot.pod_node), np.bool_)
+    named[[row_of[uid] for row in run.rows.tolist() for uid in offers[names[row]].victims]] = True
+    pods = columns(run.snapshot.layout.pod, run.rows)
+    found: BoolArray = named[pods] & (pods >= 0)
+    return found
+
+
+def _as_offered(run: DryRun, named: BoolArray) -> BoolArray:
     """kube-scheduler's victims as [k, node]; a node with one that may not be evicted has none at all."""
-    layout, chosen = run.snapshot.layout, np.zeros_like(run.victims)
-    for place, row in enumerate(run.rows.tolist()):
-        wanted = set(offers[run.snapshot.node_names[row]].victims)
-        pods = layout.pod[:, row]
-        named = np.array([pod >= 0 and run.snapshot.pods[pod].metadata.uid in wanted for pod in pods.tolist()])
-        if not (named & ~run.grouped.evictable.mask[:, place]).any():
-            chosen[:, place] = named
-    return chosen
+    wrong = (named & ~run.grouped.evictable.mask).any(axis=0)
+    return named & ~wrong
 
 
-def _best(run: DryRun, limit: int | None) -> tuple[Candidate, ...]:
+def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
+    """Where two pods may take each other's place, let the one go that kube-scheduler named.
+
+    It may not know the other one any more, and one UID that it does not know fails the whole answer.
+    """
+    mixed = (run.victims & ~named).any(axis=0) & (named & ~run.victims & run.grouped.evictable.mask).any(axis=0)
+    if not mixed.any():
+        return run
+    victims = run.victims.copy()
+    for place in np.flatnonzero(mixed & run.candidate).tolist():
+        spared = np.flatnonzero(named[:, place] & ~victims[:, place]).tolist()
+        for k in np.flatnonzero(victims[:, place] & ~named[:, place]).tolist():
+            other = next((one for one in spared if run.interchangeable(place, k, one)), None)
+            if other is not None:
+                victims[[k, other], place] = False, True
+                spared.remove(other)
+    return replace(run, victims=victims)
+
+
+def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, ...]:
+    """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
     places = np.flatnonzero(run.candidate)
-    order = rank(run.costs(places), run.snapshot.name_order[run.rows[places]])
+    unnamed = np.count_nonzero(run.victims & ~named, axis=0)[places]
+    order = rank(run.costs(places), unnamed, run.snapshot.name_order[run.rows[places]])
     violations, names = run.violations, run.snapshot.node_names
     return tuple(
         Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place]))

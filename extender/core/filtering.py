@@ -12,6 +12,7 @@ import numpy as np
 from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray
 from extender.core.plugins import FILTERS, NOT_MODELLED, PREFILTERS
+from extender.core.plugins.unread import blind
 from extender.core.profile import Profile
 from extender.core.snapshot import Snapshot
 from extender.core.verdict import FITS, Code, Verdict
@@ -142,7 +143,8 @@ def meet(snapshot: Snapshot, pod: Pod, profile: Profile) -> Incoming:
 
 def run_filters(incoming: Incoming) -> Filtering:
     """Judge every node of the snapshot."""
-    enabled = incoming.profile.filter_plugins
+    unable = blind(incoming, "filter")
+    enabled = [name for name in incoming.profile.filter_plugins if name not in unable]
     allowed: frozenset[str] | None = None
     for name in (name for name in PREFILTERS if name in enabled):
         said = PREFILTERS[name](incoming)
@@ -157,5 +159,8 @@ def run_filters(incoming: Incoming) -> Filtering:
 
 
 def not_evaluated(incoming: Incoming) -> Mapping[str, BoolArray]:
-    """Filter plugin of kube-scheduler that is not modelled -> [node] where its verdict is kube-scheduler's alone."""
-    return {name: decides(incoming) for name, decides in NOT_MODELLED.items()}
+    """Filter plugin that is not modelled, or may not read what it needs -> [node] where only kube-scheduler decides."""
+    everywhere = np.ones(len(incoming.snapshot.nodes), np.bool_)
+    enabled = blind(incoming, "filter") & set(incoming.profile.filter_plugins)
+    unable = dict.fromkeys(sorted(enabled), everywhere)
+    return {name: decides(incoming) for name, decides in NOT_MODELLED.items()} | unable

@@ -166,6 +166,8 @@ class DryRun:
     grouped: Groups
     victims: BoolArray
     """[k, node]; meaningful where `candidate`."""
+    demands: tuple[IntArray, ...]
+    """Per constraint [k, column, node]: what pods take."""
 
     @property
     def candidate(self) -> BoolArray:
@@ -177,6 +179,17 @@ class DryRun:
         """[node] -> NumPDBViolations: violating pods that were not put back."""
         violations: IntArray = np.count_nonzero(self.victims & self.grouped.violating, axis=0)
         return violations
+
+    def interchangeable(self, place: int, k: int, other: int) -> bool:
+        """May the node's pods of these ranks take each other's place? Equally important, and all takes the same."""
+        pods, running = self.snapshot.layout.pod[[k, other], self.rows[place]], self.snapshot.running
+        same = (array[k, place] == array[other, place] for array in (self.grouped.violating, self.grouped.others))
+        return (
+            running.priority[pods[0]] == running.priority[pods[1]]
+            and running.start[pods[0]] == running.start[pods[1]]
+            and all(same)
+            and all((demand[k, :, place] == demand[other, :, place]).all() for demand in self.demands)
+        )
 
     def verdict(self, place: int) -> Verdict:
         """Why a node is no candidate."""
@@ -218,7 +231,8 @@ def dry_run(incoming: Incoming, checks: Sequence[Check], rows: Rows) -> DryRun:
     trial = Trial(checks, grouped.evictable)
     emptied = judge(checks, trial.emptied, len(rows))
     victims = reprieve(trial, (grouped.violating, grouped.others))
-    return DryRun(incoming.snapshot, rows, emptied, grouped, victims)
+    demands = tuple(constraint.demand for constraint in trial.constraints)
+    return DryRun(incoming.snapshot, rows, emptied, grouped, victims, demands)
 
 
 def reprieve(trial: Trial, groups: Sequence[BoolArray]) -> BoolArray:

@@ -37,10 +37,10 @@ CRITERIA: dict[str, Callable[[Costs], IntArray]] = {
 """Name -> [candidate], the smaller the better; in upstream's order."""
 
 
-def rank(costs: Costs, name_order: IntArray) -> IntArray:
-    """Places of the candidates, best first; `name_order` breaks the last ties."""
-    keys = [criterion(costs) for criterion in CRITERIA.values()]
-    return np.lexsort((name_order, *reversed(keys)))
+def rank(costs: Costs, *then: IntArray) -> IntArray:
+    """Places of the candidates, best first; `then` are further criteria for those that cost the same."""
+    keys = [*(criterion(costs) for criterion in CRITERIA.values()), *then]
+    return np.lexsort(keys[::-1])
 
 
 def standing(costs: Costs) -> IntArray:

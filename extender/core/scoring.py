@@ -8,11 +8,12 @@ from extender.core.checks import Incoming, Rows
 from extender.core.columns import IntArray
 from extender.core.plugins import SCORES
 from extender.core.plugins.normalize import MAX_NODE_SCORE
+from extender.core.plugins.unread import blind
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Weighted scores of the nodes `rows`; a plugin that kube-scheduler skips for this pod is absent."""
+    """Weighted scores of the nodes `rows`; a plugin that is skipped for this pod is absent."""
 
     rows: Rows
     plugins: dict[str, IntArray]
@@ -27,8 +28,10 @@ class Scores:
 
 def score(incoming: Incoming, rows: Rows) -> Scores:
     """`rows` are the feasible nodes: some plugins score relative to the best of them."""
-    plugins, highest = {}, 0
+    plugins, highest, unable = {}, 0, blind(incoming, "score")
     for name, weight in incoming.profile.score_weights:
+        if name in unable:
+            continue
         raw = SCORES[name](incoming, rows) if len(rows) else None
         if raw is not None:
             plugins[name] = raw * weight

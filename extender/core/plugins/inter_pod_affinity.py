@@ -155,6 +155,16 @@ def _only_in(terms: _Terms) -> frozenset[str] | None:
     return frozenset(name for one in selectors for name in one.namespaces)
 
 
+def asks_namespaces(incoming: Incoming) -> bool:
+    """May any term, the pod's own or a running pod's, choose namespaces by their labels?"""
+    affinity = incoming.pod.spec.affinity
+    sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
+    terms = [term for side in sides if side for term in side.required or ()]
+    terms += [one.pod_affinity_term for side in sides if side for one in side.preferred or ()]
+    own = any(term.namespace_selector is not None for term in terms)
+    return own or bool(incoming.snapshot.index(Owners).selecting)
+
+
 # --- matches in a node's domain -------------------------------------------------------------------------------------
 
 

@@ -93,6 +93,14 @@ def _constraints(incoming: Incoming, action: str) -> tuple[_Spread, ...]:
     return () if selector.is_empty else tuple(replace(one, selector=selector) for one in found)
 
 
+def asks_owner(incoming: Incoming, action: str) -> bool:
+    """Does it depend on the pod's Services and controller?"""
+    defaults = incoming.profile.default_spread_constraints
+    found = SYSTEM_DEFAULTS if defaults is None else defaults
+    own = incoming.pod.spec.topology_spread_constraints
+    return not own and any(one.when_unsatisfiable == action for one in found)
+
+
 def _pods(incoming: Incoming, constraint: _Spread) -> Pods:
     """All pods of the namespace that the selector means, terminating ones too."""
     own_namespace = frozenset((incoming.pod.metadata.namespace,))

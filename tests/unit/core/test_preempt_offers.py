@@ -1,0 +1,53 @@
+"""Where two choices are equal, the victims that kube-scheduler named are preferred: it surely knows them."""
+
+import pytest
+
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.profile import Profile
+from tests.builders import budget, built, cluster, incoming, node, pod, typed
+
+
+def preempt(nodes, offers, pod, keep=None, **others):
+    snapshot = built(cluster(nodes, **others))
+    made = {name: Offer(tuple(f"uid-{victim}" for victim in victims)) for name, victims in offers.items()}
+    decision = engine.preempt(snapshot, typed(pod), made, Profile(keep_candidates=keep))
+    return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
+
+
+def test_of_two_equal_pods_the_one_that_was_named_goes():
+    nodes = {node("n1", cpu="2"): [pod("a"), pod("b")]}
+    assert preempt(nodes, {"n1": ["a"]}, incoming()) == {"n1": ["a"]}
+    assert preempt(nodes, {"n1": ["b"]}, incoming()) == {"n1": ["b"]}
+
+
+def test_as_many_as_were_named_are_taken():
+    nodes = {node("n1", cpu="4"): [pod("a"), pod("b"), pod("c"), pod("d")]}
+    assert preempt(nodes, {"n1": ["b", "d"]}, incoming(cpu="2")) == {"n1": ["b", "d"]}
+    assert preempt(nodes, {"n1": ["b"]}, incoming(cpu="2")) == {"n1": ["b", "d"]}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(pod("b", priority=1), id="a more important pod stays"),
+        pytest.param(pod("b", start="2025-01-01T00:00:00Z"), id="a pod that started earlier stays"),
+        pytest.param(pod("b", cpu="2"), id="a pod that takes more would not be put back"),
+    ],
+)
+def test_choices_that_are_not_equal_are_not_changed(other):
+    nodes = {node("n1", cpu="3"): [other, pod("a")]}
+    taken = preempt(nodes, {"n1": []}, incoming())
+    assert preempt(nodes, {"n1": ["b"]}, incoming()) == taken
+
+
+def test_a_named_pod_whose_loss_breaks_a_budget_is_not_taken_for_another():
+    nodes = {node("n1", cpu="2"): [pod("a", labels={"app": "kept"}), pod("b")]}
+    budgets = [budget(app="kept")]
+    assert preempt(nodes, {"n1": ["a"]}, incoming(), budgets=budgets) == {"n1": ["b"]}
+
+
+def test_of_two_nodes_that_cost_the_same_the_one_whose_victims_were_named_is_first():
+    nodes = {node(name, cpu="1"): [pod(f"{name}-a")] for name in ("n1", "n2")}
+    assert preempt(nodes, {"n1": [], "n2": ["n2-a"]}, incoming(), keep=1) == {"n2": ["n2-a"]}
+    assert preempt(nodes, {"n1": ["n1-a"], "n2": ["n2-a"]}, incoming(), keep=1) == {"n1": ["n1-a"]}

@@ -1,0 +1,91 @@
+"""What may not be read is not taken for what is not there."""
+
+import pytest
+
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.evaluation import evaluate
+from extender.core.profile import Profile
+from extender.k8s.objects import TopologySpreadConstraint
+from tests.builders import built, cluster, incoming, node, pod, typed
+
+DEFAULT = Profile()
+CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+SELECTING = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                TERM | {"namespaceSelector": {"matchLabels": {"team": "a"}}}
+            ]
+        }
+    }
+}
+NAMING = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+
+
+def cut_off(*fields, running=()):
+    snapshot = built(cluster({node("n1", cpu="2"): running, node("n2"): []}))
+    snapshot.unread = frozenset(fields)
+    return snapshot
+
+
+def not_evaluated(snapshot, pod, profile=DEFAULT):
+    decision = engine.filter(snapshot, typed(pod), ["n1", "n2"], profile)
+    return decision.not_evaluated, len(decision.accepted)
+
+
+@pytest.mark.parametrize(
+    ("fields", "spec", "expected"),
+    [
+        pytest.param(
+            ["claims"],
+            CLAIM,
+            ("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"),
+            id="a pod with a claim, where claims may not be read",
+        ),
+        pytest.param(["csi_storage_capacities"], CLAIM, ("VolumeBinding",), id="with a claim, without capacities"),
+        pytest.param(["claims", "volumes", "storage_classes"], {}, (), id="a pod without volumes needs no claims"),
+        pytest.param(["namespaces"], SELECTING, ("InterPodAffinity",), id="a term that selects namespaces"),
+        pytest.param(["namespaces"], NAMING, (), id="a term that selects none needs no namespaces"),
+        pytest.param(["services", "replica_sets"], {}, (), id="the default spread is no filter"),
+        pytest.param(["device_classes", "priority_classes"], CLAIM | NAMING, (), id="kinds that no filter needs"),
+    ],
+)
+def test_a_filter_says_nothing_where_it_may_not_read(fields, spec, expected):
+    assert not_evaluated(cut_off(*fields), incoming(**spec))[0] == expected
+
+
+def test_a_claim_that_may_not_be_read_rejects_no_node():
+    assert not_evaluated(cut_off("claims"), incoming(**CLAIM))[1] == 2
+
+
+def test_a_claim_that_is_not_there_is_missing_where_claims_may_be_read():
+    assert not_evaluated(cut_off(), incoming(**CLAIM)) == ((), 0)
+
+
+def test_a_running_pod_that_selects_namespaces_makes_them_needed():
+    snapshot = cut_off("namespaces", running=[pod("a", **SELECTING)])
+    assert not_evaluated(snapshot, incoming())[0] == ("InterPodAffinity",)
+
+
+def test_hard_default_constraints_need_services_and_controllers():
+    hard = TopologySpreadConstraint(1, "kubernetes.io/hostname", "DoNotSchedule")
+    profile = Profile(default_spread_constraints=(hard,))
+    assert not_evaluated(cut_off("services"), incoming(), profile)[0] == ("PodTopologySpread",)
+
+
+def test_a_score_that_may_not_read_is_left_out():
+    scored = evaluate(cut_off(), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
+    left = evaluate(cut_off("services"), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
+    assert "InterPodAffinity" not in left
+    assert {name: value for name, value in scored.items() if name != "PodTopologySpread"} == {
+        name: value for name, value in left.items() if name != "PodTopologySpread"
+    }
+
+
+def test_a_preemption_keeps_what_kube_scheduler_chose_where_it_may_not_read():
+    snapshot = cut_off("claims", running=[pod("a"), pod("b", priority=5)])
+    decision = engine.preempt(snapshot, typed(incoming(**CLAIM)), {"n1": Offer(("uid-b",))}, Profile())
+    assert [(one.node, [victim.metadata.name for victim in one.victims]) for one in decision.kept] == [("n1", ["b"])]
+    assert decision.as_offered == {"n1"}
