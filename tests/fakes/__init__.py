@@ -1,0 +1,1 @@
+"""Stand-ins for the world around the extender, on real loopback sockets: an API server, and a bad network."""
