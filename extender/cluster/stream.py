@@ -1,0 +1,240 @@
+"""One request to the API server and its answer, read as it comes: what arrived whole, or an error that says why not.
+
+Any thread may end an answer that another one waits for. Errors are two: `ApiError`, the server said no, and
+`ApiUnreachable`, it said nothing or not all of it.
+
+Rule: half a line, half a body or a silent end is never taken for an answer.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+from urllib3.response import BaseHTTPResponse
+
+from extender.errors import ExtenderError
+
+ERROR_BODY_BYTES = 65536
+
+READ_BYTES = 1 << 20
+"""At most so much of an answer is one batch of lines."""
+
+
+class ApiError(ExtenderError):
+    """The API server answered, and not with 2xx; `code`, `reason` and the text are those of its Status."""
+
+    status = 503
+
+    def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(f"{code} {reason}: {message}" if message else f"{code} {reason}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+        """Seconds that the server asks us to stay away."""
+
+
+class ApiUnreachable(ExtenderError):
+    """No answer, or not a whole one: refused, reset, timed out, TLS, cut short."""
+
+    status = 503
+
+
+class Stream:
+    """One request and its answer: `with stream: for lines in stream.lines(): …`.
+
+    Only `close` may be called from another thread, at any time: whoever waits for the answer is woken, and the answer
+    ends there.
+    """
+
+    def __init__(self, send: Callable[[], BaseHTTPResponse]) -> None:
+        self._send = send
+        self._response: BaseHTTPResponse | None = None
+        self._lock = threading.Lock()
+        self._socket: Any = None
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        """Send the request and wait for the head of the answer; ApiError, ApiUnreachable."""
+        _here.stream = self
+        try:
+            self._response = self._send()
+        finally:
+            _here.stream = None
+        if self._socket is None and self._response.connection is not None:  # over SOCKS nobody reports
+            self.waits_on(getattr(self._response.connection, "sock", None))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._socket = None
+        if self._response is not None:
+            self._response.close()
+            self._response.release_conn()
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers if self._response is not None else {}
+
+    def lines(self) -> Iterator[list[bytes]]:
+        """Yield complete lines as they arrive, in batches: what one read gave. ApiUnreachable if the answer is cut."""
+        rest = b""
+        while data := self._read(lambda response: response.read1(READ_BYTES)):
+            *lines, rest = (rest + data).split(b"\n")
+            whole = [line for line in lines if line.strip()]
+            if whole:
+                yield whole
+        if rest.strip() and not self._closed.is_set():
+            raise ApiUnreachable("the answer ended in the middle of a line")
+
+    def read(self) -> bytes:
+        """Return the whole body; ApiUnreachable if it is cut."""
+        body = self._read(lambda response: response.read())
+        if self._closed.is_set():
+            raise ApiUnreachable("the request was given up")
+        return body
+
+    def close(self) -> None:
+        """End the answer now, from any thread."""
+        with self._lock:
+            self._closed.set()
+            _shut_down(self._socket)
+
+    def waits_on(self, sock: Any) -> None:
+        """The connection's report, by the thread that opens the stream."""
+        with self._lock:
+            self._socket = sock
+            if self._closed.is_set():
+                _shut_down(sock)
+
+    def _read(self, read: Callable[[BaseHTTPResponse], bytes]) -> bytes:
+        """Return what is read; nothing after `close`, whatever the socket still gives."""
+        assert self._response is not None, "a stream is read inside its with block"
+        if self._closed.is_set():
+            return b""
+        try:
+            data = read(self._response)
+        except (HTTPError, OSError, ValueError) as error:
+            if self._closed.is_set():
+                return b""
+            raise ApiUnreachable(why(error)) from error
+        return b"" if self._closed.is_set() else data
+
+
+def plain(text: str, limit: int = 1000) -> str:
+    """Return what somebody else says as one line that can be logged."""
+    return "".join(one if one.isprintable() else "?" for one in " ".join(text.split())[:limit])
+
+
+def why(error: BaseException) -> str:
+    """Return the innermost reason in words; urllib3's own print addresses of objects."""
+    while (inner := error.__cause__ or (error.__context__ if isinstance(error, HTTPError) else None)) is not None:
+        error = inner
+    return str(error) or type(error).__name__
+
+
+# --- sockets --------------------------------------------------------------------------------------------------------
+
+
+def socket_options() -> list[tuple[int, int, int]]:
+    """Return what makes the kernel give up a peer that is silently gone within 30 s, whether we wait or send."""
+    wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
+    options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    return options + [(socket.IPPROTO_TCP, getattr(socket, n), v) for n, v in wanted if hasattr(socket, n)]
+
+
+def use_reporting_connections(pools: urllib3.PoolManager) -> None:
+    """Make a pool's connections report to the stream that waits on them."""
+    pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+
+
+class _Here(threading.local):
+    """The stream that this thread is opening."""
+
+    stream: Stream | None = None
+
+
+_here = _Here()
+
+
+class _Reports:
+    """A connection that tells the stream which socket it waits on, so that another thread can end the wait."""
+
+    sock: Any
+
+    def getresponse(self) -> Any:
+        if _here.stream is not None:
+            _here.stream.waits_on(self.sock)
+        return super().getresponse()  # type: ignore[misc]
+
+
+class _Http(_Reports, HTTPConnection):
+    pass
+
+
+class _Https(_Reports, HTTPSConnection):
+    pass
+
+
+class _HttpPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Http
+
+
+class _HttpsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Https
+
+
+def _shut_down(sock: Any) -> None:
+    """Wake whoever reads: the plain socket's shutdown, for SSLSocket's own would let the reader go on without TLS."""
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
+
+
+# --- what an error says ---------------------------------------------------------------------------------------------
+
+
+class StatusDetails(msgspec.Struct, rename="camel"):
+    retry_after_seconds: float | None = None
+
+
+class Status(msgspec.Struct):
+    """meta/v1 Status, as the body of an error and as the object of an ERROR event."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: StatusDetails | None = None
+
+    def error(self, retry_after: float | None = None) -> ApiError:
+        """Return it as an exception; without a code it is an internal error."""
+        if retry_after is None and self.details is not None:
+            retry_after = self.details.retry_after_seconds or None
+        return ApiError(self.code or 500, plain(self.reason or "Unknown"), plain(self.message or ""), retry_after)
+
+
+def error_of(response: BaseHTTPResponse) -> ApiError:
+    """Return what an answer that is not 2xx says, and let go of it; a proxy's HTML is not quoted."""
+    try:
+        status = msgspec.json.decode(response.read(ERROR_BODY_BYTES), type=Status)
+    except (HTTPError, OSError, ValueError):
+        status = Status(reason=response.reason)
+    finally:
+        response.close()
+        response.release_conn()
+    status.code = response.status
+    return status.error(_seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(text: str | None) -> float | None:
+    """Retry-After in seconds; a date is none, for our clock may not be the server's."""
+    return float(text) if text is not None and text.strip().isdecimal() else None
