@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import constraints, decisions, dryrun, payloads, service
+from benchmarks import constraints, decisions, dryrun, live, payloads, service
 from benchmarks.generate import Plan
 from benchmarks.measure import Row, table
 from benchmarks.world import World
@@ -27,6 +27,7 @@ GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
     "engine": decisions.rows,
     "wire": payloads.rows,
     "http": service.rows,
+    "live": live.rows,
 }
 """Name for --only -> its rows, in the order of the table."""
 
@@ -92,9 +93,10 @@ def surroundings(world: World) -> Mapping[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "malloc": " ".join(f"{name}={os.environ.get(name, 'unset')}" for name in MALLOC),
-        "times": "CPU time of the measuring thread; http: wall time",
+        "times": "CPU time of the measuring thread; http and live: wall time",
         "seed": world.plan.seed,
-        "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.running.row_of):,} pods (at most {len(layout.pod)} on a node), "
+        "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.running.row_of):,} pods, "
+        f"at most {len(layout.pod)} on a node, "
         f"{len(snapshot.budgets)} budgets, {len(snapshot.running.priorities)} priorities",
         "dry run": f"{np.count_nonzero(layout.priority < world.pod.priority):,} evictable pods, "
         f"{len(world.candidates):,} candidates with {sum(len(c.victims) for c in world.candidates):,} victims",

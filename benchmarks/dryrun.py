@@ -12,7 +12,6 @@ import numpy as np
 from benchmarks import generate
 from benchmarks.measure import Limit, Row, Run, Work, in_turns
 from benchmarks.world import World, change_a_pod
-from extender.core import preemption
 from extender.core.checks import Constraint
 from extender.core.columns import IntArray
 from extender.core.filtering import meet, run_filters
@@ -69,7 +68,9 @@ def against_reference(world: World, cold: Work) -> Row:
     whole = [seconds * count / size for seconds in others]
     part = "" if size == count else f" on {size} nodes x {count / size:g}"
     against = f"reference{part}, {'same victims' if same else 'OTHER VICTIMS'}"
-    return Row(GROUP, "first preemptor after a pod changed (cold)", own, against, whole, FASTER_THAN_REFERENCE, faster=True)
+    return Row(
+        GROUP, "first preemptor after a pod changed (cold)", own, against, whole, FASTER_THAN_REFERENCE, faster=True
+    )
 
 
 def agrees(world: World, found: Mapping[str, reference.Candidate], names: set[str]) -> bool:

@@ -73,9 +73,13 @@ class Row:
     limit: Limit | None = None
     faster: bool = False
     """The ratio says how many times faster (others / times), not what share of the other's time (times / others)."""
+    of_p99: bool = False
+    """The ratio is that of the 99th percentiles, for what is not taken in pairs; else the median of the pairs."""
 
     @property
     def ratio(self) -> float | None:
+        if self.of_p99:
+            return p99(self.times) / p99(self.others)
         pairs = zip(self.times, self.others, strict=True) if self.others else ()
         ratios = [other / own if self.faster else own / other for own, other in pairs]
         return statistics.median(ratios) if ratios else None
@@ -88,7 +92,7 @@ class Row:
     @property
     def p99(self) -> float | None:
         """Only of many runs."""
-        return sorted(self.times)[math.ceil(0.99 * len(self.times)) - 1] if len(self.times) >= 100 else None
+        return p99(self.times) if len(self.times) >= 100 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; times in milliseconds."""
@@ -99,6 +103,7 @@ class Row:
             "median_ms": 1000 * statistics.median(self.times),
             "min_ms": 1000 * min(self.times),
             "max_ms": 1000 * max(self.times),
+            "mean_ms": 1000 * statistics.fmean(self.times),
             "p99_ms": None if self.p99 is None else 1000 * self.p99,
             "against": self.against or None,
             "ratio": self.ratio,
@@ -113,6 +118,7 @@ class Row:
             str(len(self.times)),
             _ms(statistics.median(self.times)),
             spread,
+            _ms(statistics.fmean(self.times)),
             "" if self.p99 is None else _ms(self.p99),
             self.against,
             "" if self.ratio is None else f"{_number(self.ratio)}{' x faster' if self.faster else ''}",
@@ -121,7 +127,12 @@ class Row:
         )
 
 
-HEADINGS = ("what", "runs", "median ms", "min .. max", "p99", "against", "ratio", "limit", "met")
+def p99(times: Sequence[float]) -> float:
+    """The 99th percentile: one in a hundred takes longer."""
+    return sorted(times)[math.ceil(0.99 * len(times)) - 1]
+
+
+HEADINGS = ("what", "runs", "median ms", "min .. max", "mean", "p99", "against", "ratio", "limit", "met")
 _TEXT = ("what", "against", "met")
 
 

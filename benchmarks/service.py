@@ -72,13 +72,19 @@ class Client:
 @contextlib.contextmanager
 def running(plan: Plan) -> Iterator[int]:
     """The port of a service that holds the cluster; it takes connections at once and answers when it is ready."""
+    with started("benchmarks.serve", "--seed", str(plan.seed), "--nodes", str(plan.nodes)) as (port, _):
+        yield port
+
+
+@contextlib.contextmanager
+def started(module: str, *options: str) -> Iterator[tuple[int, int]]:
+    """Port and process ID of a service that is run as `python -m module --fd … options`."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
-        options = ["--fd", str(listening.fileno()), "--seed", str(plan.seed), "--nodes", str(plan.nodes)]
-        command = [sys.executable, "-m", "benchmarks.serve", *options]
+        command = [sys.executable, "-m", module, "--fd", str(listening.fileno()), *options]
         process = subprocess.Popen(command, pass_fds=[listening.fileno()], env=os.environ.copy())
     try:
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         try:

@@ -1,0 +1,83 @@
+"""The generated cluster behind a fake API server, in a process of its own that does what its standard input says.
+
+    events RATE SECONDS     change so many pods a second, each a little
+    expire COUNT            change COUNT pods while nobody can follow, so that everything has to be listed anew
+
+Each line is answered with one line when it is done; the first line says where the server listens.
+"""
+
+import argparse
+import random
+import sys
+import time
+from typing import Any
+
+from benchmarks import generate
+from benchmarks.fullpods import full_pod
+from benchmarks.generate import JSON, Plan
+from tests.fakes.api_server import FakeAPI
+
+
+def main() -> None:
+    """Serve until the end of the standard input."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fake_cluster", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    given = parser.parse_args()
+    with FakeAPI() as api:
+        pods = load(api, Plan(given.seed, given.nodes))
+        say(api.url)
+        chance = random.Random(given.seed)
+        for line in sys.stdin:
+            verb, *numbers = line.split()
+            if verb == "events":
+                events(api, pods, chance, float(numbers[0]), float(numbers[1]))
+            else:
+                expire(api, pods, chance, int(numbers[0]))
+            say("done")
+
+
+def load(api: FakeAPI, plan: Plan) -> list[JSON]:
+    """Put the cluster in; the pods, to be changed."""
+    rows = range(plan.nodes)
+    api.load("Namespace", generate.namespaces())
+    api.load("PodDisruptionBudget", generate.budgets(plan))
+    api.load("Node", [generate.full_node(plan, row) | {"apiVersion": "v1", "kind": "Node"} for row in rows])
+    pods = [pod for row in rows for pod in generate.pods_on(plan, row)]
+    api.load("Pod", [full_pod(pod, number) for number, pod in enumerate(pods)])
+    return pods
+
+
+def events(api: FakeAPI, pods: list[JSON], chance: random.Random, rate: float, seconds: float) -> None:
+    """Half of the events change nothing that decisions read, as most do; the others labels, and so who is selected."""
+    start = time.perf_counter()
+    for number in range(int(rate * seconds)):
+        time.sleep(max(0.0, start + number / rate - time.perf_counter()))
+        change(api, pods, chance, shallow=number % 2 == 0)
+
+
+def expire(api: FakeAPI, pods: list[JSON], chance: random.Random, count: int) -> None:
+    """Forget the history and drop all connections: every stream is told 410."""
+    api.stop()
+    for _ in range(count):
+        change(api, pods, chance, shallow=False)
+    api.compact()
+    api.start()
+
+
+def change(api: FakeAPI, pods: list[JSON], chance: random.Random, *, shallow: bool) -> None:
+    name = chance.choice(pods)["metadata"]
+    pod: dict[str, Any] = api.get("Pod", name["name"], name["namespace"]) or {}
+    if shallow:
+        pod["status"]["conditions"][2]["lastTransitionTime"] = f"2025-06-01T08:{chance.randrange(60):02}:00Z"
+    else:
+        pod["metadata"].setdefault("labels", {})["revision"] = str(chance.randrange(10**6))
+    api.put("Pod", pod)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

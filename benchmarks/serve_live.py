@@ -1,0 +1,34 @@
+"""The service that `benchmarks.live` calls: it follows the API server at a URL, on a socket that listens already."""
+
+import argparse
+import socket
+
+from kubernetes.client import Configuration as ClientConfiguration
+
+from extender.cluster.api import ApiServer
+from extender.cluster.credentials import Credentials
+from extender.cluster.live import KubernetesSource
+from extender.cluster.store import ClusterStore
+from extender.config import Configuration
+from extender.server.app import create_app
+from extender.server.run import serve
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_live", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
+    parser.add_argument("--url", required=True, help="of the API server")
+    given = parser.parse_args()
+    store, config = ClusterStore(), Configuration()
+    source = KubernetesSource(store, api_at(given.url))
+    serve(create_app(store, config, source), config, socket.socket(fileno=given.fd))
+
+
+def api_at(url: str) -> ApiServer:
+    """Without any credentials."""
+    return ApiServer(lambda: Credentials(ClientConfiguration(host=url), "the benchmark", None))
+
+
+if __name__ == "__main__":
+    main()
