@@ -17,9 +17,10 @@ from extender import __version__
 from extender.errors import ExtenderError
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
-    from extender.cluster.reload import FileSource
+    from extender.cluster.api import ApiServer
     from extender.cluster.store import ClusterStore
     from extender.config import Configuration
+    from extender.server.picture import Source
 
 app = typer.Typer(
     name="extender",
@@ -30,12 +31,30 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+cluster_app = typer.Typer(help="Look at the cluster as the service sees it.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
 
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config", "-c", metavar="FILE", envvar="EXTENDER_CONFIG", help="Configuration file; all defaults if left out."
     ),
+]
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="PATH", help="Cluster file or directory, over cluster.path."),
+]
+KubernetesOption = Annotated[
+    bool, typer.Option("--kubernetes", help="Follow a live cluster, as cluster.source: kubernetes.")
+]
+KubeconfigOption = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster to follow, over cluster.kubeconfig."),
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig, over cluster.context."),
 ]
 
 EXAMPLE_REQUEST = {
@@ -83,18 +102,17 @@ def _root(
 @app.command()
 def serve(
     config: ConfigOption = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster", metavar="PATH", help="Cluster file or directory, over cluster.path of the configuration."
-        ),
-    ] = None,
+    cluster: ClusterOption = None,
+    kubernetes: KubernetesOption = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on, over server.host.")] = None,
     port: Annotated[int | None, typer.Option("--port", "-p", help="Port to listen on, over server.port.")] = None,
 ) -> None:
     """Answer kube-scheduler's calls until a signal ends it.
 
-    Without a cluster, an example that ships with the package is served. Files are read again when they change.
+    Without a cluster, an example that ships with the package is served. Files are read again when they change. With
+    --kubernetes a live cluster is followed: in a pod with its service account, elsewhere with your kubeconfig.
 
     A cluster file is what kubectl get -A -o json prints of nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
     csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
@@ -105,42 +123,82 @@ def serve(
 
       extender serve --cluster cluster.json --port 9000
 
+      extender serve --kubernetes --context production
+
       EXTENDER_PREEMPTION__KEEP_CANDIDATES=All extender serve --config extender.yaml
     """
     from extender.cluster.store import ClusterStore
+    from extender.errors import ClusterLost
     from extender.server.app import create_app
     from extender.server.run import serve as listen
 
-    given = {"--cluster": ("cluster.path", cluster), "--host": ("server.host", host), "--port": ("server.port", port)}
+    given = _cluster_options(cluster, kubernetes, kubeconfig, context)
+    given |= {"--host": ("server.host", host), "--port": ("server.port", port)}
     settings = _configuration(config, {option: to for option, to in given.items() if to[1] is not None})
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     store = ClusterStore()
-    source = open_cluster(settings, store)
-    typer.echo(banner(settings, store, source), err=True)
-    listen(create_app(store, settings, source), settings)
+    api = _api_server(settings)
+    source = open_cluster(settings, store, api)
+    typer.echo(banner(settings, store, source, api), err=True)
+    listen(create_app(store, settings, source, api), settings)
+    if source.fatal is not None:
+        raise ClusterLost(source.fatal)
 
 
-def open_cluster(settings: "Configuration", store: "ClusterStore") -> "FileSource | None":
-    """Fill the store; the source that keeps it up to date, or nothing for the example."""
-    from extender.cluster.files import example_cluster
-    from extender.cluster.reload import FileSource
+def _cluster_options(
+    path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None
+) -> dict[str, tuple[str, object]]:
+    """Option -> key and value in the configuration; what is given here decides which source it is."""
+    given: dict[str, tuple[str, object]] = {
+        "--cluster": ("cluster.path", path),
+        "--kubeconfig": ("cluster.kubeconfig", kubeconfig),
+        "--context": ("cluster.context", context),
+    }
+    live = kubernetes or kubeconfig is not None or context is not None
+    if live or path is not None:
+        given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "snapshot")
+    return given
 
-    if settings.cluster.path is None:
-        store.replace(example_cluster())
+
+def _api_server(settings: "Configuration") -> "ApiServer | None":
+    """Where the cluster is followed and pods are bound; None for a file. Raises ExtenderError for bad credentials."""
+    if settings.cluster.source != "kubernetes":
         return None
-    source = FileSource(Path(settings.cluster.path), store, settings.cluster.reload_interval)
+    from extender.cluster.api import ApiServer
+
+    return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
+
+
+def open_cluster(settings: "Configuration", store: "ClusterStore", api: "ApiServer | None") -> "Source":
+    """The source that keeps the store up to date; a file is read at once, a live cluster when the service runs."""
+    from extender.cluster.files import example_cluster
+    from extender.cluster.live import KubernetesSource
+    from extender.cluster.reload import FileSource
+    from extender.server.picture import NO_SOURCE
+
+    cluster = settings.cluster
+    if api is not None:
+        return KubernetesSource(store, api, stale_after=cluster.stale_after, compare_interval=cluster.compare_interval)
+    if cluster.path is None:
+        store.replace(example_cluster())
+        return NO_SOURCE
+    source = FileSource(Path(cluster.path), store, cluster.reload_interval)
     source.load()
     return source
 
 
-def banner(settings: "Configuration", store: "ClusterStore", source: "FileSource | None") -> str:
+def banner(settings: "Configuration", store: "ClusterStore", source: "Source", api: "ApiServer | None") -> str:
     """Where it listens, what it knows, and what to do next."""
-    objects = store.snapshot().objects
+    from extender.cluster.reload import FileSource
+
     address = f"http://{_in_url(settings.server.host)}:{settings.server.port}"
-    counts = f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"
     lines = [f"extender {__version__} on {address}"]
-    if source is None:
-        lines.append(f"cluster: the example: {counts}; your own with --cluster FILE")
+    if api is not None:
+        lines.append(f"cluster: {api.place}; GET {address}/readyz says when it has been read")
+        return "\n".join(lines)
+    counts = _counts(store)
+    if not isinstance(source, FileSource):
+        lines.append(f"cluster: the example: {counts}; your own with --cluster FILE, a live one with --kubernetes")
         request = json.dumps(EXAMPLE_REQUEST, separators=(",", ":"))
         lines.append(f"try: curl -s -H 'Content-Type: application/json' -d '{request}' {address}/filter")
         return "\n".join(lines)
@@ -148,13 +206,59 @@ def banner(settings: "Configuration", store: "ClusterStore", source: "FileSource
     if source.report and source.report.left_out:
         kinds = (f"{count} {kind}" for kind, count in sorted(source.report.left_out.items()))
         lines.append(f"left out, because no decision reads them: {', '.join(kinds)}")
-    if not objects.nodes:
+    if not store.snapshot().nodes:
         lines.append("warning: there is no node in it, so every call about a node will be refused")
     return "\n".join(lines)
 
 
+def _counts(store: "ClusterStore") -> str:
+    objects = store.snapshot().objects
+    return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"
+
+
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+# --- cluster --------------------------------------------------------------------------------------------------------
+
+
+@cluster_app.command()
+def dump(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write; gzipped if it ends in .gz.")],
+    config: ConfigOption = None,
+    cluster: ClusterOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that reading the cluster may take.")] = 60,
+) -> None:
+    """Read the cluster as the service does and write the picture to a file that --cluster reads again.
+
+    The file holds what decisions read and nothing else: no environment variables, no arguments, no secrets. Both
+    pictures decide the same.
+
+    [bold]Examples[/bold]
+
+      extender cluster dump --out cluster.json.gz
+
+      extender serve --cluster cluster.json.gz
+    """
+    import asyncio
+
+    from extender.cluster.dump import write
+    from extender.cluster.live import KubernetesSource
+    from extender.cluster.store import ClusterStore
+
+    given = _cluster_options(cluster, cluster is None, kubeconfig, context)
+    settings = _configuration(config, {option: to for option, to in given.items() if to[1] is not None})
+    store = ClusterStore()
+    source = open_cluster(settings, store, _api_server(settings))
+    if isinstance(source, KubernetesSource):
+        asyncio.run(source.read_once(timeout))
+    write(store.snapshot().frozen(), out)
+    typer.echo(f"{out}: {_counts(store)}")
+    for warning in source.warnings():
+        typer.echo(f"extender: {warning}", err=True)
 
 
 # --- config ---------------------------------------------------------------------------------------------------------
@@ -225,7 +329,7 @@ def _openapi_text() -> str:
     from extender.config import Configuration
     from extender.server.app import create_app, openapi_document
 
-    document = openapi_document(create_app(ClusterStore(), Configuration(), None))
+    document = openapi_document(create_app(ClusterStore(), Configuration()))
     return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

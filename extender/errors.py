@@ -8,11 +8,15 @@
     ├── UnknownNode             503  a node that is not in the cluster picture: no safe answer
     ├── NotReady                503  there is no cluster picture (yet, or any more)
     ├── GuardError              503  an answer of ours that would mislead the scheduler: a bug, and kept in
+    ├── ClusterLost             503  there is no point in following the cluster: says what is missing
     ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
     └── ConfigError             500  the configuration is wrong; says which key and line
 
 Rule: a "no" about a node is a value (a Verdict), never an exception.
 """
+
+INTERNAL = "internal error; the log says more"
+"""What users read of anything that is not one of these."""
 
 
 class ExtenderError(Exception):
@@ -46,6 +50,10 @@ class NotReady(ExtenderError):
 
 
 class GuardError(ExtenderError):
+    status = 503
+
+
+class ClusterLost(ExtenderError):
     status = 503
 
 

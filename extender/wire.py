@@ -32,7 +32,7 @@ T = TypeVar("T")
 _ENCODER = Encoder()
 _EMPTY = Raw(b"{}")
 
-# --- ExtenderArgs, ExtenderPreemptionArgs: what is read of them ----------------------------------------------------
+# --- ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs: what is read of them ------------------------------
 
 
 AnyObject = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
@@ -80,6 +80,16 @@ class ExtenderPreemptionArgs(msgspec.Struct):
     meta_victims: dict[str, MetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
 
 
+NonEmpty = Annotated[str, Meta(min_length=1)]
+
+
+class ExtenderBindingArgs(msgspec.Struct):
+    pod_name: NonEmpty = field(name="PodName")
+    pod_namespace: NonEmpty = field(name="PodNamespace")
+    pod_uid: NonEmpty = field(name="PodUID")
+    node: NonEmpty = field(name="Node")
+
+
 class Named(msgspec.Struct):
     name: str = ""
 
@@ -88,7 +98,7 @@ class NamedObject(msgspec.Struct):
     metadata: Named
 
 
-# --- ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult -----------------------------------------------
+# --- ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult, ExtenderBindingResult ----------------------
 
 
 class ExtenderFilterResult(msgspec.Struct):
@@ -106,6 +116,10 @@ class HostPriority(msgspec.Struct, gc=False):
 
 class ExtenderPreemptionResult(msgspec.Struct):
     meta_victims: dict[str, MetaVictims] = field(name="NodeNameToMetaVictims")
+
+
+class ExtenderBindingResult(msgspec.Struct):
+    error: str = field(name="Error", default="")
 
 
 # --- the requests, as the rest of the house sees them ---------------------------------------------------------------
@@ -135,10 +149,21 @@ class PreemptRequest:
     offers: dict[str, Offer]
 
 
+@dataclass(frozen=True, slots=True)
+class BindRequest:
+    """Which pod is to run on which node; none of the four is empty, but they need not be names."""
+
+    pod_namespace: str
+    pod_name: str
+    pod_uid: str
+    node: str
+
+
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
 
 _ARGS = Decoder(ExtenderArgs)
 _PREEMPTION_ARGS = Decoder(ExtenderPreemptionArgs)
+_BINDING_ARGS = Decoder(ExtenderBindingArgs)
 _NODE_NAME = Decoder(NamedObject)
 
 
@@ -170,6 +195,7 @@ _PREEMPTION_KEYS = Fields(
         "NodeNameToMetaVictims": _victims_by_node(Each(Fields({"UID": None}))),
     }
 )
+_BINDING_KEYS = Fields(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node")))
 
 
 def decode_filter(body: bytes) -> FilterRequest:
@@ -206,6 +232,12 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     wholes = args.victims.items()
     offers = {n: Offer(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
     return PreemptRequest(args.pod, offers)
+
+
+def decode_bind(body: bytes) -> BindRequest:
+    """The pod and the node of an ExtenderBindingArgs body; RequestError if one of the four is missing or empty."""
+    args = _decode(body, _BINDING_ARGS, _BINDING_KEYS)
+    return BindRequest(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
 
 
 def _names(items: list[Raw]) -> list[str]:
@@ -360,6 +392,16 @@ def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
 def encode_preempt(kept: Iterable[Candidate]) -> bytes:
     """ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
     return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta(candidate) for candidate in kept}))
+
+
+LONGEST_BIND_ERROR = 1 << 10
+"""Bytes of UTF-8."""
+
+
+def encode_bind(error: str = "") -> bytes:
+    """ExtenderBindingResult: bound, or why not. A long text is cut, control characters become JSON escapes."""
+    text = error.encode("utf-8", "replace")[:LONGEST_BIND_ERROR].decode("utf-8", "ignore")
+    return _ENCODER.encode(ExtenderBindingResult(text))
 
 
 def _meta(candidate: Candidate) -> MetaVictims:

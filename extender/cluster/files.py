@@ -27,7 +27,10 @@ import yaml
 from extender.cluster.validation import validate
 from extender.errors import ClusterFileError
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind
-from extender.k8s.objects import Pod, Value
+from extender.k8s.objects import Labels, Pod, Value
+
+UNREAD = "extender/unread"
+"""Annotation of a List: the fields of ClusterObjects that could not be read when it was written."""
 
 SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Which files of a directory are read."""
@@ -173,12 +176,18 @@ class _Head(msgspec.Struct, rename="camel"):
     api_version: str = ""
 
 
+class _ListMetadata(msgspec.Struct):
+    annotations: Labels | None = None
+
+
 class _Items(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
+    metadata: _ListMetadata | None = None
 
 
 class _AnyItems(msgspec.Struct):
     items: list[Any] | None = None
+    metadata: _ListMetadata | None = None
 
 
 class _NameOnly(msgspec.Struct):
@@ -204,9 +213,11 @@ class _Collector:
         self._first_in: dict[tuple[str, str, str], str] = {}
         self._pod_by_uid: dict[str, str] = {}
         self._left_out: Counter[str] = Counter()
+        self._unread: set[str] = set()
 
     def report(self) -> LoadReport:
-        return LoadReport(ClusterObjects(**{k: tuple(v) for k, v in self._found.items()}), dict(self._left_out))  # type: ignore[arg-type]
+        found: dict[str, Any] = {field: tuple(objects) for field, objects in self._found.items()}
+        return LoadReport(ClusterObjects(**found, unread=tuple(sorted(self._unread))), dict(self._left_out))
 
     def add(self, document: Any, file: str, default: _Head | None = None, place: str = "the document") -> None:
         """Take a List apart, or keep one object; `default` is what a typed list (NodeList) says of its items."""
@@ -216,7 +227,9 @@ class _Collector:
             raise ClusterFileError(f"{file}: {place} has no kind")
         if kind.endswith("List"):
             inner = _Head(kind.removesuffix("List"), head.api_version)
-            for index, item in enumerate(_items(document, f"{file}: {kind}")):
+            listed = _list_of(document, f"{file}: {kind}")
+            self._note_unread(listed.metadata)
+            for index, item in enumerate(listed.items or ()):
                 self.add(item, file, inner, place=f"item {index}")
             return
         group, slash, _ = (head.api_version or (default.api_version if default else "")).rpartition("/")
@@ -224,6 +237,11 @@ class _Collector:
             self._left_out[f"{kind}.{group}" if kind in KINDS else kind] += 1
             return
         self._keep(kind, document, file, place)
+
+    def _note_unread(self, metadata: _ListMetadata | None) -> None:
+        """Fields that this version does not know either way are of no use to it."""
+        names = ((metadata.annotations if metadata else None) or {}).get(UNREAD, "").split(",")
+        self._unread.update(name for name in names if name in self._found)
 
     def _keep(self, kind: str, document: Any, file: str, place: str) -> None:
         try:
@@ -249,10 +267,10 @@ class _Collector:
             raise ValueError(f"has the same uid as Pod {other}")
 
 
-def _items(document: Any, label: str) -> list[Any]:
+def _list_of(document: Any, label: str) -> _Items | _AnyItems:
     if isinstance(document, msgspec.Raw):
-        return list(_read(document, _Items, label).items or ())
-    return _read(document, _AnyItems, label).items or []
+        return _read(document, _Items, label)
+    return _read(document, _AnyItems, label)
 
 
 def _with_defaults(loaded: Any, kind: Kind) -> Any:

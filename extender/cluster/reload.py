@@ -8,11 +8,12 @@ Rule: a file that cannot be read never replaces a picture that could.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from extender.cluster.files import LoadReport, cluster_files, read_cluster
 from extender.cluster.store import ClusterStore
+from extender.cluster.view import StreamView
 from extender.errors import ClusterFileError
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,26 @@ class FileSource:
         self._sleep = sleep
         self._tried: Signature = ()
         self._seen: Signature = ()
+
+    @property
+    def is_live(self) -> bool:
+        """What is answered does not come about in a file."""
+        return False
+
+    @property
+    def fatal(self) -> str | None:
+        """Whatever is wrong with a file may be mended."""
+        return None
+
+    def problem(self) -> str | None:
+        """A file that cannot be read leaves the picture before, which may still be decided on."""
+        return None
+
+    def warnings(self) -> Sequence[str]:
+        return (f"cluster file: {self.last_error}; the picture before is used",) if self.last_error else ()
+
+    def streams(self) -> Sequence[StreamView]:
+        return ()
 
     def load(self) -> LoadReport:
         """Read the source into the store; ClusterFileError, and the store stays as it was, if that fails."""

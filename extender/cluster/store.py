@@ -7,15 +7,17 @@ Rule: a reader sees the picture before a change or after it, never half of it. `
 gives up control: it is changed in place. All but `replace` belongs to the thread that decides.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from extender.cluster.assumed import Assumptions
 from extender.core.engine import prepare
 from extender.core.snapshot import BUILDING_ORDER, Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, ClusterObjects, Key, key_of
-from extender.k8s.objects import Value
+from extender.k8s.objects import Pod, Value
 
 STEP = 50
 """Objects that are put into a new picture, or nodes that are laid out, before others may have their turn."""
@@ -25,6 +27,10 @@ AT_ONCE = 200
 
 REMEMBERED_DELETIONS = 10_000
 """UIDs per kind: an event that is late must not bring back what was deleted."""
+
+
+Refused = Callable[[str, ValueError], None]
+"""Told of an object that is left out because decisions could not read it: its kind, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,9 @@ class Change:
 class ClusterStore:
     """Holds the snapshot and keeps it up to date."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.assumed = Assumptions(self, clock)
+        """What stands over what the API server says."""
         self._snapshot: Snapshot | None = None
         self._version = 0
         self._gone: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
@@ -54,22 +62,28 @@ class ClusterStore:
         """Return the picture as it is now. NotReady if there is none."""
         if self._snapshot is None:
             raise NotReady("the cluster has not been read yet")
+        self.assumed.expire()
         self._snapshot.settle()
         return self._snapshot
 
     def settle(self, at_most: int) -> bool:
         """Lay out some of the nodes that changes touched, so that the next reader need not -> whether none is left."""
-        return self._changing().settle(at_most)
+        return self.changing().settle(at_most)
 
-    def _changing(self) -> Snapshot:
+    def changing(self) -> Snapshot:
+        """The picture, to be changed or looked into but not to decide on; NotReady if there is none."""
         if self._snapshot is None:
             raise NotReady("a change came before the first picture of the cluster")
         return self._snapshot
 
     def known(self, kind: str, key: Key) -> Value | None:
-        """What the picture holds of that name; may be asked from any thread."""
+        """The object of that name as it came; may be asked from any thread."""
         snapshot = self._snapshot
-        return None if snapshot is None else snapshot.objects.of(kind).get(key)
+        return self._said(None if snapshot is None else snapshot.objects.of(kind).get(key))
+
+    def _said(self, held: Value | None) -> Value | None:
+        """An object of the picture as it came; None if it did not, and is only assumed."""
+        return self.assumed.said(held) if isinstance(held, Pod) else held
 
     # --- whole pictures ---------------------------------------------------------------------------------------
 
@@ -81,44 +95,68 @@ class ClusterStore:
         for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}):
             pass
 
-    def build(self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = ()) -> Iterator[None]:
-        """The same in steps: kind -> objects; `unread`: kinds that may not be read."""
+    def build(
+        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), refused: Refused | None = None
+    ) -> Iterator[None]:
+        """The same in steps: kind -> objects; `unread`: kinds that may not be read; ValueError without `refused`."""
         snapshot = prepare(Snapshot())
         snapshot.unread = frozenset(KINDS[kind].field for kind in unread)
         for kind in BUILDING_ORDER:
             for number, one in enumerate(objects.get(kind, ())):
-                snapshot.put(kind, one)
+                _or_refuse(snapshot.put, kind, one, refused)
                 if number % STEP == 0:
                     yield
         while not snapshot.settle(at_most=STEP):
             yield
         prepare(snapshot)
         self._snapshot = snapshot
+        self.assumed.renew()
         self._version += 1
 
-    def relist(self, kind: str, objects: Sequence[Value]) -> Iterator[None]:
+    def relist(self, kind: str, objects: Sequence[Value], refused: Refused | None = None) -> Iterator[None]:
         """Make the objects of a kind those of a list, older ones included, in steps; NotReady without a picture."""
-        held = self._changing().objects.of(kind)
+        held = self.changing().objects.of(kind)
         listed: dict[Key, Value] = {}
         for number, one in enumerate(objects):
             listed[key_of(kind, one)] = one
-            if number % (100 * STEP) == 0:
+            if number % (10 * STEP) == 0:
                 yield
-        gone = [key for key in held if key not in listed]
-        new = [one for key, one in listed.items() if not _is_same(held.get(key), one)]
-        yield
+        gone, new = [], []
+        for number, key in enumerate(tuple(held)):
+            if key not in listed and self._said(held[key]) is not None:
+                gone.append(key)
+            if number % (10 * STEP) == 0:
+                yield
+        for number, (key, one) in enumerate(listed.items()):
+            if not _is_same(self._said(held.get(key)), one):
+                new.append(one)
+            if number % (10 * STEP) == 0:
+                yield
         if len(gone) + len(new) <= AT_ONCE:
-            snapshot = self._changing()
             for key in gone:
-                snapshot.remove(kind, key)
+                self._remove(kind, key)
             for one in new:
-                _put(snapshot, kind, one)
+                _or_refuse(self._put, kind, one, refused)
             self._version += bool(gone or new)
         else:
-            tables = self._changing().objects
-            everything: dict[str, Sequence[Value]] = {other: tuple(tables.of(other).values()) for other in KINDS}
-            yield from self.build(everything | {kind: objects}, self.unread)
+            yield from self._build_beside(self._everything() | {kind: objects}, refused)
         self._gone[kind].clear()
+
+    def rebuild(self, refused: Refused | None = None) -> Iterator[None]:
+        """Make the picture anew of the objects that it holds, in steps."""
+        yield from self._build_beside(self._everything(), refused)
+
+    def _build_beside(self, objects: Mapping[str, Sequence[Value]], refused: Refused | None) -> Iterator[None]:
+        """A new picture beside the one that decisions are made on meanwhile."""
+        before = self.changing()
+        yield from self.build(objects, self.unread, refused)
+        yield from before.dismantle()
+
+    def _everything(self) -> dict[str, Sequence[Value]]:
+        """Kind -> the objects as they came."""
+        tables = self.changing().objects
+        found: dict[str, Sequence[Value]] = {kind: tuple(tables.of(kind).values()) for kind in KINDS}
+        return found | {"Pod": tuple(self.assumed.without(tables.pods).values())}
 
     @property
     def unread(self) -> frozenset[str]:
@@ -128,7 +166,7 @@ class ClusterStore:
 
     def set_unread(self, kind: str, is_unread: bool) -> None:
         """Say of a kind whether it may be read."""
-        snapshot = self._changing()
+        snapshot = self.changing()
         field = frozenset((KINDS[kind].field,))
         snapshot.unread = snapshot.unread | field if is_unread else snapshot.unread - field
 
@@ -141,18 +179,20 @@ class ClusterStore:
         the same name with another UID is another object: it replaces the old one and goes to the end of the list.
         Raises ValueError for an object that decisions could not read, NotReady before the first picture.
         """
-        held = self._changing().objects.of(change.kind).get(key_of(change.kind, change.object))
+        held = self.changing().objects.of(change.kind).get(key_of(change.kind, change.object))
         changed = self._delete(change, held) if change.deleted else self._upsert(change, held)
         self._version += changed
         return changed
 
     def _upsert(self, change: Change, held: Any) -> bool:
         one = change.object
+        if held is not None and uid_of(held) == uid_of(one):
+            held = self._said(held)
         if uid_of(one) in self._gone[change.kind] or held == one:
             return False
         if held is not None and _is_not_newer(one, held):
             return False
-        _put(self._changing(), change.kind, one)
+        self._put(change.kind, one)
         return True
 
     def _delete(self, change: Change, held: Any) -> bool:
@@ -164,16 +204,32 @@ class ClusterStore:
                 del gone[next(iter(gone))]
         if held is None or (uid and uid_of(held) != uid):
             return False
-        self._changing().remove(change.kind, key_of(change.kind, change.object))
+        self._remove(change.kind, key_of(change.kind, change.object))
         return True
 
+    def _put(self, kind: str, one: Value) -> None:
+        key = key_of(kind, one)
+        held = self.changing().objects.of(kind).get(key)
+        if held is not None and uid_of(held) != uid_of(one):
+            self._remove(kind, key)
+        if isinstance(one, Pod):
+            self.assumed.put(one)
+        else:
+            self.changing().put(kind, one)
 
-def _put(snapshot: Snapshot, kind: str, one: Value) -> None:
-    key = key_of(kind, one)
-    held = snapshot.objects.of(kind).get(key)
-    if held is not None and uid_of(held) != uid_of(one):
-        snapshot.remove(kind, key)
-    snapshot.put(kind, one)
+    def _remove(self, kind: str, key: Key) -> None:
+        self.changing().remove(kind, key)
+        if kind == "Pod":
+            self.assumed.gone(key)
+
+
+def _or_refuse(put: Callable[[str, Value], None], kind: str, one: Value, refused: Refused | None) -> None:
+    try:
+        put(kind, one)
+    except ValueError as error:
+        if refused is None:
+            raise
+        refused(kind, error)
 
 
 def uid_of(one: Any) -> str:

@@ -102,7 +102,8 @@ class _Layers:
         """Yield `extender.yaml:12: server.prot: unknown key (did you mean port?)` in the order of lines."""
         placed = [(self._place(error["loc"]), error) for error in errors]
         for place, error in sorted(placed, key=lambda pair: pair[0].line):
-            yield f"{place}: {_path_text(error['loc'])}: {_complaint(error)}"
+            path = f"{_path_text(error['loc'])}: " if error["loc"] else ""
+            yield f"{place}: {path}{_complaint(error)}"
 
     def _place(self, path: KeyPath) -> "_Place":
         """Where the key stands, else something of what is in it, else what it is in."""

@@ -63,12 +63,37 @@ class Section(BaseModel):
 
 
 class ClusterSection(Section):
-    source: Literal["snapshot"] = "snapshot"
-    """Where the picture of the cluster comes from. `snapshot`: files, as kubectl get -o json or yaml prints them."""
+    source: Literal["snapshot", "kubernetes"] = "snapshot"
+    """Where the picture of the cluster comes from. `snapshot`: files, as kubectl get -o json or yaml prints them.
+    `kubernetes`: an API server, by list and watch."""
     path: Annotated[str, Field(min_length=1)] | None = None
-    """The file or directory to read; without one, the example cluster that ships with the extender."""
+    """snapshot: the file or directory to read; without one, the example cluster that ships with the extender."""
     reload_interval: Duration = 2.0
-    """How often to look whether the files have changed; 0s: read them once."""
+    """snapshot: how often to look whether the files have changed; 0s: read them once."""
+    kubeconfig: Annotated[str, Field(min_length=1)] | None = None
+    """kubernetes: the kubeconfig to use; without one, the service account of the pod that the extender runs in, and
+    outside of one $KUBECONFIG or ~/.kube/config."""
+    context: Annotated[str, Field(min_length=1)] | None = None
+    """kubernetes: the context of the kubeconfig; without one, its current context."""
+    stale_after: Duration = 30.0
+    """kubernetes: for how long a kind of objects may not be followed before nothing is decided any more."""
+    compare_interval: Duration = 1800.0
+    """kubernetes: how often names and versions of all objects are compared with the API server's; 0s: never."""
+
+    @model_validator(mode="after")
+    def _settings_suit_source(self) -> "ClusterSection":
+        foreign = {"snapshot": ("kubeconfig", "context"), "kubernetes": ("path",)}[self.source]
+        for name in foreign:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{to_camel(name)} means nothing with source: {self.source}")
+        return self
+
+
+class BindSection(Section):
+    enabled: StrictBool = False
+    """Whether POST /bind creates bindings; needs cluster.source: kubernetes. Off, the scheduler binds by itself."""
+    timeout: Annotated[Duration, Field(gt=0)] = 4.0
+    """How long binding one pod may take, to the last answer; must be shorter than the scheduler's httpTimeout (5s)."""
 
 
 class PreemptionSection(Section):
@@ -291,7 +316,8 @@ class ServerSection(Section):
     port: Annotated[StrictInt, Field(ge=0, le=65535)] = 8888
     """Port to listen on; 0: any free one."""
     allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
-    """Listen without TLS on an address that other machines reach. Whoever reaches it can ask, not change, anything."""
+    """Listen without TLS on an address that other machines reach. Whoever reaches it can ask
+    anything, and bind pods where bind.enabled is true."""
     keep_alive: Duration = 120.0
     """How long an idle connection stays open; must be longer than the 90s for which kube-scheduler keeps one."""
     max_body_names: ByteCount = 2 * 2**20
@@ -324,8 +350,16 @@ class Configuration(Section):
     """Which of these nodes are better."""
     preemption: PreemptionSection = PreemptionSection()
     """Which pods have to leave for a more important one."""
+    bind: BindSection = BindSection()
+    """Whether and how pods are bound to nodes."""
     server: ServerSection = ServerSection()
     """How it is served."""
+
+    @model_validator(mode="after")
+    def _binds_in_a_cluster(self) -> "Configuration":
+        if self.bind.enabled and self.cluster.source != "kubernetes":
+            raise ValueError("bind.enabled needs cluster.source: kubernetes")
+        return self
 
     def profile(self) -> Profile:
         """The choices that decisions depend on, frozen."""

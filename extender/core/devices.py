@@ -2,6 +2,7 @@
 
 from extender.core.columns import BoolArray
 from extender.core.snapshot import Snapshot, derived
+from extender.k8s.requests import is_extended
 
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass: the resource that asks for it without another name."""
@@ -10,9 +11,10 @@ _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 def left_to_device_classes(snapshot: Snapshot, resource: str) -> BoolArray | None:
     """[node]: is it DynamicResources that decides about this resource there? None: nowhere.
 
-    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource).
+    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource). Where DeviceClasses may not
+    be read, any extended resource may be backed by one.
     """
-    if resource not in backed_resources(snapshot):
+    if not (is_extended(resource) if "device_classes" in snapshot.unread else resource in backed_resources(snapshot)):
         return None
     return snapshot.scalar_allocatable(resource) <= 0
 

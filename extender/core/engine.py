@@ -28,6 +28,10 @@ _LOWEST_FITTING = 6
 """Where some nodes need preemption, those that fit get this score or more, and the others less."""
 
 
+UNKNOWN_NODE = "node is not in the cluster picture"
+UNKNOWN_VICTIM = "an offered victim is not known on this node"
+
+
 @dataclass(frozen=True, slots=True)
 class FilterDecision:
     """Every offered node is in exactly one of the three."""
@@ -189,9 +193,9 @@ def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str
     dropped = {}
     for node, offer in offers.items():
         if node not in snapshot.node_row:
-            dropped[node] = "node is not in the cluster picture"
+            dropped[node] = UNKNOWN_NODE
         elif any(snapshot.row_on(snapshot.node_row[node], uid) is None for uid in offer.victims):
-            dropped[node] = "an offered victim is not known on this node"
+            dropped[node] = UNKNOWN_VICTIM
     return dropped
 
 

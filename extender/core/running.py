@@ -29,7 +29,7 @@ _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _TEMPLATES = 8192
 """Of how many groups of equal pods the usage is remembered."""
 
-_ENCODER = msgspec.msgpack.Encoder()
+_ENCODER = msgspec.json.Encoder()
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 

@@ -7,11 +7,13 @@ Its owner changes it object by object (`put`, `remove`) and then has the nodes t
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """
 
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from extender.core.columns import (
@@ -72,7 +74,8 @@ class Index:
     """Fields of ObjectTables whose objects it follows; `pods` are not among them."""
 
     def __init__(self, snapshot: "Snapshot") -> None:
-        self.snapshot = snapshot
+        # No cycle: a snapshot that another one replaces is to be gone with its last reader, not when cycles are sought.
+        self.snapshot: Snapshot = weakref.proxy(snapshot)
 
     def pod_added(self, row: int, pod: Pod) -> None:
         """A pod runs in this row from now on."""
@@ -115,11 +118,16 @@ class Snapshot:
     def build(cls, objects: ClusterObjects) -> "Snapshot":
         """A snapshot of these objects, settled; raises ValueError if one of them cannot be read."""
         snapshot = cls()
+        snapshot.unread = frozenset(objects.unread)
         for kind in BUILDING_ORDER:
             for one in getattr(objects, KINDS[kind].field):
                 snapshot.put(kind, one)
         snapshot.settle()
         return snapshot
+
+    def frozen(self) -> ClusterObjects:
+        """What is there now."""
+        return msgspec.structs.replace(self.objects.frozen(), unread=tuple(sorted(self.unread)))
 
     # --- changes ----------------------------------------------------------------------------------------------
 
@@ -158,6 +166,15 @@ class Snapshot:
         self.layout.lay_out(nodes, [self.running.on_node[node] for node in nodes], self.running)
         self._touched.difference_update(nodes)
         return not self._touched
+
+    def dismantle(self) -> Iterator[None]:
+        """Let go of everything in steps, when nobody reads it any more: to free it all at once holds everybody up."""
+        tables = [getattr(self.objects, of_kind.field) for of_kind in KINDS.values()]
+        holders = (*self._indexes.values(), self.running, self)
+        for one in (*tables, *(value for holder in holders for value in vars(holder).values())):
+            while isinstance(one, (dict, list, set)) and one:
+                _take_some(one)
+                yield
 
     def _changed(self, field: str, before: Value | None, after: Value | None) -> None:
         self._versions[field] += 1
@@ -503,6 +520,14 @@ def _namespace_labels(snapshot: Snapshot) -> Mapping[str, Labels]:
 @derived("budgets")
 def _budgets(snapshot: Snapshot) -> tuple[PodDisruptionBudget, ...]:
     return tuple(snapshot.objects.budgets.values())
+
+
+def _take_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
+    if isinstance(container, list):
+        del container[-1000:]
+        return
+    for _ in range(min(1000, len(container))):
+        container.popitem() if isinstance(container, dict) else container.pop()
 
 
 def _take_out(column: list[T], row: int) -> None:

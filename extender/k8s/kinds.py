@@ -52,6 +52,8 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Fields about which nothing is known, because they could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,32 +6,30 @@ Rule: importing this starts nothing; all state hangs on the application that `cr
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
 from extender import __version__
+from extender.cluster import binding
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server import openapi
 from extender.server.errors import on_error, on_http_exception
+from extender.server.picture import NO_SOURCE, Source
 from extender.server.routes import create_router
-from extender.server.verbs import Service
+from extender.server.verbs import Binder, Service
+
+BINDINGS_AT_ONCE = 16
+"""kube-scheduler binds beside its other calls: pods that wait for a slow API server must not wait for each other."""
 
 
-class Source(Protocol):
-    """Where the picture comes from, as `extender.cluster.reload.FileSource`."""
-
-    last_error: str | None
-    """Why the store does not hold what the source has now; None if it does."""
-
-    async def run(self) -> None:
-        """Keep the store equal to the source until cancelled."""
-
-
-def create_app(store: ClusterStore, config: Configuration, source: Source | None = None) -> FastAPI:
-    """The service; while it runs it follows `source`, if there is one."""
+def create_app(
+    store: ClusterStore, config: Configuration, source: Source = NO_SOURCE, api: binding.Api | None = None
+) -> FastAPI:
+    """The service; while it runs it follows `source`. `api`: where pods are bound, if the configuration wants that."""
     app = FastAPI(
         title=openapi.TITLE,
         description=openapi.DESCRIPTION,
@@ -42,14 +40,18 @@ def create_app(store: ClusterStore, config: Configuration, source: Source | None
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.service = Service(
+    threads = ThreadPoolExecutor(BINDINGS_AT_ONCE, "bind")
+    app.state.stop = lambda: None
+    service = app.state.service = Service(
         store,
         config.profile(),
+        source,
+        Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
         on_preempt_failure=config.preemption.on_failure,
         max_body_names=config.server.max_body_names,
         max_body_full=config.server.max_body_full,
     )
-    app.state.source = source
+    service.metrics.follow(store, source)
     app.include_router(create_router())
     app.add_exception_handler(HTTPException, on_http_exception)
     app.add_exception_handler(Exception, on_error)
@@ -63,14 +65,14 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _follow_source(app: FastAPI) -> AsyncIterator[None]:
-    source: Source | None = app.state.source
-    if source is None:
-        yield
-        return
-    following = asyncio.create_task(source.run(), name="follow-cluster-file")
+    service: Service = app.state.service
+    following = asyncio.create_task(service.source.run(), name="follow-cluster")
+    following.add_done_callback(lambda _: app.state.stop() if service.source.fatal else None)
     try:
         yield
     finally:
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await following
+        if service.binder is not None:
+            service.binder.threads.shutdown(wait=False)

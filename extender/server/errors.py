@@ -10,15 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from extender.errors import ExtenderError
+from extender.errors import INTERNAL, ExtenderError
 
 LONGEST_MESSAGE = 250
 """Characters; with up to 4 bytes each the whole body stays below 1 KiB."""
 
-INTERNAL = "internal error; the log says more"
-
 _MESSAGES = {
-    404: "no such path; there are POST /filter, /prioritize and /preempt, GET /livez, /readyz and /metrics",
+    404: "no such path; there are POST /filter, /prioritize, /preempt and /bind, GET /livez, /readyz and /metrics",
     405: "this path answers another method; see the Allow header",
 }
 

@@ -4,7 +4,7 @@ Rule: every label has few values, all known beforehand, and each series starts a
 alerted on, one from nothing cannot.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -13,13 +13,22 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from extender.cluster.store import ClusterStore
+from extender.core.engine import UNKNOWN_NODE, UNKNOWN_VICTIM
 from extender.core.plugins import NOT_MODELLED
+from extender.core.plugins.unread import NEEDS
 from extender.server.guard import NODE_TWICE, RULES
+from extender.server.picture import Source
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 VERBS = ("filter", "prioritize", "preempt")
+
+UNKNOWN = {UNKNOWN_NODE: "node", UNKNOWN_VICTIM: "victim"}
+"""Why the engine drops an offer -> label of what is not known."""
 
 # A time of creation beside each counter would double the series; the client has only this switch for the process.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -42,8 +51,24 @@ class Metrics:
             ("rule",),
             registry=self._registry,
         )
+        self._unknown_offers = Counter(
+            "extender_unknown_offers_total",
+            "Offered nodes that were left out of a preemption because the picture does not hold what was offered.",
+            ("what",),
+            registry=self._registry,
+        )
+        self._binds = Counter(
+            "extender_binds_total",
+            "Requests to bind a pod, by what came of them.",
+            ("outcome",),
+            registry=self._registry,
+        )
+        for what in UNKNOWN.values():
+            self._unknown_offers.labels(what)
+        for outcome in ("bound", "refused", "unknown"):
+            self._binds.labels(outcome)
         for verb in VERBS:
-            for plugin in NOT_MODELLED:
+            for plugin in (*NOT_MODELLED, *NEEDS):
                 self._not_evaluated.labels(verb, plugin)
         for rule in (NODE_TWICE, *(name for name, _ in RULES)):
             self._guard_rejections.labels(rule)
@@ -57,6 +82,20 @@ class Metrics:
         """Count one candidate that breaks the rule."""
         self._guard_rejections.labels(rule).inc()
 
+    def offers_unknown(self, reasons: Iterable[str]) -> None:
+        """Count the offers that were dropped, of which these are the reasons, for not being known."""
+        for reason in reasons:
+            if reason in UNKNOWN:
+                self._unknown_offers.labels(UNKNOWN[reason]).inc()
+
+    def bind(self, outcome: str) -> None:
+        """Count one request to bind."""
+        self._binds.labels(outcome).inc()
+
+    def follow(self, store: ClusterStore, source: Source) -> None:
+        """Show how true the picture is."""
+        self._registry.register(_Picture(store, source))
+
     def guard_rejections(self) -> dict[str, int]:
         """Rule -> how many candidates broke it, without those that none did."""
         samples = (sample for family in self._guard_rejections.collect() for sample in family.samples)
@@ -65,3 +104,57 @@ class Metrics:
     def text(self) -> bytes:
         """All of it in the Prometheus text format, of type CONTENT_TYPE."""
         return generate_latest(self._registry)
+
+
+class _Picture(Collector):
+    """The store and its source as they are when somebody asks."""
+
+    def __init__(self, store: ClusterStore, source: Source) -> None:
+        self._store = store
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        ready = self._store.version > 0 and self._source.problem() is None
+        yield _gauge("picture_ready", "1 if decisions are made on the picture of the cluster, else 0.", ready)
+        yield _gauge("assumed_pods", "Pods of which more is assumed than a watch has shown.", len(self._store.assumed))
+        streams = self._source.streams()
+        if not streams:
+            return
+        age = _by_kind("stream_age_seconds", "Since the API server last proved that a kind is current.")
+        up = _by_kind("stream_up", "1 if a kind of objects is being followed, else 0.")
+        version = _by_kind("stream_version", "The resourceVersion of a kind that was seen last.")
+        for one in streams:
+            up.add_metric((one.kind,), one.phase == "watching")
+            if one.age is not None:
+                age.add_metric((one.kind,), one.age)
+            if one.version.isdecimal():
+                version.add_metric((one.kind,), float(one.version))
+        yield from (age, up, version)
+        for name, text in _BY_KIND.items():
+            family = CounterMetricFamily(f"extender_stream_{name}", text, labels=("kind",))
+            for one in streams:
+                family.add_metric((one.kind,), getattr(one, name))
+            yield family
+        for name, text in _TOGETHER.items():
+            total = sum(getattr(one, name) for one in streams)
+            yield CounterMetricFamily(f"extender_stream_{name}", text, value=total)
+
+
+_BY_KIND = {
+    "relists": "Lists of a kind after the first one.",
+    "watch_restarts": "Watches of a kind that ended and were begun again.",
+}
+_TOGETHER = {
+    "events": "Watch events of all kinds.",
+    "skipped": "Objects and events that could not be read and were left out; the log says which.",
+    "divergences": "Objects that differed from the API server's without an event; the log says of which kind.",
+}
+"""Fields of StreamView; by kind only where that is worth 17 series."""
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"extender_{name}", text, value=value)
+
+
+def _by_kind(name: str, text: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"extender_{name}", text, labels=("kind",))

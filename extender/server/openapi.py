@@ -22,6 +22,9 @@ DESCRIPTION = (
 NOT_EVALUATED = "X-Extender-Not-Evaluated"
 """Response header: the plugins that an answer leaves to kube-scheduler; extender/v1 has no field to say so in."""
 
+PICTURE = "X-Extender-Picture"
+"""Response header: which state of the cluster the answer was made on."""
+
 _REF = "#/components/schemas/{name}"
 
 _POD = {
@@ -48,6 +51,17 @@ _PREEMPTION_EXAMPLES = {
     "names": {
         "summary": "nodeCacheCapable: true",
         "value": {"Pod": _POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": _VICTIMS},
+    },
+}
+_BINDING_EXAMPLES = {
+    "bind": {
+        "summary": "always the same form",
+        "value": {
+            "PodName": "web-0",
+            "PodNamespace": "shop",
+            "PodUID": "0d9c4b7e-0d5f-4f0e-9f0d-2b1f3f1f8f10",
+            "Node": "worker-0001",
+        },
     },
 }
 _FILTER_ANSWER = {
@@ -86,7 +100,13 @@ _HEADERS = {
         "their part is left to kube-scheduler. Absent where there are none, and where no answer could be given.",
         "schema": {"type": "string"},
         "example": "DynamicResources",
-    }
+    },
+    PICTURE: {
+        "description": "Which state of the cluster the answer was made on: how often the picture has changed, and of "
+        "a live cluster each kind's resourceVersion and the seconds since the API server last confirmed it.",
+        "schema": {"type": "string"},
+        "example": "version=812 Node=8123@0.2s Pod=8125@0.0s",
+    },
 }
 
 
@@ -97,12 +117,13 @@ def _verb(
     answer: dict[str, Any],
     example: Any,
     failures: dict[int | str, dict[str, Any]],
+    headers: dict[str, Any] = _HEADERS,
 ) -> dict[str, Any]:
     """Arguments of `add_api_route` for an endpoint that kube-scheduler calls."""
     content = _json({"$ref": _ref(body[0])}, body[1])
     success = {
         "description": "The answer.",
-        "headers": _HEADERS,
+        "headers": headers,
         "content": _json(answer, {"answer": {"value": example}}),
     }
     return {
@@ -161,6 +182,16 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         {"NodeNameToMetaVictims": _VICTIMS},
         _UNAVAILABLE,
     ),
+    "bind": _verb(
+        "Bind the pod to the node.",
+        "Off by default. Error is empty only if the API server says that the pod with this UID is on this node; every "
+        "failure is 200 with an Error, after which the scheduler starts over with the pod.",
+        ("ExtenderBindingArgs", _BINDING_EXAMPLES),
+        {"$ref": _ref("ExtenderBindingResult")},
+        {"Error": ""},
+        {404: _error("Binding is switched off.")},
+        headers={},
+    ),
     "livez": _health("Does the process answer?", {}),
     "readyz": _health(
         "Is there a picture of the cluster to decide on?", {503: _error("Not yet.")}, parameters=[_VERBOSE]
@@ -194,6 +225,8 @@ def _schemas() -> dict[str, Any]:
         wire.ExtenderFilterResult,
         wire.HostPriority,
         wire.ExtenderPreemptionResult,
+        wire.ExtenderBindingArgs,
+        wire.ExtenderBindingResult,
     )
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     return {**schemas, "Error": {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}}

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 
-from extender.errors import ExtenderError, RequestError
+from extender.errors import INTERNAL, ExtenderError, RequestError
 from extender.server import metrics, openapi, verbs
 from extender.server.body import read_body
-from extender.server.errors import INTERNAL, error_response
+from extender.server.errors import error_response
+from extender.server.picture import check_lines, summary
 
 CLOSE = {"Connection": "close"}
 """After a refusal the rest of the body may still be on its way: do not read it as the next request."""
@@ -23,7 +24,7 @@ VERBS: dict[str, verbs.Verb] = {
     "preempt": verbs.preempt,
 }
 
-NO_BIND = "binding is not part of this version: leave bindVerb out of the scheduler's configuration"
+NO_BIND = "binding is switched off: set bind.enabled: true, or leave bindVerb out of the scheduler's configuration"
 
 
 def create_router() -> APIRouter:
@@ -38,7 +39,9 @@ def create_router() -> APIRouter:
             operation_id=name,
             **openapi.OPERATIONS[name],
         )
-    router.add_api_route("/bind", bind, methods=["POST"], include_in_schema=False)
+    router.add_api_route(
+        "/bind", bind, methods=["POST"], response_class=Response, operation_id="bind", **openapi.OPERATIONS["bind"]
+    )
     router.add_api_route("/livez", livez, methods=["GET"], operation_id="livez", **openapi.OPERATIONS["livez"])
     router.add_api_route("/readyz", readyz, methods=["GET"], operation_id="readyz", **openapi.OPERATIONS["readyz"])
     router.add_api_route(
@@ -58,8 +61,10 @@ def _endpoint(name: str, verb: verbs.Verb) -> Callable[[Request], Awaitable[Resp
         try:
             body = await read_body(request, service.max_body_full)
             answer = verb(service, body)
-            names = ", ".join(answer.not_evaluated)
-            return _json(answer.body, {openapi.NOT_EVALUATED: names} if names else None)
+            headers = {openapi.PICTURE: summary(service.store, service.source)}
+            if answer.not_evaluated:
+                headers[openapi.NOT_EVALUATED] = ", ".join(answer.not_evaluated)
+            return _json(answer.body, headers)
         except RequestError as error:
             return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
         except ClientDisconnect:
@@ -80,9 +85,19 @@ def _failed(failure: verbs.Failure, error: Exception) -> Response:
     return error_response(failure.status, str(error) if isinstance(error, ExtenderError) else INTERNAL)
 
 
-async def bind() -> Response:
-    """Not built: the scheduler binds."""
-    return error_response(404, NO_BIND)
+async def bind(request: Request) -> Response:
+    """Bind a pod, where that is switched on."""
+    service: verbs.Service = request.app.state.service
+    if service.binder is None:
+        return error_response(404, NO_BIND, CLOSE)
+    try:
+        return _json(await verbs.bind(service, service.binder, await read_body(request, service.max_body_names)))
+    except RequestError as error:
+        return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
+    except ClientDisconnect:
+        return error_response(400, "the connection was closed before the body was complete")
+    except Exception as error:
+        return _failed(verbs.on_failure("bind", service, error), error)
 
 
 async def livez() -> Response:
@@ -108,10 +123,9 @@ async def show_metrics(request: Request) -> Response:
 def _readiness(request: Request) -> tuple[str, list[str]]:
     """(why not ready, or ""; one line per check)."""
     service: verbs.Service = request.app.state.service
-    source = request.app.state.source
     checks = []
     try:
-        snapshot = service.store.snapshot()
+        snapshot = service.snapshot()
         counts = (
             f"{len(snapshot.nodes)} nodes, {len(snapshot.running.row_of)} running pods, {len(snapshot.budgets)} budgets"
         )
@@ -120,9 +134,8 @@ def _readiness(request: Request) -> tuple[str, list[str]]:
     except (ExtenderError, ValueError) as error:
         problem = str(error)
         checks.append(f"[-] cluster: {problem}")
-    if source is not None:
-        stale = f"[!] cluster file: {source.last_error}; the picture before is used"
-        checks.append(stale if source.last_error else "[+] cluster file: as last read")
+    checks += check_lines(service.source)
+    checks += [f"[!] {warning}" for warning in service.source.warnings()]
     rejections = service.metrics.guard_rejections()
     checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")
     return problem, checks

@@ -5,6 +5,7 @@ Rule: nothing is checked here. That plain HTTP stays on this machine unless told
 
 import gc
 import socket
+import sys
 
 import uvicorn
 from fastapi import FastAPI
@@ -13,13 +14,19 @@ from extender.config import Configuration
 
 MAX_HEADER_BYTES = 32 << 10
 
+SWITCH_INTERVAL = 0.0005
+"""Seconds for which a thread that reads from the API server may go on while a request waits; Python's own are 5 ms."""
+
 
 def serve(app: FastAPI, config: Configuration, listening: socket.socket | None = None) -> None:
     """Serve until SIGINT or SIGTERM; on a socket that listens already, or on the configured address."""
     # What the cluster picture consists of lives long: keep the collector from walking it again and again.
     gc.collect()
     gc.freeze()
-    uvicorn.Server(server_settings(app, config)).run(sockets=None if listening is None else [listening])
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    server = uvicorn.Server(server_settings(app, config))
+    app.state.stop = lambda: setattr(server, "should_exit", True)
+    server.run(sockets=None if listening is None else [listening])
 
 
 def server_settings(app: FastAPI, config: Configuration) -> uvicorn.Config:

@@ -11,6 +11,7 @@ from extender.cluster.store import ClusterStore
 from extender.core import engine
 from extender.core.engine import Candidate
 from extender.server.app import create_app, openapi_document
+from extender.server.picture import NoSource
 from extender.server.run import server_settings
 from tests.http.conftest import (
     BODIES,
@@ -353,8 +354,16 @@ async def test_a_filter_answer_that_loses_a_node_is_none(monkeypatch):
 # --- health ---------------------------------------------------------------------------------------------------------
 
 
-class Source:
-    last_error: str | None = None
+class Source(NoSource):
+    def __init__(self, problem=None, *warnings):
+        self.says = problem
+        self.warns = warnings
+
+    def problem(self):
+        return self.says
+
+    def warnings(self):
+        return self.warns
 
     async def run(self):
         await anyio.sleep_forever()
@@ -382,14 +391,43 @@ async def test_readyz_is_503_without_one():
 
 
 async def test_readyz_verbose_tells_what_is_known():
-    source = Source()
-    source.last_error = "cluster.json: pod shop/x: spec.priority"
+    source = Source(None, "cluster.json: pod shop/x: spec.priority")
     app = create_app(filled_store(), configuration(), source)
     async with client_for(app) as client:
         response = await client.get("/readyz?verbose")
     assert response.status_code == 200
     assert "version 1: 3 nodes, 2 running pods, 0 budgets" in response.text
-    assert source.last_error in response.text
+    assert "[!] cluster.json: pod shop/x: spec.priority" in response.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "answer"),
+    [("/filter", 503, None), ("/prioritize", 200, []), ("/preempt", 503, None)],
+)
+async def test_C7_nothing_is_decided_on_a_picture_that_may_not_be_true(path, status, answer):
+    why = "pods have not been followed for 31 s: connection refused"
+    async with client_for(create_app(filled_store(), configuration(), Source(why))) as client:
+        response = await client.post(path, content=BODIES[path])
+        ready = await client.get("/readyz")
+    assert (response.status_code, ready.status_code) == (status, 503)
+    assert error_of(ready) == why
+    if answer is None:
+        assert error_of(response) == why
+    else:
+        assert response.json() == answer
+
+
+async def test_C7_a_stale_picture_vetoes_where_that_is_wanted():
+    config = configuration(preemption={"onFailure": "Veto"})
+    async with client_for(create_app(filled_store(), config, Source("stale"))) as client:
+        response = await client.post("/preempt", content=preempt_body())
+    assert (response.status_code, response.json()) == (200, {"NodeNameToMetaVictims": {}})
+
+
+@pytest.mark.parametrize("path", BODIES)
+async def test_every_answer_says_on_which_state_of_the_cluster_it_was_made(client, path):
+    response = await client.post(path, content=BODIES[path])
+    assert response.headers["X-Extender-Picture"] == "version=1"
 
 
 async def test_the_source_is_followed_while_the_service_runs():
@@ -440,7 +478,7 @@ def test_the_examples_of_the_document_spell_every_key():
 
 def test_the_document_describes_the_wire():
     document = openapi_document(create_app(ClusterStore(), configuration()))
-    assert sorted(document["paths"]) == ["/filter", "/livez", "/metrics", "/preempt", "/prioritize", "/readyz"]
+    assert sorted(document["paths"]) == ["/bind", "/filter", "/livez", "/metrics", "/preempt", "/prioritize", "/readyz"]
     assert {path: next(iter(item.values()))["operationId"] for path, item in document["paths"].items()} == {
         path: path[1:] for path in document["paths"]
     }

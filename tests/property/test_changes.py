@@ -1,10 +1,11 @@
 """A snapshot that was changed step by step decides as one that is built anew of the same objects.
 
-    python -c 'from tests.property.test_changes import check; check(4711)'
+python -c 'from tests.property.test_changes import check; check(4711)'
 """
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,7 +30,7 @@ STEPS = 12
 MOST_CHANGES = 8
 
 
-def objects_of(seed: int) -> Iterator[tuple[str, object]]:
+def objects_of(seed: int) -> Iterator[tuple[str, Any]]:
     """(kind, object) of a generated cluster; names of different seeds overlap, so that objects replace each other."""
     objects = load_cluster(case(seed).cluster)
     for kind, of_kind in KINDS.items():
@@ -59,7 +60,7 @@ def check(seed: int) -> None:
         compare(changing, chance.choice(pods))
 
 
-def change(snapshot: Snapshot, chance: random.Random, material: list[tuple[str, object]]) -> None:
+def change(snapshot: Snapshot, chance: random.Random, material: list[tuple[str, Any]]) -> None:
     kind, one = chance.choice(material)
     if chance.random() < 0.5:
         again = "" if chance.random() < 0.9 else "-again"
@@ -70,9 +71,9 @@ def change(snapshot: Snapshot, chance: random.Random, material: list[tuple[str, 
         snapshot.remove(kind, chance.choice(list(held)))
 
 
-def put(snapshot: Snapshot, kind: str, one: object) -> None:
+def put(snapshot: Snapshot, kind: str, one: Any) -> None:
     """As the store does: an object of the same name with another UID is another object."""
-    held = snapshot.objects.of(kind).get(key_of(kind, one))
+    held: Any = snapshot.objects.of(kind).get(key_of(kind, one))
     if held is not None and held.metadata.uid != one.metadata.uid:
         snapshot.remove(kind, key_of(kind, one))
     snapshot.put(kind, one)

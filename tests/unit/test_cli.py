@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -100,10 +101,10 @@ def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch,
     assert capsys.readouterr().err.startswith("extender: --host: server: 0.0.0.0 is reachable by others")
 
 
-def opened(**cluster):
+def opened(**cluster) -> Any:
     settings = Configuration(cluster=cluster)
     store = ClusterStore()
-    return settings, store, cli.open_cluster(settings, store)
+    return settings, store, cli.open_cluster(settings, store, None), None
 
 
 def test_the_banner_of_the_example_has_a_request_to_try():
@@ -116,7 +117,7 @@ def test_the_banner_of_the_example_has_a_request_to_try():
 
 
 def test_the_request_to_try_names_nodes_of_the_example():
-    _, store, _ = opened()
+    _, store, *_ = opened()
     assert set(cli.EXAMPLE_REQUEST["NodeNames"]) <= set(store.snapshot().node_names)
 
 
@@ -132,8 +133,8 @@ def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(t
 
 def test_an_ipv6_address_stands_in_brackets():
     settings = Configuration(server={"host": "::1"})
-    _, store, source = opened()
-    assert cli.banner(settings, store, source).splitlines()[0].endswith("http://[::1]:8888")
+    _, store, source, _ = opened()
+    assert cli.banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
 
 
 # --- openapi --------------------------------------------------------------------------------------------------------

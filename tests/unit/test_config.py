@@ -200,7 +200,7 @@ MISTAKES = {
     "an empty path": ("cluster: {path: ''}", "cluster.path: "),
     "a source that does not exist": (
         "cluster: {source: kubernets}",
-        "cluster.source: must be 'snapshot', not 'kubernets'",
+        "cluster.source: must be 'snapshot' or 'kubernetes', not 'kubernets'",
     ),
     "a failure rule in lower case": (
         "preemption:\n  onFailure: veto",

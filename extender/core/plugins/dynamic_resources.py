@@ -8,7 +8,7 @@ import numpy as np
 
 from extender.core.checks import Incoming
 from extender.core.columns import BoolArray
-from extender.core.devices import backed_resources, left_to_device_classes
+from extender.core.devices import left_to_device_classes
 from extender.k8s.requests import incoming_requests
 
 NAME = "DynamicResources"
@@ -19,10 +19,9 @@ def decides(incoming: Incoming) -> BoolArray:
     size = len(incoming.snapshot.nodes)
     if incoming.pod.spec.resource_claims:
         return np.ones(size, np.bool_)
-    found, backed = np.zeros(size, np.bool_), backed_resources(incoming.snapshot)
-    requests = incoming_requests(incoming.pod) if backed else {}
-    for resource in backed & requests.keys():
-        left = left_to_device_classes(incoming.snapshot, resource) if requests[resource] else None
+    found = np.zeros(size, np.bool_)
+    for resource, amount in incoming_requests(incoming.pod).items():
+        left = left_to_device_classes(incoming.snapshot, resource) if amount else None
         if left is not None:
             found |= left
     return found

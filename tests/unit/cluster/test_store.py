@@ -1,5 +1,8 @@
 """One writer changes the store; readers see the picture before a change or after it."""
 
+import gc
+import weakref
+
 import msgspec
 import pytest
 
@@ -56,6 +59,17 @@ def test_a_whole_new_picture_leaves_the_one_before_as_it_was():
     before = held.snapshot()
     held.replace(ClusterObjects())
     assert [one.metadata.name for one in before.objects.pods.values()] == ["a"]
+
+
+def test_a_picture_that_was_replaced_is_gone_with_its_last_reader():
+    held = store(pod("a"))
+    before = weakref.ref(held.snapshot())
+    gc.disable()
+    try:
+        held.replace(ClusterObjects())
+        assert before() is None
+    finally:
+        gc.enable()
 
 
 def test_the_version_counts_changes_and_nothing_else():

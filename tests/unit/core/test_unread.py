@@ -1,5 +1,7 @@
 """What may not be read is not taken for what is not there."""
 
+from typing import Any
+
 import pytest
 
 from extender.core import engine
@@ -10,9 +12,9 @@ from extender.k8s.objects import TopologySpreadConstraint
 from tests.builders import built, cluster, incoming, node, pod, typed
 
 DEFAULT = Profile()
-CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
-TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
-SELECTING = {
+CLAIM: dict[str, Any] = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+TERM: dict[str, Any] = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+SELECTING: dict[str, Any] = {
     "affinity": {
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -21,7 +23,7 @@ SELECTING = {
         }
     }
 }
-NAMING = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+NAMING: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
 
 
 def cut_off(*fields, running=()):
@@ -89,3 +91,9 @@ def test_a_preemption_keeps_what_kube_scheduler_chose_where_it_may_not_read():
     decision = engine.preempt(snapshot, typed(incoming(**CLAIM)), {"n1": Offer(("uid-b",))}, Profile())
     assert [(one.node, [victim.metadata.name for victim in one.victims]) for one in decision.kept] == [("n1", ["b"])]
     assert decision.as_offered == {"n1"}
+
+
+def test_where_device_classes_may_not_be_read_any_extended_resource_may_be_backed_by_one():
+    asking = incoming(requests={"example.com/gpu": "1"})
+    assert not_evaluated(cut_off(), asking) == ((), 0)
+    assert not_evaluated(cut_off("device_classes"), asking) == (("DynamicResources",), 2)

@@ -1,0 +1,46 @@
+"""Write a picture of a cluster to a file that `load_cluster` reads again.
+
+Rule: what is written decides as what was read, also where some kinds may not be read.
+"""
+
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from extender.cluster import decode
+from extender.cluster.files import UNREAD
+from extender.k8s.kinds import KINDS, ClusterObjects, Kind
+
+
+def write(objects: ClusterObjects, path: Path) -> None:
+    """Write one List as JSON, gzipped if the name ends in .gz; the file is there whole or not at all."""
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        with gzip.open(partial, "wb", 6) if path.suffix == ".gz" else partial.open("wb") as file:
+            for piece in pieces(objects):
+                file.write(piece)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def pieces(objects: ClusterObjects) -> Iterator[bytes]:
+    """The List, object by object."""
+    annotations = {UNREAD: ",".join(objects.unread)} if objects.unread else {}
+    metadata = msgspec.json.encode({"annotations": annotations} if annotations else {})
+    yield b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[' % metadata
+    separator = b"\n"
+    for name, kind in KINDS.items():
+        head = _head(name, kind)
+        for one in getattr(objects, kind.field):
+            yield separator + head + msgspec.json.encode(decode.slim(name, one))[1:]
+            separator = b",\n"
+    yield b"\n]}\n"
+
+
+def _head(name: str, kind: Kind) -> bytes:
+    version = f"{kind.group}/v1" if kind.group else "v1"
+    return msgspec.json.encode({"apiVersion": version, "kind": name})[:-1] + b","

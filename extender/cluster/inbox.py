@@ -1,0 +1,110 @@
+"""What the threads that list and watch hand over to the event loop.
+
+Rule: in order, and bounded: a thread that is ahead of the loop waits.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from extender.cluster.store import Change, ClusterStore
+from extender.k8s.objects import Value
+
+MOST_WAITING = 20_000
+"""Objects that may wait to be applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All objects of a kind."""
+
+    kind: str
+    objects: Sequence[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Events in their order."""
+
+    kind: str
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """There are none ("absent"), or we may not know ("forbidden")."""
+
+    kind: str
+    why: str
+
+
+Item = Listed | Changed | Unreadable
+
+
+class Inbox:
+    """A queue from many threads to one event loop; the Sink of reflectors."""
+
+    def __init__(self, store: ClusterStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+        self._items: deque[tuple[float, int, Item]] = deque()
+        self._waiting = 0
+        self._room = threading.Condition()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._filled = asyncio.Event()
+        self._closed = False
+
+    # --- for the threads ---
+
+    def known(self, kind: str, namespace: str, name: str) -> Value | None:
+        return self._store.known(kind, (namespace, name))
+
+    def listed(self, kind: str, objects: list[Value], version: str) -> None:
+        self._put(Listed(kind, objects), len(objects))
+
+    def changed(self, kind: str, changes: list[Change]) -> None:
+        self._put(Changed(kind, changes), len(changes))
+
+    def unreadable(self, kind: str, why: str) -> None:
+        self._put(Unreadable(kind, why), 1)
+
+    def _put(self, item: Item, weight: int) -> None:
+        with self._room:
+            self._room.wait_for(lambda: self._waiting < MOST_WAITING or self._closed)
+            self._waiting += weight
+            self._items.append((self._clock(), weight, item))
+            if self._loop is not None and not self._closed:
+                self._loop.call_soon_threadsafe(self._filled.set)
+
+    # --- for the event loop ---
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def close(self) -> None:
+        """Nothing is read any more: nobody need wait."""
+        with self._room:
+            self._closed = True
+            self._room.notify_all()
+
+    async def next(self) -> Item:
+        """Wait for something to apply; it counts as waiting until `done`."""
+        while not self._items:
+            self._filled.clear()
+            if not self._items:
+                await self._filled.wait()
+        return self._items[0][2]
+
+    def done(self) -> None:
+        """What `next` gave has been applied."""
+        with self._room:
+            _, weight, _ = self._items.popleft()
+            self._waiting -= weight
+            self._room.notify_all()
+
+    @property
+    def oldest(self) -> float | None:
+        """Since when the oldest thing waits."""
+        return self._items[0][0] if self._items else None
