@@ -318,9 +318,11 @@ def _condition(kind: str, seen: str) -> JSON:
 
 
 def _image(chance: random.Random, number: int) -> JSON:
-    name = f"registry.example/team-{number % NAMESPACES:02}/service-{number}"
-    names = [f"{name}@sha256:{_digest(chance)}", f"{name}:{chance.randint(1, 9)}.{chance.randint(0, 20)}.0"]
-    return {"names": names, "sizeBytes": chance.randint(20 << 20, 900 << 20)}
+    """One of nine versions, the same on every node that has it."""
+    name, version = f"registry.example/team-{number % NAMESPACES:02}/service-{number}", chance.randint(1, 9)
+    of_version = random.Random(f"{name} {version}")
+    names = [f"{name}@sha256:{_digest(of_version)}", f"{name}:{version}.0.0"]
+    return {"names": names, "sizeBytes": of_version.randint(20 << 20, 900 << 20)}
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

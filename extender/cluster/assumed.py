@@ -40,13 +40,15 @@ class Assumption:
     uid: str
     because_of: str
     """UID of the pod whose scheduling it belongs to."""
-    effect: Effect
+    effects: dict[str, Effect]
+    """All that is assumed of it, by a name for each."""
     is_shown: IsShown
+    """Of the last one, after which none is needed."""
     until: float
     said: Pod | None
     """The pod as the API server said last; None if it has said nothing yet."""
     assumed: Pod
-    """The same with the effect, as the picture holds it."""
+    """The same with the effects, as the picture holds it."""
 
 
 class Assumptions:
@@ -64,9 +66,13 @@ class Assumptions:
 
     def bound(self, namespace: str, name: str, uid: str, node: str) -> None:
         """The pod runs on the node; nothing if the picture does not hold the pod: what it takes is not known."""
+
+        def bound(pod: Pod) -> Pod:
+            return pod if _is_bound(pod) else replace(pod, spec=replace(pod.spec, node_name=node))
+
         held = self._picture.changing().objects.pods.get((namespace, name))
         if held is not None and held.metadata.uid == uid:
-            self._assume(held, uid, lambda pod: replace(pod, spec=replace(pod.spec, node_name=node)), _is_bound)
+            self._assume(held, uid, "bound", bound, _is_bound)
 
     def preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
         """kube-scheduler nominates the preemptor to the node and deletes the victims.
@@ -84,21 +90,25 @@ class Assumptions:
         self._assume(
             held or preemptor,
             uid,
+            "nominated",
             nominated,
             lambda pod: pod.status.nominated_node_name == node or _is_bound(pod),
             is_known=held is not None,
         )
         for victim in victims:
             if not _is_leaving(victim):
-                self._assume(victim, uid, _leaving, _is_leaving)
+                self._assume(victim, uid, "leaving", _leaving, _is_leaving)
 
-    def _assume(self, pod: Pod, because_of: str, effect: Effect, is_shown: IsShown, *, is_known: bool = True) -> None:
+    def _assume(
+        self, pod: Pod, because_of: str, what: str, effect: Effect, is_shown: IsShown, *, is_known: bool = True
+    ) -> None:
         key, until = key_of("Pod", pod), self._clock() + LIFETIME
-        before, said, assumed = self._of.get(key), pod if is_known else None, effect(pod)
+        before, said, effects = self._of.get(key), pod if is_known else None, {what: effect}
         if before is not None and before.uid == pod.metadata.uid:
-            said, assumed, effect = before.said, effect(before.assumed), _after(before.effect, effect)
+            said, effects = before.said, before.effects | effects
+        assumed = _with(effects, said or pod)
         # First noted, then shown: another thread must never take what is assumed for what was said.
-        self._of[key] = Assumption(pod.metadata.uid, because_of, effect, is_shown, until, said, assumed)
+        self._of[key] = Assumption(pod.metadata.uid, because_of, effects, is_shown, until, said, assumed)
         self._picture.changing().put("Pod", assumed)
 
     # --- asked ------------------------------------------------------------------------------------------------
@@ -132,7 +142,7 @@ class Assumptions:
             return
         before = known.said, known.assumed
         ends = pod.metadata.uid != known.uid or known.is_shown(pod) or known.until <= self._clock()
-        known.said, known.assumed = pod, pod if ends else known.effect(pod)
+        known.said, known.assumed = pod, pod if ends else _with(known.effects, pod)
         try:
             snapshot.put("Pod", known.assumed)
         except ValueError:
@@ -183,8 +193,10 @@ class Assumptions:
             del self._of[key]
 
 
-def _after(first: Effect, second: Effect) -> Effect:
-    return lambda pod: second(first(pod))
+def _with(effects: dict[str, Effect], pod: Pod) -> Pod:
+    for effect in effects.values():
+        pod = effect(pod)
+    return pod
 
 
 def _is_bound(pod: Pod) -> bool:

@@ -35,6 +35,12 @@ FIRST_TURN = 0.02
 LAID_OUT_AT_ONCE = 50
 """Nodes, before the next look at the clock."""
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether a stream was broken meanwhile."""
+
+CALM_FOR = 300.0
+"""Seconds between two comparisons of a kind for the reason that its stream was broken."""
+
 GRACE = 5.0
 """Seconds after which a difference to the API server cannot be an event that is on its way."""
 
@@ -153,7 +159,13 @@ class KubernetesSource:
         gc.disable()  # see _collect
         try:
             async with asyncio.TaskGroup() as tasks:
-                for task in (self._apply_all(), self._await_the_end(), self._collect(), self._compare_all()):
+                for task in (
+                    self._apply_all(),
+                    self._await_the_end(),
+                    self._collect(),
+                    self._compare_all(),
+                    self._recheck(),
+                ):
                     tasks.create_task(task)
         except* ClusterLost:
             log.critical("%s", self.fatal)
@@ -234,8 +246,9 @@ class KubernetesSource:
         if isinstance(item, Changed):
             yield from self._apply(item.changes)
         else:
-            yield from self.store.relist(item.kind, item.objects if isinstance(item, Listed) else (), self._refuse)
-            self.store.set_unread(item.kind, isinstance(item, Unreadable) and item.why == "forbidden")
+            is_unread = isinstance(item, Unreadable) and item.why == "forbidden"
+            objects = item.objects if isinstance(item, Listed) else ()
+            yield from self.store.relist(item.kind, objects, self._refuse, is_unread)
         while not self.store.settle(LAID_OUT_AT_ONCE):
             yield
 
@@ -285,12 +298,30 @@ class KubernetesSource:
         while self.compare_interval > 0:
             await self._sleep(self.compare_interval)
             for kind in self.reflectors:
-                try:
-                    await self.compare(kind)
-                except ExtenderError:  # a stream with trouble says so itself
-                    continue
-                except Exception:  # a bug of ours must not end the following
-                    log.exception("%s: could not be compared with the API server's", kind)
+                await self._try_to_compare(kind)
+
+    async def _recheck(self) -> None:
+        """Compare a kind after its stream was broken.
+
+        A server that was set back to an older state meanwhile, and has got to our version again, lets the watch go on
+        as if nothing had happened.
+        """
+        seen, not_before = dict.fromkeys(self.reflectors, 0), dict.fromkeys(self.reflectors, 0.0)
+        while self.compare_interval > 0:
+            await self._sleep(LOOK_EVERY)
+            for kind, reflector in self.reflectors.items():
+                status, now = reflector.status, self._clock()
+                if status.interruptions > seen[kind] and status.phase == "watching" and now >= not_before[kind]:
+                    seen[kind], not_before[kind] = status.interruptions, now + CALM_FOR
+                    await self._try_to_compare(kind)
+
+    async def _try_to_compare(self, kind: str) -> None:
+        try:
+            await self.compare(kind)
+        except ExtenderError:  # a stream with trouble says so itself
+            return
+        except Exception:  # a bug of ours must not end the following
+            log.exception("%s: could not be compared with the API server's", kind)
 
     async def compare(self, kind: str) -> int:
         """Ask the API server for names, UIDs and versions -> how many objects differ that should not; then list anew.

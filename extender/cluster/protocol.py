@@ -307,6 +307,8 @@ class StreamStatus:
         self.fatal: str | None = None
         """Why there is no point in going on; the reflector has ended."""
         self.last_error: str | None = None
+        self.interruptions = 0
+        """How often it has begun to fall behind."""
         self.relists = 0
         self.watch_restarts = 0
         self.events = 0

@@ -377,6 +377,7 @@ class Reflector:
             status.phase = "broken"
             if status.broken_since is None:
                 status.broken_since = self._clock()
+                status.interruptions += 1
 
     def _count_success(self) -> bool:
         """Return whether the watch lasted or brought news: then it was no failure. Silence is no proof of anything."""

@@ -100,7 +100,7 @@ class ClusterStore:
     ) -> Iterator[None]:
         """The same in steps: kind -> objects; `unread`: kinds that may not be read; ValueError without `refused`."""
         snapshot = prepare(Snapshot())
-        snapshot.unread = frozenset(KINDS[kind].field for kind in unread)
+        snapshot.unread = _fields(unread)
         for kind in BUILDING_ORDER:
             for number, one in enumerate(objects.get(kind, ())):
                 _or_refuse(snapshot.put, kind, one, refused)
@@ -113,18 +113,27 @@ class ClusterStore:
         self.assumed.renew()
         self._version += 1
 
-    def relist(self, kind: str, objects: Sequence[Value], refused: Refused | None = None) -> Iterator[None]:
-        """Make the objects of a kind those of a list, older ones included, in steps; NotReady without a picture."""
+    def relist(
+        self, kind: str, objects: Sequence[Value], refused: Refused | None = None, is_unread: bool = False
+    ) -> Iterator[None]:
+        """Make the objects of a kind those of a list, older ones included, in steps; NotReady without a picture.
+
+        `is_unread`: the kind may not be read, from the moment on when its objects are no longer there.
+        """
+        unread = self.unread - {kind} | ({kind} if is_unread else frozenset())
         held = self.changing().objects.of(kind)
         listed: dict[Key, Value] = {}
         for number, one in enumerate(objects):
             listed[key_of(kind, one)] = one
+            self._gone[kind].pop(uid_of(one), None)
             if number % (10 * STEP) == 0:
                 yield
         gone, new = [], []
         for number, key in enumerate(tuple(held)):
-            if key not in listed and self._said(held[key]) is not None:
+            said = self._said(held.get(key)) if key not in listed else None
+            if said is not None:
                 gone.append(key)
+                self._is_gone(kind, uid_of(said))
             if number % (10 * STEP) == 0:
                 yield
         for number, (key, one) in enumerate(listed.items()):
@@ -137,19 +146,21 @@ class ClusterStore:
                 self._remove(kind, key)
             for one in new:
                 _or_refuse(self._put, kind, one, refused)
+            self.changing().unread = _fields(unread)
             self._version += bool(gone or new)
         else:
-            yield from self._build_beside(self._everything() | {kind: objects}, refused)
-        self._gone[kind].clear()
+            yield from self._build_beside(self._everything() | {kind: objects}, unread, refused)
 
     def rebuild(self, refused: Refused | None = None) -> Iterator[None]:
         """Make the picture anew of the objects that it holds, in steps."""
-        yield from self._build_beside(self._everything(), refused)
+        yield from self._build_beside(self._everything(), self.unread, refused)
 
-    def _build_beside(self, objects: Mapping[str, Sequence[Value]], refused: Refused | None) -> Iterator[None]:
+    def _build_beside(
+        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str], refused: Refused | None
+    ) -> Iterator[None]:
         """A new picture beside the one that decisions are made on meanwhile."""
         before = self.changing()
-        yield from self.build(objects, self.unread, refused)
+        yield from self.build(objects, unread, refused)
         yield from before.dismantle()
 
     def _everything(self) -> dict[str, Sequence[Value]]:
@@ -163,12 +174,6 @@ class ClusterStore:
         """Kinds about which nothing is known."""
         fields = self._snapshot.unread if self._snapshot is not None else frozenset()
         return frozenset(kind for kind, of_kind in KINDS.items() if of_kind.field in fields)
-
-    def set_unread(self, kind: str, is_unread: bool) -> None:
-        """Say of a kind whether it may be read."""
-        snapshot = self.changing()
-        field = frozenset((KINDS[kind].field,))
-        snapshot.unread = snapshot.unread | field if is_unread else snapshot.unread - field
 
     # --- single changes ---------------------------------------------------------------------------------------
 
@@ -197,15 +202,20 @@ class ClusterStore:
 
     def _delete(self, change: Change, held: Any) -> bool:
         """An object without a uid stands for whatever bears its name."""
-        uid, gone = uid_of(change.object), self._gone[change.kind]
-        if uid:
-            gone[uid] = None
-            while len(gone) > REMEMBERED_DELETIONS:
-                del gone[next(iter(gone))]
+        uid = uid_of(change.object)
+        self._is_gone(change.kind, uid)
         if held is None or (uid and uid_of(held) != uid):
             return False
         self._remove(change.kind, key_of(change.kind, change.object))
         return True
+
+    def _is_gone(self, kind: str, uid: str) -> None:
+        """Remember that there is no such object any more."""
+        gone = self._gone[kind]
+        if uid:
+            gone[uid] = None
+        while len(gone) > REMEMBERED_DELETIONS:
+            del gone[next(iter(gone))]
 
     def _put(self, kind: str, one: Value) -> None:
         key = key_of(kind, one)
@@ -232,17 +242,18 @@ def _or_refuse(put: Callable[[str, Value], None], kind: str, one: Value, refused
         refused(kind, error)
 
 
+def _fields(kinds: Iterable[str]) -> frozenset[str]:
+    return frozenset(KINDS[kind].field for kind in kinds)
+
+
 def uid_of(one: Any) -> str:
     uid: str = one.metadata.uid
     return uid
 
 
 def _is_same(held: Any, one: Any) -> bool:
-    """Is it the same state of the same object?"""
-    if held is None or uid_of(held) != uid_of(one):
-        return False
-    version: str = one.metadata.resource_version
-    return version == held.metadata.resource_version if version else bool(held == one)
+    """Is it the same state of the same object? After a restore of etcd, equal versions are no proof of that."""
+    return held is one or bool(held == one)
 
 
 def _is_not_newer(one: Any, held: Any) -> bool:

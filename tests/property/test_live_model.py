@@ -1,0 +1,229 @@
+"""C14: whatever happened to the API server, the network and the cluster, when calm has come the picture is true.
+
+A seed gives a schedule: changes of the cluster, faults of the kinds C1 to C9, decisions in between. A failure prints
+the seed and the schedule; threads and sockets are real, so that the same seed may need a few runs to fail again:
+
+    python -c 'from tests.property.test_live_model import check; check(4711)'
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from extender.cluster import live as live_module
+from extender.cluster import store
+from extender.cluster.decode import Decoder
+from extender.cluster.files import load_cluster
+from extender.cluster.live import GRACE
+from extender.cluster.protocol import Settings
+from extender.core.evaluation import evaluate
+from extender.core.profile import Profile
+from extender.core.snapshot import Snapshot
+from extender.errors import NotReady
+from extender.k8s.kinds import KINDS, key_of
+from tests.fakes.api_server import FakeAPI
+from tests.fakes.chaos import Chaos
+from tests.property.live_world import FAULTS, SILENT_FAULTS, World
+from tests.unit.cluster.live_rig import Clock, Live, following
+
+STEPS = 25
+CALM = 5.0
+"""Seconds after which the picture must be the server's."""
+
+SHORT = Settings(
+    backoff=(0.005, 0.02),
+    healthy=0.05,
+    list_timeout=0.3,
+    initial_events=0.3,
+    longest_retry_after=0.02,
+    refused=0.02,
+)
+"""Seconds; what is minutes otherwise."""
+
+SILENCE = 0.15
+"""The same for watches. Two that bring nothing cost a list, which would mend what went wrong before: only some
+schedules have it, and with it the faults that nothing else tells of."""
+
+
+# --- the check ------------------------------------------------------------------------------------------------------
+
+
+def check(seed: int) -> None:
+    """Run the schedule of a seed; AssertionError, with the schedule, if the picture is not the server's in the end."""
+    with FakeAPI() as api, Chaos(("127.0.0.1", api.port)) as chaos, small_steps(seed), bugs() as found:
+        world = World(seed, api, chaos)
+        try:
+            asyncio.run(play(world))
+            assert not found, found
+        except Exception as error:
+            raise AssertionError("\n".join([f"seed {seed}: {error!r}", *world.log])) from error
+
+
+@contextlib.contextmanager
+def small_steps(seed: int) -> Iterator[None]:
+    """Small clusters are to come the way of large ones, too: as a new picture, in many turns."""
+    at_once, turn = store.AT_ONCE, live_module.TURN
+    store.AT_ONCE, live_module.TURN = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
+    try:
+        yield
+    finally:
+        store.AT_ONCE, live_module.TURN = at_once, turn
+
+
+@contextlib.contextmanager
+def bugs() -> Iterator[list[str]]:
+    """What is logged with a stack in the block."""
+    found = Bugs()
+    logging.getLogger("extender").addHandler(found)
+    try:
+        yield found.found
+    finally:
+        logging.getLogger("extender").removeHandler(found)
+
+
+class Bugs(logging.Handler):
+    """Keeps what is logged with a stack."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self.found.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+async def at_once(seconds: float) -> None:
+    """The source's sleep: a second look comes at once, everything else never."""
+    if seconds == GRACE:
+        await asyncio.sleep(0)
+    else:
+        await asyncio.Event().wait()
+
+
+async def play(world: World) -> None:
+    chance, clock = world.chance, Clock()
+    silence = SILENCE if world.is_silent else 10 * CALM
+    settings = replace(SHORT, silence=silence, page_size=chance.choice((2, 5, 500)))
+    async with following(
+        world.chaos.url(), clock=time.monotonic, store_clock=clock, settings=settings, sleep=at_once
+    ) as live:
+        if chance.random() < 0.7:
+            await live.read()
+        for _ in range(STEPS):
+            await step(world, live, clock)
+        if world.is_silent and chance.random() < 0.3:
+            world.log.append(world.rewind())
+        world.log.append("calm")
+        world.calm()
+        clock.now += 31.0  # nothing is assumed any more
+        await to_be_true(world, live)
+        if not world.doubtful:
+            compare_all(world, live)
+
+
+async def step(world: World, live: Live, clock: Clock) -> None:
+    chance = world.chance.random()
+    if chance < 0.45:
+        world.log.append(world.change())
+    elif chance < 0.75:
+        faults = FAULTS | (SILENT_FAULTS if world.is_silent else {})
+        (fault,) = world.chance.choices(list(faults), list(faults.values()))
+        world.log.append(fault(world))
+    elif chance < 0.9:
+        decide(world, live, clock)
+    else:
+        world.log.append("a moment")
+        await live.a_moment(world.chance.randint(1, 10))
+    await asyncio.sleep(0)
+
+
+def decide(world: World, live: Live, clock: Clock) -> None:
+    """Decide on the picture as it is, and have kube-scheduler act on that; it must be a picture, or none."""
+    clock.now += world.chance.choice((0.0, 1.0, 20.0))
+    preemptor, node = world.preemptor(), f"n{world.chance.randint(0, 7)}"
+    bound = world.chance.random()
+    live.source.problem()
+    try:
+        snapshot = live.store.snapshot()
+    except NotReady:
+        world.log.append("no decision")
+        return
+    found = evaluate(snapshot, preemptor, Profile()).to_dict()
+    world.log.append(f"a decision about {preemptor.key}")
+    live.store.assumed.asked_for(preemptor)
+    uids = found["candidates"].get(node, {"victims": ()})["victims"]
+    if node in found["filter"] and not preemptor.spec.node_name:
+        victims = [one for one in snapshot.pods_on(node) if not uids or one.metadata.uid in uids]
+        live.store.assumed.preempted(preemptor, node, victims)
+    for one in list(snapshot.objects.pods.values())[:1]:
+        if bound < 0.5 and not one.spec.node_name:
+            live.store.assumed.bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
+
+
+async def to_be_true(world: World, live: Live) -> None:
+    """Wait for calm to show; only where versions were given away twice, a compare must help."""
+    limit = CALM
+
+    def is_true() -> bool:
+        if live.source.problem() is not None:
+            return False
+        live.store.assumed.expire()
+        return live.holds(world.api) and not live.store.changing().unread
+
+    if world.doubtful:
+        for _ in range(3):
+            try:
+                await live.until(is_true, CALM / 4)
+            except AssertionError:
+                for kind in KINDS:
+                    await live.source.compare(kind)
+            limit = CALM / 4
+    try:
+        await live.until(is_true, limit)
+    except AssertionError as error:
+        raise AssertionError("\n".join([*live.differences(world.api), str(error)])) from None
+    views = live.source.streams()
+    assert world.doubtful or not sum(view.divergences for view in views)
+    assert world.expired or world.is_silent or not sum(view.relists for view in views)
+
+
+def compare_all(world: World, live: Live) -> None:
+    """Every object, and decisions about some pods, against what is made anew of the server's objects."""
+    snapshot = live.store.snapshot()
+    items = list(in_order(world.api, snapshot))
+    for kind, item in items:
+        decoded = Decoder(kind).decode(msgspec.json.encode(item))
+        assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded
+    anew = Snapshot.build(load_cluster({"kind": "List", "items": [item for _, item in items]}))
+    for pod in world.pods[:2]:
+        assert evaluate(snapshot, pod, Profile()).to_dict() == evaluate(anew, pod, Profile()).to_dict()
+
+
+def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
+    """The server's objects, in the picture's order: that breaks ties."""
+    for kind in KINDS:
+        for namespace, name in snapshot.objects.of(kind):
+            yield kind, api.get(kind, name, namespace)
+
+
+SEEDS, BLOCK = 200, 100
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_C14_after_any_schedule_of_faults_the_picture_is_the_server_s(seed):
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(SEEDS, SEEDS + 2000, BLOCK))
+def test_C14_after_any_schedule_of_faults_the_picture_is_the_server_s_at_length(first):
+    for seed in range(first, first + BLOCK):
+        check(seed)

@@ -1,0 +1,164 @@
+"""A list is taken in beside the requests (C2, C12): they see the old picture or the new one, and never wait long."""
+
+import asyncio
+from itertools import groupby
+
+import pytest
+
+from extender.cluster import live as live_module
+from extender.cluster import store as store_module
+from extender.cluster.files import load_cluster
+from extender.cluster.store import ClusterStore
+from extender.core.snapshot import Snapshot
+from extender.k8s.kinds import ClusterObjects
+from tests.builders import node, placed, pod, thing, typed
+from tests.fakes.api_server import FakeAPI
+from tests.http.conftest import CLUSTER, filter_body
+from tests.unit.cluster.live_rig import MANY, following, serving, unseen
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+def api():
+    with FakeAPI() as fake:
+        yield fake
+
+
+@pytest.fixture
+def shop(api):
+    """The cluster of the HTTP tests."""
+    for one in CLUSTER["items"]:
+        api.put(one["kind"], one)
+    return api
+
+
+def names(store):
+    return frozenset(name for _, name in store.snapshot().objects.pods)
+
+
+async def observe(store, seen):
+    """Read the picture at every turn of the loop."""
+    while True:
+        seen.append(names(store))
+        await asyncio.sleep(0)
+
+
+async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
+    monkeypatch.setattr(live_module, "TURN", 0.0)
+    for number in range(MANY):
+        api.put("Pod", pod(f"old-{number}"))
+        api.put("Pod", pod(f"kept-{number}"))
+    async with following(api.url) as live:
+        await live.read()
+        old, seen = names(live.store), list[frozenset[str]]()
+        reading = asyncio.create_task(observe(live.store, seen))
+        with unseen(api, "Pod"):
+            for number in range(MANY):
+                api.delete("Pod", f"old-{number}")
+                api.put("Pod", pod(f"new-{number}"))
+        await live.until(lambda: live.holds(api))
+        new = names(live.store)
+        reading.cancel()
+    assert len(old) == len(new) == 2 * MANY
+    assert len(old & new) == MANY
+    assert set(seen) == {old, new}
+    assert len(seen) > 2 * MANY / store_module.STEP
+    assert live.status("Pod").relists == 1
+
+
+@pytest.mark.parametrize("count", [10, store_module.AT_ONCE // 2, store_module.AT_ONCE // 2 + 1, MANY])
+def test_C2_every_step_of_a_relist_shows_the_old_picture_or_the_new_one(count):
+    def pods(prefix):
+        return [typed(placed(pod(f"{prefix}{number}", cpu="1m"), "n1")) for number in range(count)]
+
+    store = ClusterStore()
+    store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("old"))))
+    old, new = names(store), frozenset(one.metadata.name for one in pods("new"))
+    seen = []
+    for _ in store.relist("Pod", pods("new")):
+        snapshot = store.snapshot()
+        seen.append(names(store))
+        assert {one.metadata.name for one in snapshot.pods_on("n1")} == seen[-1]
+    assert names(store) == new
+    assert [one for one, _ in groupby(seen)] in ([old], [old, new])
+    assert store.snapshot().used[0, 0] == count
+
+
+def typed_node(name):
+    return load_cluster({"kind": "List", "items": [node(name).raw]}).nodes[0]
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count):
+    """A claim whose volume is not there is another matter than one whose volume may not be read."""
+    volumes = load_cluster(
+        {"kind": "List", "items": [thing("PersistentVolume", f"v{n}") for n in range(count)]}
+    ).volumes
+    store = ClusterStore()
+    store.replace(ClusterObjects(volumes=volumes))
+
+    def look():
+        snapshot = store.snapshot()
+        return len(snapshot.objects.volumes), *snapshot.unread
+
+    for objects, before, after in (((), (count,), (0, "volumes")), (volumes, (0, "volumes"), (count,))):
+        assert look() == before
+        seen = [look() for _ in store.relist("PersistentVolume", objects, is_unread=not objects)] + [look()]
+        assert seen[0] == before
+        assert seen[-1] == after
+        assert set(seen) == {before, after}
+
+
+async def test_C2_what_was_deleted_in_the_gap_is_gone_and_what_came_is_there(api):
+    for name in "abc":
+        api.put("Pod", pod(name))
+    async with following(api.url) as live:
+        await live.read()
+        with unseen(api, "Pod"):
+            api.delete("Pod", "a")
+            api.put("Pod", pod("b", metadata={"uid": "another"}))
+            api.put("Pod", pod("d"))
+        await live.until(lambda: live.holds(api))
+        assert live.names() == {"b", "c", "d"}
+        assert live.status("Pod").relists == 1
+        assert all(live.status(kind).relists == 0 for kind in ("Node", "Service"))
+
+
+async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monkeypatch):
+    """No turn of the loop puts more than a step's objects into the picture; every request in between has its answer."""
+    monkeypatch.setattr(live_module, "TURN", 0.0)
+    turns = [0]
+    put = Snapshot.put
+
+    def counting(self, kind, one):
+        turns[-1] += 1
+        put(self, kind, one)
+
+    async def count_turns():
+        while True:
+            await asyncio.sleep(0)
+            turns.append(0)
+
+    async with serving(shop.url) as (client, live):
+        await live.read()
+        monkeypatch.setattr(Snapshot, "put", counting)
+        counting_turns = asyncio.create_task(count_turns())
+        with unseen(shop, "Pod"):
+            shop.load("Pod", (pod(f"p{number}", cpu="1m") for number in range(3000)))
+        answered = 0
+        while not live.status("Pod").relists or len(live.names()) < 3000:
+            response = await client.post("/filter", content=filter_body())
+            assert response.json()["NodeNames"] == ["worker-1"]
+            answered += 1
+            await asyncio.sleep(0)  # as a socket does: the loop turns
+        counting_turns.cancel()
+        assert live.holds(shop)
+    assert answered > 10
+    assert sum(turns) >= 3000
+    assert max(turns) <= store_module.STEP
