@@ -22,6 +22,7 @@ class Listed:
 
     kind: str
     objects: Sequence[Value]
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Inbox:
         return self._store.known(kind, (namespace, name))
 
     def listed(self, kind: str, objects: list[Value], version: str) -> None:
-        self._put(Listed(kind, objects), len(objects))
+        self._put(Listed(kind, objects, version), len(objects))
 
     def changed(self, kind: str, changes: list[Change]) -> None:
         self._put(Changed(kind, changes), len(changes))

@@ -16,9 +16,9 @@ from typing import Any
 
 from extender.cluster.decode import Decoder
 from extender.cluster.inbox import Changed, Inbox, Item, Listed, Unreadable
-from extender.cluster.protocol import RESOURCES, Api, Settings
+from extender.cluster.protocol import RESOURCES, Api, Settings, is_older
 from extender.cluster.reflector import Reflector
-from extender.cluster.store import Change, ClusterStore
+from extender.cluster.store import Change, ClusterStore, version_of
 from extender.cluster.view import StreamView
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import KINDS, Key
@@ -83,6 +83,8 @@ class KubernetesSource:
         self._first: dict[str, Sequence[Value]] = {}
         self._early: list[Change] = []
         self._forbidden: set[str] = set()
+        self._listed_at: dict[str, str] = {}
+        """Kind -> resourceVersion of its last list."""
         self._refused = dict.fromkeys(KINDS, 0)
         self._divergences = dict.fromkeys(KINDS, 0)
         self._excused: dict[str, dict[Key, object]] = {kind: {} for kind in KINDS}
@@ -240,6 +242,8 @@ class KubernetesSource:
                 ends = time.perf_counter() + turn
 
     def _steps(self, item: Item) -> Iterator[None]:
+        if isinstance(item, Listed):
+            self._listed_at[item.kind] = item.version
         if self.store.version == 0:
             yield from self._begin(item)
             return
@@ -283,10 +287,16 @@ class KubernetesSource:
     def _apply(self, changes: Sequence[Change]) -> Iterator[None]:
         for change in changes:
             try:
-                self.store.apply(change)
+                if not self._is_old(change):
+                    self.store.apply(change)
             except ValueError as error:
                 self._refuse(change.kind, error)
             yield
+
+    def _is_old(self, change: Change) -> bool:
+        """Whether the last list has told it already, and maybe what came of it."""
+        version, listed_at = version_of(change.object), self._listed_at.get(change.kind, "")
+        return is_older(version, listed_at) or (version == listed_at != "")
 
     def _refuse(self, kind: str, error: ValueError) -> None:
         self._refused[kind] += 1

@@ -149,6 +149,7 @@ class ClusterStore:
             self.changing().unread = _fields(unread)
             self._version += bool(gone or new)
         else:
+            del listed  # two pictures take enough
             yield from self._build_beside(self._everything() | {kind: objects}, unread, refused)
 
     def rebuild(self, refused: Refused | None = None) -> Iterator[None]:
@@ -251,6 +252,11 @@ def uid_of(one: Any) -> str:
     return uid
 
 
+def version_of(one: Any) -> str:
+    version: str = one.metadata.resource_version
+    return version
+
+
 def _is_same(held: Any, one: Any) -> bool:
     """Is it the same state of the same object? After a restore of etcd, equal versions are no proof of that."""
     return held is one or bool(held == one)
@@ -258,5 +264,5 @@ def _is_same(held: Any, one: Any) -> bool:
 
 def _is_not_newer(one: Any, held: Any) -> bool:
     """By resourceVersion; where that is no number on both sides, the later event is taken to be the newer one."""
-    versions = one.metadata.resource_version, held.metadata.resource_version
+    versions = version_of(one), version_of(held)
     return all(map(str.isdecimal, versions)) and int(versions[0]) <= int(versions[1])

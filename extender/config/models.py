@@ -78,7 +78,8 @@ class ClusterSection(Section):
     stale_after: Duration = 30.0
     """kubernetes: for how long a kind of objects may not be followed before nothing is decided any more."""
     compare_interval: Duration = 1800.0
-    """kubernetes: how often names and versions of all objects are compared with the API server's; 0s: never."""
+    """kubernetes: how often names and versions of all objects are compared with the API server's; 0s: never, not even
+    after a stream was broken."""
 
     @model_validator(mode="after")
     def _settings_suit_source(self) -> "ClusterSection":

@@ -217,10 +217,10 @@ def looks_alike(one: Pod, other: Pod) -> bool:
     )
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1024)
 def _nanoseconds(text: str) -> int:
     try:
-        started = datetime.fromisoformat(_FRACTION.sub("", text))
+        started = datetime.fromisoformat(_FRACTION.sub("", text) if "." in text else text)
     except ValueError:
         started = None
     if started is None or started.tzinfo is None or not 1678 <= started.year < 2262:

@@ -9,6 +9,7 @@ from extender.k8s.objects import Pod
 from tests.builders import JSON, typed
 from tests.fakes.api_server import Answer, CutBody, CutEvent, Drop, ErrorEvent, FakeAPI, Fault, Hang
 from tests.fakes.chaos import Chaos
+from tests.fakes.storage import Event
 from tests.fakes.watches import event_line
 from tests.property.generate import case
 
@@ -128,13 +129,19 @@ class World:
         return f"C3 {count} events of {kind} twice, and the last ones again"
 
     def old(self) -> str:
-        """Events of long ago come again, also of what is not there any more."""
-        kind = self.any()
-        events = [event for event in self.api.storage.history if event.kind == kind]
-        chosen = self.chance.choices(events, k=min(len(events), 4))
-        for event in chosen:
-            self.api.send_raw(kind, event_line(event))
-        return f"C3 old events of {kind}: {[(event.type, event.revision) for event in chosen]}"
+        """Events of long ago come again, most of them of what is not there any more."""
+        history = self.api.storage.history
+        stale = [event for event in history if self.is_stale(event)]
+        events = self.chance.choices(history, k=min(len(history), 3)) + self.chance.sample(stale, min(len(stale), 5))
+        for event in events:
+            self.api.send_raw(event.kind, event_line(event))
+        return f"C3 old events: {[(event.type, event.kind, event.revision) for event in events]}"
+
+    def is_stale(self, event: Event) -> bool:
+        """Whether its object is gone, or another one bears the name now."""
+        shown = event.after or event.before
+        there = self.api.storage.get(event.kind, shown.key) if shown else None
+        return shown is not None and (there is None or there.uid != shown.uid)
 
     def swap(self) -> str:
         kind = self.any()
@@ -229,7 +236,7 @@ FAULTS: dict[Callable[[World], str], int] = {
     World.compact: 4,
     World.expire: 4,
     World.repeat: 5,
-    World.old: 5,
+    World.old: 7,
     World.swap: 2,
     World.resume: 5,
     World.refuse: 1,

@@ -287,6 +287,19 @@ def test_a_template_is_still_shared_after_thousands_of_others():
             assert again.metadata.labels is first.metadata.labels
 
 
+def test_what_is_remembered_is_bounded_however_different_the_pods_are(monkeypatch):
+    monkeypatch.setattr(decoding, "MOST_SHARED", 10)
+    decoder = Decoder("Pod")
+    for number in range(200):
+        name = f"job-{number}"
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": name}]}}
+        own = {"nodeName": name, "overhead": {name: "1"}, "affinity": affinity}
+        decoder.decode(json.dumps(full_pod(number, labels={"job": name}, spec=own, status={"phase": name})).encode())
+    tables = [table for table in vars(decoder).values() if isinstance(table, decoding.Shared)]
+    assert len(tables) > 1
+    assert all(len(table._lately) <= 10 and len(table._before) <= 10 for table in tables)
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 WRONG = {

@@ -19,6 +19,7 @@ from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
 from tests.fakes.api_server import Answer, FakeAPI, Fault, Hang
+from tests.fakes.watches import event_line
 from tests.unit.cluster.live_rig import QUICK, Clock, Live, following, held
 from tests.unit.cluster.rig import NO_INITIAL_EVENTS, bookmark
 
@@ -268,6 +269,20 @@ async def test_C3_end_to_end_duplicates_swaps_and_replays_change_nothing(api):
         await live.until(lambda: "c" in live.names())
         assert live.differences(api) == []
         assert live.status("Pod").relists == 0
+
+
+async def test_C3_an_event_from_before_the_list_tells_nothing(api):
+    """Of an object that was deleted before anybody listed it, nobody remembers that it was."""
+    api.put("Pod", pod("a"))
+    (history,) = api.storage.history
+    api.delete("Pod", "a")
+    api.put("Pod", pod("b"))
+    async with following(api.url) as live:
+        await live.read()
+        api.send_raw("Pod", event_line(history))
+        api.put("Pod", pod("c"))
+        await live.until(lambda: "c" in live.names())
+        assert live.names() == {"b", "c"}
 
 
 async def test_C3_the_same_name_with_a_new_uid_is_another_pod(api):
