@@ -6,6 +6,7 @@ kube-scheduler thought better of it, or until it is too old.
 Rule: what the API server says is never lost; when an assumption goes, that stands again.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from msgspec.structs import replace
 from extender.core.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
+
+log = logging.getLogger(__name__)
 
 LIFETIME = 30.0
 """Seconds; what has not been seen by then did not come about."""
@@ -109,7 +112,13 @@ class Assumptions:
         assumed = _with(effects, said or pod)
         # First noted, then shown: another thread must never take what is assumed for what was said.
         self._of[key] = Assumption(pod.metadata.uid, because_of, effects, is_shown, until, said, assumed)
-        self._picture.changing().put("Pod", assumed)
+        try:
+            self._picture.changing().put("Pod", assumed)
+        except ValueError as error:  # a request may say anything of its pod
+            log.warning("nothing is assumed of pod %r: %s", pod.key, error)
+            del self._of[key]
+            if before is not None:
+                self._of[key] = before
 
     # --- asked ------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,8 @@ class ClusterStore:
 
         The work is done before the swap, on the caller's thread: readers never wait for it.
         """
-        for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}):
+        unread = [kind for kind, of_kind in KINDS.items() if of_kind.field in objects.unread]
+        for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}, unread):
             pass
 
     def build(

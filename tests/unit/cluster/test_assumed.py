@@ -377,3 +377,12 @@ def check_said(shop):
         said = shop.known("Pod", key)
         assert said is None or said is one or one.metadata.uid == said.metadata.uid
         assert said is None or (said.metadata.deletion_timestamp, said.status.nominated_node_name) == (None, "")
+
+
+def test_of_a_preemptor_that_bears_the_uid_of_another_pod_nothing_is_assumed(caplog):
+    shop = Shop()
+    stranger = typed(incoming("stranger", priority=100, metadata={"uid": "uid-a"}))
+    shop.preempt(preemptor=stranger)
+    assert shop.nominated == []
+    assert len(shop.assumed) == 0
+    assert "has the same UID as pod default/a" in caplog.text

@@ -61,6 +61,12 @@ def test_a_whole_new_picture_leaves_the_one_before_as_it_was():
     assert [one.metadata.name for one in before.objects.pods.values()] == ["a"]
 
 
+def test_what_could_not_be_read_when_a_file_was_written_is_not_known_to_its_reader_either():
+    held = ClusterStore()
+    held.replace(ClusterObjects(nodes=(node(),), unread=("claims",)))
+    assert held.snapshot().frozen() == ClusterObjects(nodes=(node(),), unread=("claims",))
+
+
 def test_a_picture_that_was_replaced_is_gone_with_its_last_reader():
     held = store(pod("a"))
     before = weakref.ref(held.snapshot())
