@@ -44,9 +44,14 @@ class World:
             self.put(one, "")
 
     @property
-    def doubtful(self) -> bool:
-        """Whether events may have been lost that nobody can know of: versions were given away a second time."""
+    def is_ambiguous(self) -> bool:
+        """Whether versions were given away a second time: then equal ones say nothing."""
         return bool(self.rewound_to) and self.api.revision > self.rewound_to
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether events may have been lost without a trace, as the earlier one of two that were swapped may be."""
+        return self.is_ambiguous or bool(self.swapped)
 
     def preemptor(self) -> Pod:
         """Some pod that waits: as the server has it, or as nobody knows it."""

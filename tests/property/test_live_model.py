@@ -125,7 +125,7 @@ async def play(world: World) -> None:
         world.calm()
         clock.now += 31.0  # nothing is assumed any more
         await to_be_true(world, live)
-        if not world.doubtful:
+        if not world.is_ambiguous:
             compare_all(world, live)
 
 
@@ -169,7 +169,7 @@ def decide(world: World, live: Live, clock: Clock) -> None:
 
 
 async def to_be_true(world: World, live: Live) -> None:
-    """Wait for calm to show; only where versions were given away twice, a compare must help."""
+    """Wait for calm to show; a compare may help only where nothing else can."""
     limit = CALM
 
     def is_true() -> bool:

@@ -170,7 +170,7 @@ async def test_changes_that_wait_too_long_are_a_problem(api):
     clock = Clock()
     async with following(api.url, clock=clock, settings=QUICK) as live:
         await live.read()
-        live.source.inbox.changed("Pod", [change("a", 1)])
+        live.source.inbox.changed("Pod", [change("a", 100)])
         clock.now += 31.0
         assert live.source.problem() == "changes have been waiting to be applied for 31 s"
         await live.until(lambda: "a" in live.names())
