@@ -76,7 +76,7 @@ class Reflector:
         self._synced = False
         """Whether we have followed since the kind was last unreadable."""
         self._unreadable: str | None = None
-        self._verb = ""
+        self._verb = self._told = ""
         self._silences = self._refusals = self._too_large = 0
         self._retry = Backoff(*self._settings.backoff, chance)
         self._relist = Backoff(*self._settings.backoff, chance)
@@ -229,6 +229,9 @@ class Reflector:
 
     def _follows(self) -> None:
         """All that happened so far has been handed over, and what happens from now on will come."""
+        if self._told:
+            log.info("%s: followed again", self.resource.kind)
+        self._told = ""
         self._synced = True
         self._unreadable = None
         self.status.phase = "watching"
@@ -366,7 +369,9 @@ class Reflector:
     def _broken(self, error: Exception, backoff: Backoff | None = None, at_least: float = 0.0) -> float:
         self._fell_behind(str(error))
         seconds = max((backoff or self._retry).next(), at_least)
-        level = logging.WARNING if seconds > 0 else logging.DEBUG
+        is_news = seconds > 0 and str(error) != self._told  # said once, not at every try
+        self._told = str(error) if is_news else self._told
+        level = logging.WARNING if is_news else logging.DEBUG
         log.log(level, "%s: again in %.1f s: %s", self.resource.kind, seconds, error)
         return seconds
 
