@@ -26,7 +26,7 @@ from extender.k8s.objects import Value
 
 log = logging.getLogger(__name__)
 
-TURN = 0.002
+TURN = 0.001
 """Seconds for which changes are applied before requests have their turn, once there is a picture."""
 
 FIRST_TURN = 0.02

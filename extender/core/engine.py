@@ -5,6 +5,7 @@ Rule: one decision reads one snapshot and nothing else; the same snapshot and re
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -167,7 +168,8 @@ def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: 
     On a node where a plugin that is not modelled has a say, our reprieve could spare a pod that must go:
     kube-scheduler's own victims are kept there, ranked all the same.
     """
-    dropped = _unknown_offers(snapshot, offers)
+    offered = _Offered.of(snapshot, offers)
+    dropped = dict(offered.dropped)
     names = [name for name in offers if name not in dropped]
     incoming, rows = meet(snapshot, pod, profile), _rows(snapshot, names)
     left, undecided = _undecided(incoming, rows)
@@ -178,7 +180,7 @@ def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: 
     tried = (codes == Code.UNSCHEDULABLE) | (undecided[rows] & (codes != Code.UNRESOLVABLE))
     dropped |= _not_tried(filtering, rows[~tried])
     run = dry_run(incoming, filtering.checks, np.unique(rows[tried]))
-    named = _named(run, offers)
+    named = offered.on(run)
     run = _prefer_named(run, named)
     if left:
         run = replace(run, victims=np.where(undecided[run.rows], _as_offered(run, named), run.victims))
@@ -188,15 +190,34 @@ def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: 
     return PreemptDecision(kept, dropped, left, as_offered)
 
 
-def _unknown_offers(snapshot: Snapshot, offers: Mapping[str, Offer]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """What kube-scheduler offers, as far as the snapshot knows it."""
+
+    dropped: dict[str, str]
     """Offers that name a node or a victim that the snapshot does not hold: one wrong UID fails a whole answer."""
-    dropped = {}
-    for node, offer in offers.items():
-        if node not in snapshot.node_row:
-            dropped[node] = UNKNOWN_NODE
-        elif any(snapshot.row_on(snapshot.node_row[node], uid) is None for uid in offer.victims):
-            dropped[node] = UNKNOWN_VICTIM
-    return dropped
+    victims: BoolArray
+    """[pod]: named as a victim of its own node."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, offers: Mapping[str, Offer]) -> Self:
+        names, row_of = list(offers), snapshot.running.row_of
+        nodes = np.array([snapshot.node_row.get(name, -1) for name in names], np.int64)
+        owner = np.repeat(np.arange(len(names)), [len(offer.victims) for offer in offers.values()])
+        rows = np.array([row_of.get(uid, -1) for offer in offers.values() for uid in offer.victims], np.int64)
+        known = (rows >= 0) & (snapshot.pod_node[rows] == nodes[owner])
+        lacking = np.bincount(owner[~known], minlength=len(names)) > 0
+        dropped = {names[place]: UNKNOWN_VICTIM for place in np.flatnonzero(lacking)}
+        dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(nodes < 0)}
+        victims = np.zeros(len(snapshot.pod_node), np.bool_)
+        victims[rows[known]] = True
+        return cls(dropped, victims)
+
+    def on(self, run: DryRun) -> BoolArray:
+        """[k, node] of a dry run."""
+        pods = columns(run.snapshot.layout.pod, run.rows)
+        found: BoolArray = self.victims[pods] & (pods >= 0)
+        return found
 
 
 def _not_tried(filtering: Filtering, rows: Rows) -> dict[str, str]:
@@ -205,16 +226,6 @@ def _not_tried(filtering: Filtering, rows: Rows) -> dict[str, str]:
         names[row]: verdict.message or "the pod fits without evicting anyone"
         for row, verdict in zip(rows.tolist(), filtering.verdicts(rows), strict=True)
     }
-
-
-def _named(run: DryRun, offers: Mapping[str, Offer]) -> BoolArray:
-    """[k, node]: the pods that kube-scheduler named as victims."""
-    row_of, names = run.snapshot.running.row_of, run.snapshot.node_names
-    named = np.zeros(len(run.snapshot.pod_node), np.bool_)
-    named[[row_of[uid] for row in run.rows.tolist() for uid in offers[names[row]].victims]] = True
-    pods = columns(run.snapshot.layout.pod, run.rows)
-    found: BoolArray = named[pods] & (pods >= 0)
-    return found
 
 
 def _as_offered(run: DryRun, named: BoolArray) -> BoolArray:

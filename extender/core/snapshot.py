@@ -422,11 +422,6 @@ class Snapshot:
         """None if it does not run."""
         return self.running.row_of.get(identity(pod))
 
-    def row_on(self, node: int, uid: str) -> int | None:
-        """The row of a pod, if it runs on that node."""
-        row = self.running.row_of.get(uid)
-        return row if row is not None and self.running.node[row] == node else None
-
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """The running pods of one node, most important first."""
         column = self.layout.pod[:, self.node_row[node]].tolist()

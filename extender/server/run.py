@@ -14,7 +14,7 @@ from extender.config import Configuration
 
 MAX_HEADER_BYTES = 32 << 10
 
-SWITCH_INTERVAL = 0.0005
+SWITCH_INTERVAL = 0.0001
 """Seconds for which a thread that reads from the API server may go on while a request waits; Python's own are 5 ms."""
 
 

@@ -23,21 +23,27 @@ def change(name: str, version: int) -> Change:
     return Change("Pod", Pod(ObjectMeta(name=name, namespace="shop", uid="1", resource_version=str(version))))
 
 
+class Room(threading.Condition):
+    """Says when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.awaited.set()
+        return super().wait(timeout)
+
+
 async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
     monkeypatch.setattr(inbox, "MOST_WAITING", 2)
     box = Inbox(ClusterStore(), Clock())
+    room = box._room = Room()
     box.open(asyncio.get_running_loop())
     box.changed("Pod", [change("a", 1), change("b", 2)])
-    entered = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def put() -> None:
-        loop.call_soon_threadsafe(entered.set)
-        box.changed("Pod", [change("c", 3)])
-
-    thread = threading.Thread(target=put)
+    thread = threading.Thread(target=box.changed, args=("Pod", [change("c", 3)]))
     thread.start()
-    await entered.wait()
+    assert await asyncio.to_thread(room.awaited.wait, 10.0)
     assert len((await box.next()).changes) == 2  # type: ignore[union-attr]
     assert thread.is_alive()
     box.done()
