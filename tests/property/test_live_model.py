@@ -151,6 +151,7 @@ def decide(world: World, live: Live, clock: Clock) -> None:
     preemptor, node = world.preemptor(), f"n{world.chance.randint(0, 7)}"
     bound = world.chance.random()
     live.source.problem()
+    live.store.assumed.asked_for(preemptor)
     try:
         snapshot = live.store.snapshot()
     except NotReady:
@@ -158,7 +159,6 @@ def decide(world: World, live: Live, clock: Clock) -> None:
         return
     found = evaluate(snapshot, preemptor, Profile()).to_dict()
     world.log.append(f"a decision about {preemptor.key}")
-    live.store.assumed.asked_for(preemptor)
     uids = found["candidates"].get(node, {"victims": ()})["victims"]
     if node in found["filter"] and not preemptor.spec.node_name:
         victims = [one for one in snapshot.pods_on(node) if not uids or one.metadata.uid in uids]
