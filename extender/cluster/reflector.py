@@ -122,8 +122,9 @@ class Reflector:
 
     def _round(self) -> float:
         """List if that is due and watch until the watch ends; return how long to wait before the next round."""
-        reason, self._relist_wanted = self._relist_wanted, None
+        reason = self._relist_wanted
         if reason is not None:
+            self._relist_wanted = None
             self._order_list(reason)
         try:
             self._list_and_watch()
