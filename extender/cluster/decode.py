@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from extender.cluster.validation import validate
+from extender.cluster.validation import sentence, validate
 from extender.core.running import start_time
 from extender.k8s.csi_migration import MIGRATED_PLUGINS
 from extender.k8s.kinds import KINDS
@@ -86,8 +86,7 @@ class Decoder:
         try:
             return self._decode(raw)
         except msgspec.MsgspecError as error:
-            text = str(error).replace("`", "").replace(" - at ", " at ")
-            raise ValueError(text[:1].lower() + text[1:]) from error
+            raise ValueError(sentence(error)) from error
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 

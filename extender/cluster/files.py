@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 import yaml
 
-from extender.cluster.validation import validate
+from extender.cluster.validation import sentence, validate
 from extender.errors import ClusterFileError
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind
 from extender.k8s.objects import Labels, Pod, Value
@@ -249,9 +249,7 @@ class _Collector:
             validate(loaded)
             self._check_alone(kind, loaded, file)
         except ValueError as error:
-            raise ClusterFileError(
-                f"{file}: {kind} {_name_of(document) or f'({place})'}: {_sentence(error)}"
-            ) from error
+            raise ClusterFileError(f"{file}: {kind} {_name_of(document) or f'({place})'}: {sentence(error)}") from error
         self._found[KINDS[kind].field].append(loaded)
 
     def _check_alone(self, kind: str, loaded: Value, file: str) -> None:
@@ -290,7 +288,7 @@ def _read(document: Any, struct: type[T], label: str) -> T:
     try:
         return _decode(document, struct)
     except ValueError as error:
-        raise ClusterFileError(f"{label}: {_sentence(error)}") from error
+        raise ClusterFileError(f"{label}: {sentence(error)}") from error
 
 
 def _decode(document: Any, struct: type[T]) -> T:
@@ -302,12 +300,6 @@ def _decode(document: Any, struct: type[T]) -> T:
         return msgspec.convert(document, struct)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-
-
-def _sentence(error: ValueError) -> str:
-    """What msgspec says, as it goes after a colon: `expected int | null, got str at $.spec.priority`."""
-    text = str(error).replace("`", "").replace(" - at ", " at ")
-    return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text
 
 
 def _name_of(document: Any) -> str:

@@ -5,6 +5,8 @@ Rule: what the snapshot will parse is parsed here first, and what fails is named
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from extender.core.running import start_time
 from extender.k8s import quantity
 from extender.k8s.objects import Container, ContainerStatus, Node, Pod, ResourceList, ResourceRequirements, Value
@@ -64,3 +66,9 @@ def _requests(path: str, needs: ResourceRequirements | None) -> Iterator[tuple[s
 def _list(path: str, amounts: ResourceList | None) -> Iterator[tuple[str, ResourceList]]:
     if amounts:
         yield path, amounts
+
+
+def sentence(error: Exception) -> str:
+    """What msgspec says, as it goes after a colon: `expected int | null, got str at $.spec.priority`."""
+    text = str(error).replace("`", "").replace(" - at ", " at ")
+    return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text

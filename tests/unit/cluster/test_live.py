@@ -26,11 +26,6 @@ from tests.unit.cluster.rig import NO_INITIAL_EVENTS, bookmark
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.fixture(params=[False, True], ids=["lists in pages", "initial events"])
 def api(request):
     with FakeAPI() as fake:

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 HALF_AN_HOUR = 1800.0
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 @pytest.fixture(params=[False, True], ids=["lists in pages", "initial events"])
 def api(request):
     """With the cluster of the HTTP tests."""

@@ -14,30 +14,11 @@ from extender.cluster.protocol import Settings
 from extender.cluster.store import Change
 from extender.k8s.requests import running_usage
 from tests.builders import node, placed, pod
-from tests.fakes.api_server import Answer, FakeAPI, Fault, Hang
-from tests.http.conftest import CLUSTER, error_of, filter_body, preempt_body
+from tests.fakes.api_server import Answer, Fault, Hang
+from tests.http.conftest import error_of, filter_body, preempt_body
 from tests.unit.cluster.live_rig import MANY, Clock, following, serving, unseen
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
-def api():
-    with FakeAPI() as fake:
-        yield fake
-
-
-@pytest.fixture
-def shop(api):
-    """The cluster of the HTTP tests."""
-    for one in CLUSTER["items"]:
-        api.put(one["kind"], one)
-    return api
 
 
 # --- C4 -------------------------------------------------------------------------------------------------------------

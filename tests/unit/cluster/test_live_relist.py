@@ -12,30 +12,10 @@ from extender.cluster.store import ClusterStore
 from extender.core.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from tests.builders import node, placed, pod, thing, typed
-from tests.fakes.api_server import FakeAPI
-from tests.http.conftest import CLUSTER, filter_body
+from tests.http.conftest import filter_body
 from tests.unit.cluster.live_rig import MANY, following, serving, unseen
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
-def api():
-    with FakeAPI() as fake:
-        yield fake
-
-
-@pytest.fixture
-def shop(api):
-    """The cluster of the HTTP tests."""
-    for one in CLUSTER["items"]:
-        api.put(one["kind"], one)
-    return api
 
 
 def names(store):

@@ -1,0 +1,25 @@
+"""What tests of the live cluster have in common; a module that needs another API server has its own `api`."""
+
+import pytest
+
+from tests.fakes.api_server import FakeAPI
+from tests.http.conftest import CLUSTER
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture
+def api():
+    with FakeAPI() as fake:
+        yield fake
+
+
+@pytest.fixture
+def shop(api):
+    """The cluster of the HTTP tests."""
+    for one in CLUSTER["items"]:
+        api.put(one["kind"], one)
+    return api
