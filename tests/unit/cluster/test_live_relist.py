@@ -22,8 +22,21 @@ def names(store):
     return frozenset(name for _, name in store.snapshot().objects.pods)
 
 
-async def observe(store, seen):
-    """Read the picture at every turn of the loop."""
+def before_the_next_list(inbox):
+    """An event that is set when a thread has read a list and is about to hand it over."""
+    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), inbox.listed
+
+    def listed_(*args):
+        loop.call_soon_threadsafe(event.set)
+        listed(*args)
+
+    inbox.listed = listed_
+    return event
+
+
+async def observe(store, seen, begin):
+    """Read the picture at every turn of the loop; not sooner, as a loop that never waits leaves threads no time."""
+    await begin.wait()
     while True:
         seen.append(names(store))
         await asyncio.sleep(0)
@@ -37,7 +50,7 @@ async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
     async with following(api.url) as live:
         await live.read()
         old, seen = names(live.store), list[frozenset[str]]()
-        reading = asyncio.create_task(observe(live.store, seen))
+        reading = asyncio.create_task(observe(live.store, seen, before_the_next_list(live.source.inbox)))
         with unseen(api, "Pod"):
             for number in range(MANY):
                 api.delete("Pod", f"old-{number}")
