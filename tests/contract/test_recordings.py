@@ -36,11 +36,6 @@ KINDS |= {"persistentvolumeclaims": "PersistentVolumeClaim", "persistentvolumes"
 WITHOUT_CLUSTER = ("large-fit", "large-fit-all-nodes")
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 # --- what was recorded --------------------------------------------------------------------------------------------
 
 

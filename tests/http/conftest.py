@@ -66,11 +66,6 @@ BODIES = {"/filter": filter_body(), "/prioritize": filter_body(), "/preempt": pr
 """Path -> a body that it answers with 200."""
 
 
-@pytest.fixture(scope="module")
-def anyio_backend():
-    return "asyncio"
-
-
 def configuration(**sections):
     return Configuration.model_validate(sections)
 

@@ -21,11 +21,6 @@ LIVE = {"cluster": {"source": "kubernetes"}}
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 def api():
     with FakeAPI() as fake:
         fake.put("Pod", pod("web-0"))

@@ -7,11 +7,6 @@ from tests.http.conftest import CLUSTER
 
 
 @pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
-@pytest.fixture
 def api():
     with FakeAPI() as fake:
         yield fake

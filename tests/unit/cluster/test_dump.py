@@ -20,7 +20,7 @@ from tests.contract.test_recordings import KINDS as RECORDED_KINDS
 from tests.contract.test_recordings import RECORDINGS
 from tests.fakes.api_server import FakeAPI, Fault, Hang
 from tests.property.generate import case
-from tests.unit.cluster.kubeconfigs import kubeconfig
+from tests.unit.cluster.credentials.kubeconfigs import kubeconfig
 
 RECORDED = sorted(RECORDINGS.glob("*/cluster/*.gz"))
 PROFILE = Profile()

@@ -14,11 +14,6 @@ from tests.unit.cluster.live_rig import Clock
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
-
 def change(name: str, version: int) -> Change:
     return Change("Pod", Pod(ObjectMeta(name=name, namespace="shop", uid="1", resource_version=str(version))))
 

@@ -16,32 +16,7 @@ from extender.cluster.credentials import CredentialsError
 from extender.cluster.stream import ApiError, ApiUnreachable
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.certificates import Certificates
-from tests.unit.cluster.kubeconfigs import PODS, SECRET, ask, forget_everything, inline, kubeconfig
-
-
-@pytest.fixture(autouse=True)
-def nowhere(monkeypatch, tmp_path):
-    forget_everything(monkeypatch, tmp_path / "home")
-
-
-@pytest.fixture
-def api():
-    with FakeAPI() as fake:
-        fake.tokens = {"good"}
-        yield fake
-
-
-@pytest.fixture
-def certificates(tmp_path):
-    return Certificates(tmp_path)
-
-
-@pytest.fixture
-def tls_api(certificates):
-    with FakeAPI(tls=certificates) as fake:
-        fake.tokens = {"good"}
-        yield fake
-
+from tests.unit.cluster.credentials.kubeconfigs import PODS, SECRET, ask, inline, kubeconfig
 
 # --- a pod's service account ----------------------------------------------------------------------------------------
 

@@ -11,36 +11,10 @@ from extender.cluster import credentials
 from extender.cluster.api import ApiServer
 from extender.cluster.credentials import CredentialsError
 from extender.cluster.stream import ApiError
-from tests.fakes.api_server import FakeAPI
-from tests.fakes.certificates import Certificates
-from tests.unit.cluster.kubeconfigs import PODS, ask, forget_everything, inline, kubeconfig
+from tests.unit.cluster.credentials.kubeconfigs import PODS, ask, inline, kubeconfig
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
-
-
-@pytest.fixture(autouse=True)
-def nowhere(monkeypatch, tmp_path):
-    forget_everything(monkeypatch, tmp_path / "home")
-
-
-@pytest.fixture
-def api():
-    with FakeAPI() as fake:
-        fake.tokens = {"good"}
-        yield fake
-
-
-@pytest.fixture
-def certificates(tmp_path):
-    return Certificates(tmp_path)
-
-
-@pytest.fixture
-def tls_api(certificates):
-    with FakeAPI(tls=certificates) as fake:
-        fake.tokens = {"good"}
-        yield fake
 
 
 def plugin(directory: Path, status, version: str = V1, before: str = "", **more):
