@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from extender.k8s.objects import NodeAffinity, TopologySpreadConstraint
+from extender.k8s.selectors import EVERYTHING, LabelMatcher
 
 FILTER_PLUGINS = (
     "NodeUnschedulable",
@@ -50,6 +51,94 @@ class ScoringStrategy:
     """(utilization 0-100, score 0-10), rising utilization; for RequestedToCapacityRatio only."""
 
 
+# --- preemption -----------------------------------------------------------------------------------------------------
+
+IMPORTANCE = ("Priority", "StartTime")
+"""By what kube-scheduler says which of two pods is more important."""
+
+MORE_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod")
+"""By what else one may."""
+
+RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
+"""By what kube-scheduler says which of two candidates is better."""
+
+MORE_RANKING = (*MORE_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
+"""By what else one may."""
+
+EVICTION_COST = "scheduling.extender/eviction-cost"
+"""The annotation that holds a pod's eviction cost, unless another one is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Running pods that may not be victims: those that meet every condition. A condition that is empty is always met."""
+
+    name: str
+    """What reasons call it."""
+    namespaces: frozenset[str] = frozenset()
+    selector: LabelMatcher = EVERYTHING
+    """Of the pod's labels."""
+    priority_classes: frozenset[str] = frozenset()
+    owner_kinds: frozenset[str] = frozenset()
+    """Of its controller."""
+    annotations: tuple[tuple[str, str | None], ...] = ()
+    """(key, value, None for any) of which the pod must have one."""
+    min_runtime: int | None = None
+    """Nanoseconds: protected only until it has run for so long."""
+    unless_priority_at_least: int | None = None
+    """Not protected from preemptors of that priority and above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much may be evicted, and how soon again; None: no limit. Durations in nanoseconds."""
+
+    max_victims: int | None = None
+    """Of one preemption."""
+    evictions_per_minute: int | None = None
+    """In the whole cluster."""
+    namespace_evictions_per_minute: int | None = None
+    """In every namespace."""
+    cooldown: int = 0
+    """For how long after an eviction no pod of the same workload may be a victim."""
+    max_attempts: int | None = None
+    """How often a preemptor may evict without coming to run …"""
+    attempts_within: int = 600 * 10**9
+    """… in a time so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPolicy:
+    """How preemption differs from kube-scheduler's; `PreemptionPolicy()` does not."""
+
+    disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
+    """Strict: no candidate breaks a budget."""
+    budget_accounting: Literal["Reported", "Live"] = "Reported"
+    """Live: never more than the pods that we see leave over, and as the eviction API counts."""
+    empty_selector: Literal["Nothing", "Everything"] = "Nothing"
+    """Whom a budget with the selector {} means: nobody as in kube-scheduler, or its namespace as in policy/v1."""
+    candidates: Literal["Offered", "AllNodes"] = "Offered"
+    """AllNodes: also those that kube-scheduler did not offer."""
+    victims: Literal["Reprieve", "Fewest"] = "Reprieve"
+    """Fewest: the best set there is on the best nodes, instead of what putting back leaves."""
+    importance: tuple[str, ...] = IMPORTANCE
+    """Of IMPORTANCE and MORE_IMPORTANCE, in order."""
+    ranking: tuple[str, ...] = RANKING
+    """Of RANKING and MORE_RANKING, in order."""
+    eviction_cost_annotation: str = EVICTION_COST
+    protections: tuple[Protection, ...] = ()
+    preemption_toleration: bool = False
+    """Heed the annotations of the victims' PriorityClasses (scheduler-plugins PreemptionToleration)."""
+    tenant_label: str | None = None
+    """Victims only from namespaces that have the same value of this label as the preemptor's, or also none."""
+    preempt_after: int = 0
+    """Nanoseconds for which a pod has to be pending before it may preempt."""
+    limits: Limits = Limits()
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One set of choices. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
@@ -74,3 +163,4 @@ class Profile:
     """How many nodes `/preempt` answers at most, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()
     """Whose nominated pods count; empty: those of the incoming pod's own schedulerName."""
+    preemption: PreemptionPolicy = PreemptionPolicy()

@@ -1,0 +1,47 @@
+"""What a decision knows of time: when it is, and what was approved shortly before.
+
+Rule: values only; whoever asks for a decision says when it is asked for.
+"""
+
+from dataclasses import dataclass
+
+SECOND = 10**9
+MINUTE = 60 * SECOND
+
+Workload = tuple[str, str, str]
+"""(namespace, kind, name) of what runs pods that take each other's place; see `core.workloads`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that a preemption was allowed to evict."""
+
+    ago: int
+    """Nanoseconds."""
+    workload: Workload
+
+    @property
+    def namespace(self) -> str:
+        return self.workload[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A preemption that was allowed to evict somebody."""
+
+    ago: int
+    """Nanoseconds."""
+    preemptor: str
+    """UID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a decision is made. `Moment()` is good for profiles in which no policy looks at the time."""
+
+    now: int = 0
+    """Nanoseconds since 1970."""
+    evictions: tuple[Eviction, ...] = ()
+    """The latest first; as far back as the profile's limits look."""
+    attempts: tuple[Attempt, ...] = ()
+    """The same."""
