@@ -3,8 +3,9 @@
 Pods made from one template are nearly the same: what they have in common becomes one value for all of them, which is
 checked once. The same holds for the images of nodes.
 
-Left out, although our types have a place for it: annotations that nothing reads (all but KEPT_ANNOTATIONS), and a
-pod's volumes that no decision looks at, such as the one for its token, whose name is different for every pod.
+Left out, although our types have a place for it: annotations that nothing reads (all but KEPT_ANNOTATIONS and those
+that are configured), generations except those of disruption budgets, and a pod's volumes that no decision looks at,
+such as the one for its token, whose name is different for every pod.
 
 Rule: an object is decoded whole or not at all. Values are shared between objects, and so nobody changes them.
 """
@@ -18,18 +19,20 @@ from msgspec.structs import replace
 
 from extender.cluster.validation import sentence, validate
 from extender.core.running import start_time
+from extender.k8s import annotations
 from extender.k8s.csi_migration import MIGRATED_PLUGINS
 from extender.k8s.kinds import KINDS
-from extender.k8s.objects import Node, ObjectMeta, Pod, PodSpec, PodStatus, Value, Volume
+from extender.k8s.objects import Node, ObjectMeta, Pod, PodDisruptionBudget, PodSpec, PodStatus, Value, Volume
 from extender.k8s.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
 
 KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
-    "Pod": frozenset({"kubernetes.io/config.mirror"}),
+    "Pod": annotations.OF_PODS,
+    "PriorityClass": annotations.OF_PRIORITY_CLASSES,
     "PersistentVolumeClaim": frozenset({BETA_CLASS, BIND_COMPLETED, SELECTED_NODE}),
     "PersistentVolume": frozenset({BETA_CLASS}),
     "CSINode": frozenset({MIGRATED_PLUGINS}),
 }
-"""Kind -> the annotations that decisions read; of other kinds, none."""
+"""Kind -> the annotations that decisions read, whatever is configured; of other kinds, none."""
 
 MOST_SHARED = 10_000
 """Values of a sort that are remembered, and as many that were asked for before these."""
@@ -72,12 +75,14 @@ class Shared:
 class Decoder:
     """Decodes objects of one kind. Every thread needs its own."""
 
-    def __init__(self, kind: str) -> None:
-        """`kind` is a key of KINDS."""
+    def __init__(self, kind: str, also: frozenset[str] = frozenset()) -> None:
+        """`kind` is a key of KINDS; `also`: annotations that are kept beside KEPT_ANNOTATIONS."""
         self._kind = kind
+        self._also = also
         self._decoder = msgspec.json.Decoder(KINDS[kind].type)
         self._labels = Shared()
         self._parts = Shared()
+        self._groups = Shared()
         self._specs = Shared()
         self._statuses = Shared()
 
@@ -93,20 +98,23 @@ class Decoder:
     def _decode(self, raw: bytes | Raw) -> Value:
         found: Any = self._decoder.decode(raw)
         _check_identity(found)
-        found = slim(self._kind, found) if found.metadata.annotations else found
+        found = slim(self._kind, found, self._also) if found.metadata.annotations else found
         if isinstance(found, Pod):
             return self._pod(found)
         validate(found)
         if isinstance(found, Node):
             found = self._node(found)
-        changed: Value = replace(found, metadata=self._metadata(found.metadata))
+        generation = found.metadata.generation if isinstance(found, PodDisruptionBudget) else 0
+        changed: Value = replace(found, metadata=self._metadata(found.metadata, generation))
         return changed
 
-    def _metadata(self, found: ObjectMeta) -> ObjectMeta:
+    def _metadata(self, found: ObjectMeta, generation: int = 0) -> ObjectMeta:
         return replace(
             found,
             namespace=self._parts.text(found.namespace),
+            generation=generation,
             labels=self._labels.equal(found.labels),
+            annotations=self._labels.equal(found.annotations),
             owner_references=self._parts.equal(found.owner_references),
         )
 
@@ -125,6 +133,7 @@ class Decoder:
                 node_name=self._parts.text(found.spec.node_name),
                 volumes=self._parts.equal(_looked_at(found.spec.volumes)),
                 affinity=self._parts.equal(found.spec.affinity),
+                scheduling_group=self._groups.equal(found.spec.scheduling_group),
             ),
             replace(
                 self._statuses.get(of_status, status),
@@ -139,11 +148,14 @@ class Decoder:
         return replace(found, status=status)
 
 
-def slim(kind: str, one: Any) -> Value:
-    """The object without the annotations that nothing reads: they may hold what is nobody's business."""
+def slim(kind: str, one: Any, also: frozenset[str] = frozenset()) -> Value:
+    """The object without the annotations that nothing reads: they may hold what is nobody's business.
+
+    `also`: those that are read beside KEPT_ANNOTATIONS.
+    """
     kept = KEPT_ANNOTATIONS.get(kind, frozenset())
-    annotations = {key: value for key, value in (one.metadata.annotations or {}).items() if key in kept}
-    changed: Value = replace(one, metadata=replace(one.metadata, annotations=annotations or None))
+    left = {key: value for key, value in (one.metadata.annotations or {}).items() if key in kept or key in also}
+    changed: Value = replace(one, metadata=replace(one.metadata, annotations=left or None))
     return changed
 
 
@@ -155,9 +167,12 @@ def _check_identity(found: Any) -> None:
 
 
 def _in_common(pod: Pod) -> tuple[PodSpec, PodStatus]:
-    """What pods of one template have in common: not volumes (of a StatefulSet's), nor affinity (of a DaemonSet's)."""
+    """What pods of one template have in common.
+
+    Not volumes (of a StatefulSet's), nor affinity (of a DaemonSet's), nor the group (of a job that runs many).
+    """
     return (
-        replace(pod.spec, node_name="", volumes=None, affinity=None),
+        replace(pod.spec, node_name="", volumes=None, affinity=None, scheduling_group=None),
         replace(pod.status, start_time=None, nominated_node_name=""),
     )
 

@@ -12,35 +12,34 @@ import msgspec
 
 from extender.cluster import decode
 from extender.cluster.files import UNREAD
-from extender.k8s.kinds import KINDS, ClusterObjects, Kind
+from extender.k8s.kinds import KINDS, ClusterObjects, name_of
 
 
-def write(objects: ClusterObjects, path: Path) -> None:
-    """Write one List as JSON, gzipped if the name ends in .gz; the file is there whole or not at all."""
+def write(objects: ClusterObjects, path: Path, pod_annotations: frozenset[str] = frozenset()) -> None:
+    """Write one List as JSON, gzipped if the name ends in .gz; the file is there whole or not at all.
+
+    `pod_annotations`: those that decisions read beside KEPT_ANNOTATIONS.
+    """
     partial = path.with_name(f".{path.name}.part")
     try:
         with gzip.open(partial, "wb", 6) if path.suffix == ".gz" else partial.open("wb") as file:
-            for piece in pieces(objects):
+            for piece in pieces(objects, pod_annotations):
                 file.write(piece)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def pieces(objects: ClusterObjects) -> Iterator[bytes]:
+def pieces(objects: ClusterObjects, pod_annotations: frozenset[str] = frozenset()) -> Iterator[bytes]:
     """The List, object by object."""
+    also = {"Pod": pod_annotations}
     annotations = {UNREAD: ",".join(objects.unread)} if objects.unread else {}
     metadata = msgspec.json.encode({"annotations": annotations} if annotations else {})
     yield b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[' % metadata
     separator = b"\n"
     for name, kind in KINDS.items():
-        head = _head(name, kind)
+        head = msgspec.json.encode({"apiVersion": kind.api_version, "kind": name_of(name)})[:-1] + b","
         for one in getattr(objects, kind.field):
-            yield separator + head + msgspec.json.encode(decode.slim(name, one))[1:]
+            yield separator + head + msgspec.json.encode(decode.slim(name, one, also.get(name, frozenset())))[1:]
             separator = b",\n"
     yield b"\n]}\n"
-
-
-def _head(name: str, kind: Kind) -> bytes:
-    version = f"{kind.group}/v1" if kind.group else "v1"
-    return msgspec.json.encode({"apiVersion": version, "kind": name})[:-1] + b","

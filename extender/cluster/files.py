@@ -26,7 +26,7 @@ import yaml
 
 from extender.cluster.validation import sentence, validate
 from extender.errors import ClusterFileError
-from extender.k8s.kinds import KINDS, ClusterObjects, Kind
+from extender.k8s.kinds import KINDS, ClusterObjects, Kind, name_of
 from extender.k8s.objects import Labels, Pod, Value
 
 UNREAD = "extender/unread"
@@ -205,6 +205,17 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
 }
 
 
+def _kinds_by_name() -> dict[str, dict[str, str]]:
+    """What an object says that it is -> API group -> key of KINDS."""
+    found: dict[str, dict[str, str]] = {}
+    for kind, of_kind in KINDS.items():
+        found.setdefault(name_of(kind), {})[of_kind.group] = kind
+    return found
+
+
+_KINDS_BY_NAME = _kinds_by_name()
+
+
 class _Collector:
     """Gathers objects from documents and refuses what does not go together."""
 
@@ -222,21 +233,25 @@ class _Collector:
     def add(self, document: Any, file: str, default: _Head | None = None, place: str = "the document") -> None:
         """Take a List apart, or keep one object; `default` is what a typed list (NodeList) says of its items."""
         head = _read(document, _Head, f"{file}: {place}")
-        kind = head.kind or (default.kind if default else "")
-        if not kind:
+        name = head.kind or (default.kind if default else "")
+        if not name:
             raise ClusterFileError(f"{file}: {place} has no kind")
-        if kind.endswith("List"):
-            inner = _Head(kind.removesuffix("List"), head.api_version)
-            listed = _list_of(document, f"{file}: {kind}")
+        if name.endswith("List"):
+            inner = _Head(name.removesuffix("List"), head.api_version)
+            listed = _list_of(document, f"{file}: {name}")
             self._note_unread(listed.metadata)
             for index, item in enumerate(listed.items or ()):
                 self.add(item, file, inner, place=f"item {index}")
             return
-        group, slash, _ = (head.api_version or (default.api_version if default else "")).rpartition("/")
-        if kind not in KINDS or (slash and group != KINDS[kind].group):
-            self._left_out[f"{kind}.{group}" if kind in KINDS else kind] += 1
-            return
-        self._keep(kind, document, file, place)
+        version = head.api_version or (default.api_version if default else "")
+        try:
+            kind = _kind_of(name, version)
+        except ValueError as error:
+            raise ClusterFileError(f"{file}: {name} {_name_of(document) or f'({place})'}: {error}") from error
+        if kind is None:
+            self._left_out[f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name] += 1
+        else:
+            self._keep(kind, document, file, place)
 
     def _note_unread(self, metadata: _ListMetadata | None) -> None:
         """Fields that this version does not know either way are of no use to it."""
@@ -263,6 +278,18 @@ class _Collector:
         self._first_in[key] = file
         if isinstance(loaded, Pod) and (other := self._pod_by_uid.setdefault(metadata.uid, loaded.key)) != loaded.key:
             raise ValueError(f"has the same uid as Pod {other}")
+
+
+def _kind_of(name: str, api_version: str) -> str | None:
+    """The kind of KINDS; None if no decision reads it; ValueError if two have that name and the version is missing."""
+    kinds = _KINDS_BY_NAME.get(name, {})
+    group, slash, _ = api_version.rpartition("/")
+    if slash or not kinds:
+        return kinds.get(group)
+    if len(kinds) > 1:
+        versions = " or ".join(KINDS[kind].api_version for kind in kinds.values())
+        raise ValueError(f"apiVersion is missing: {versions}")
+    return next(iter(kinds.values()))
 
 
 def _list_of(document: Any, label: str) -> _Items | _AnyItems:

@@ -16,7 +16,7 @@ from typing import Any
 
 from extender.cluster.decode import Decoder
 from extender.cluster.inbox import Changed, Inbox, Item, Listed, Unreadable
-from extender.cluster.protocol import RESOURCES, Api, Settings, is_older
+from extender.cluster.protocol import POD_GROUPS, RESOURCES, Api, Settings, is_older
 from extender.cluster.reflector import Reflector
 from extender.cluster.store import Change, ClusterStore, version_of
 from extender.cluster.view import StreamView
@@ -61,11 +61,16 @@ class KubernetesSource:
         *,
         stale_after: float = 30.0,
         compare_interval: float = 1800.0,
+        pod_annotations: frozenset[str] = frozenset(),
+        pod_groups: bool = False,
         settings: Settings | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Seconds; a stream that is broken for longer than `stale_after` makes the picture stale."""
+        """Seconds; a stream that is broken for longer than `stale_after` makes the picture stale.
+
+        `pod_annotations`: those that decisions read beside KEPT_ANNOTATIONS; `pod_groups`: whether they read PodGroups.
+        """
         self.store = store
         self.stale_after = stale_after
         self.compare_interval = compare_interval
@@ -75,10 +80,13 @@ class KubernetesSource:
         self.inbox = Inbox(store, clock)
         self._clock = clock
         self._sleep = sleep
+        resources = (*RESOURCES, *POD_GROUPS) if pod_groups else RESOURCES
+        decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", pod_annotations)}
         self.reflectors = {
-            one.kind: Reflector(one, api, Decoder(one.kind).decode, self.inbox, settings=settings, clock=clock)
-            for one in RESOURCES
+            one.kind: Reflector(one, api, decoders[one.kind].decode, self.inbox, settings=settings, clock=clock)
+            for one in resources
         }
+        """Of the kinds that are followed; of all others there is nothing, and that is known."""
         self._read = asyncio.Event()
         self._first: dict[str, Sequence[Value]] = {}
         self._early: list[Change] = []
@@ -127,7 +135,7 @@ class KubernetesSource:
         return [f"{view.kind} may not be read, so that some plugins are not evaluated" for view in forbidden]
 
     def streams(self) -> list[StreamView]:
-        """Of every kind."""
+        """Of every kind that is followed."""
         now = self._clock()
         return [self._view(kind, reflector, now) for kind, reflector in self.reflectors.items()]
 
@@ -336,9 +344,10 @@ class KubernetesSource:
     async def compare(self, kind: str) -> int:
         """Ask the API server for names, UIDs and versions -> how many objects differ that should not; then list anew.
 
-        Raises ApiError and ApiUnreachable.
+        A kind that is not being followed is not compared. Raises ApiError and ApiUnreachable.
         """
-        if self.reflectors[kind].status.phase != "watching" or not self.store.version:
+        reflector = self.reflectors.get(kind)
+        if reflector is None or reflector.status.phase != "watching" or not self.store.version:
             return 0
         differing = await self._differences(kind)
         if differing:
@@ -350,7 +359,7 @@ class KubernetesSource:
             self._divergences[kind] += len(new)
             log.error("%s: %d objects differ from the API server's without an event: listing anew", kind, len(new))
             self._excused[kind] = differing  # what a list does not mend, such as an object that cannot be read
-            self.reflectors[kind].request_relist("it differed from the API server")
+            reflector.request_relist("it differed from the API server")
         return len(new)
 
     async def _differences(self, kind: str) -> dict[Key, object]:

@@ -14,7 +14,7 @@ from msgspec import Raw, field
 
 from extender.cluster.store import Change
 from extender.cluster.stream import ApiError, ApiUnreachable, Status, Stream
-from extender.k8s.kinds import Key
+from extender.k8s.kinds import Key, name_of
 from extender.k8s.objects import Value
 
 Params = Mapping[str, str]
@@ -63,7 +63,13 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("VolumeAttachment", "/apis/storage.k8s.io/v1/volumeattachments"),
     Resource("DeviceClass", "/apis/resource.k8s.io/v1/deviceclasses"),
 )
-"""Every kind of `extender.k8s.kinds.KINDS`."""
+"""The kinds that are always followed."""
+
+POD_GROUPS: tuple[Resource, ...] = (
+    Resource("PodGroup", "/apis/scheduling.k8s.io/v1alpha2/podgroups"),
+    Resource("PodGroup.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"),
+)
+"""Those that are followed only where decisions ask for them; most clusters have neither."""
 
 
 # --- objects, before they are decoded -------------------------------------------------------------------------------
@@ -83,6 +89,7 @@ class Head(msgspec.Struct, gc=False):
     """Kind and metadata of an object; items of a list have no kind of their own."""
 
     kind: str = ""
+    """As the object says it: see `name_of`."""
     metadata: Metadata | None = None
 
     @property
@@ -99,8 +106,8 @@ class Head(msgspec.Struct, gc=False):
         return self.metadata.resource_version if self.metadata is not None else ""
 
     def fault(self, kind: str) -> str | None:
-        """Return why this is not an object of that kind, or None."""
-        if self.kind not in ("", kind):
+        """Return why this is not an object of that kind of KINDS, or None."""
+        if self.kind not in ("", name_of(kind)):
             return f"it is a {self.kind[:100]!r}"
         if self.metadata is None or not self.metadata.name:
             return "it has no metadata or no name"
@@ -136,14 +143,15 @@ _PAGES = msgspec.json.Decoder(Page)
 
 def pages(fetch: Callable[[Params], bytes], kind: str, size: int) -> Iterator[Page]:
     """Yield the pages of one list, which is of one moment. ApiUnreachable for anything that is no such list."""
+    listed = f"{name_of(kind)}List"
     params = {"limit": str(size)}
     while True:
         try:
             page = _PAGES.decode(fetch(params))
         except ValueError as error:
             raise ApiUnreachable(f"the answer is no list: {error}") from error
-        if page.kind not in ("", f"{kind}List", "PartialObjectMetadataList"):
-            raise ApiUnreachable(f"the answer is a {page.kind[:100]!r}, not a {kind}List")
+        if page.kind not in ("", listed, "PartialObjectMetadataList"):
+            raise ApiUnreachable(f"the answer is a {page.kind[:100]!r}, not a {listed}")
         yield page
         if not page.metadata.rest:
             return

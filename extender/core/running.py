@@ -20,6 +20,9 @@ from extender.core.columns import BASE_RESOURCES, NEVER, IntArray, bounded
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import Usage, is_resize_infeasible, running_usage
 
+LEAVING_SINCE = "1970-01-01T00:00:00Z"
+"""deletionTimestamp of a pod that is assumed to be leaving, because we let kube-scheduler evict it."""
+
 NOBODY = Pod(ObjectMeta())
 """Stands in the rows that are free."""
 
@@ -81,6 +84,10 @@ class RunningPods:
     def non_zero(self) -> IntArray:
         """[2, node]: cpu and memory with a default for containers that request none; scoring uses it."""
         return self._non_zero[: len(self.on_node)].T
+
+    def importance(self, pods: IntArray) -> tuple[IntArray, IntArray]:
+        """Higher priority, then earlier start (scheduler util.MoreImportantPod, v1.36); see `Layout`."""
+        return -self.priority[pods], self.start[pods]
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
@@ -199,15 +206,25 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in _TERMINAL_PHASES
 
 
+def is_assumed_leaving(pod: Pod) -> bool:
+    """Is it to be evicted, without the API server having said yet that it goes?"""
+    return pod.metadata.deletion_timestamp == LEAVING_SINCE
+
+
 def looks_alike(one: Pod, other: Pod) -> bool:
-    """Is all the same that columns and indexes are made of?"""
+    """Is all the same that columns and indexes are made of, and what policies of preemption read?"""
     a, b = one.status, other.status
     return (
         one.spec == other.spec
         and one.metadata.labels == other.metadata.labels
+        and one.metadata.annotations == other.metadata.annotations
+        and one.metadata.owner_references == other.metadata.owner_references
         and (one.metadata.deletion_timestamp is None) == (other.metadata.deletion_timestamp is None)
+        and is_assumed_leaving(one) == is_assumed_leaving(other)
         and a.phase == b.phase
         and a.start_time == b.start_time
+        and a.qos_class == b.qos_class
+        and one.is_ready == other.is_ready
         and a.nominated_node_name == b.nominated_node_name
         and a.container_statuses == b.container_statuses
         and a.init_container_statuses == b.init_container_statuses
@@ -218,7 +235,8 @@ def looks_alike(one: Pod, other: Pod) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _nanoseconds(text: str) -> int:
+def nanoseconds(text: str) -> int:
+    """Since 1970; ValueError if it is no time with a zone, or not of the years 1678 to 2262 that nanoseconds reach."""
     try:
         started = datetime.fromisoformat(_FRACTION.sub("", text) if "." in text else text)
     except ValueError:
@@ -227,8 +245,8 @@ def _nanoseconds(text: str) -> int:
         raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
     since = started - _EPOCH
     fraction = _FRACTION.search(text)
-    nanoseconds = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + nanoseconds
+    beyond = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + beyond
 
 
 def start_time(pod: Pod) -> int:
@@ -237,4 +255,4 @@ def start_time(pod: Pod) -> int:
     Raises ValueError if the text is no time with a zone, or not one of the years 1678 to 2262 that nanoseconds reach.
     """
     text = pod.status.start_time
-    return _nanoseconds(text) if text else int(NEVER)
+    return nanoseconds(text) if text else int(NEVER)

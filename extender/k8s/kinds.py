@@ -5,12 +5,15 @@ from dataclasses import dataclass, field, fields
 import msgspec
 
 from extender.k8s.objects import (
+    COSCHEDULING,
+    SCHEDULING,
     DeviceClass,
     Namespace,
     Node,
     ObjectMeta,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     PriorityClass,
     ReplicaSet,
     ReplicationController,
@@ -52,6 +55,10 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    pod_groups: tuple[PodGroup, ...] = ()
+    """Kubernetes' own."""
+    coscheduling_groups: tuple[PodGroup, ...] = ()
+    """Those of scheduler-plugins."""
     unread: tuple[str, ...] = ()
     """Fields about which nothing is known, because they could not be read."""
 
@@ -66,6 +73,12 @@ class Kind:
     group: str = ""
     """API group; a `Node` of any other group is another thing."""
     namespaced: bool = False
+    version: str = "v1"
+    """Of the API group, in which it is read."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
 
 
 KINDS: dict[str, Kind] = {
@@ -73,7 +86,7 @@ KINDS: dict[str, Kind] = {
     "Pod": Kind("pods", Pod, namespaced=True),
     "PodDisruptionBudget": Kind("budgets", PodDisruptionBudget, "policy", namespaced=True),
     "Namespace": Kind("namespaces", Namespace),
-    "PriorityClass": Kind("priority_classes", PriorityClass, "scheduling.k8s.io"),
+    "PriorityClass": Kind("priority_classes", PriorityClass, SCHEDULING),
     "Service": Kind("services", Service, namespaced=True),
     "ReplicationController": Kind("replication_controllers", ReplicationController, namespaced=True),
     "ReplicaSet": Kind("replica_sets", ReplicaSet, "apps", namespaced=True),
@@ -86,8 +99,20 @@ KINDS: dict[str, Kind] = {
     "CSIStorageCapacity": Kind("csi_storage_capacities", CSIStorageCapacity, "storage.k8s.io", namespaced=True),
     "VolumeAttachment": Kind("volume_attachments", VolumeAttachment, "storage.k8s.io"),
     "DeviceClass": Kind("device_classes", DeviceClass, "resource.k8s.io"),
+    "PodGroup": Kind("pod_groups", PodGroup, SCHEDULING, namespaced=True, version="v1alpha2"),
+    "PodGroup.scheduling.x-k8s.io": Kind(
+        "coscheduling_groups", PodGroup, COSCHEDULING, namespaced=True, version="v1alpha1"
+    ),
 }
-"""Every kind that decisions read. Others in a cluster file are counted and left out."""
+"""Every kind that decisions read. Others in a cluster file are counted and left out.
+
+Where two API groups have a kind of one name, the key of the second one says its group, too.
+"""
+
+
+def name_of(kind: str) -> str:
+    """What an object of a kind of KINDS says that it is: `PodGroup`, whichever group it is of."""
+    return kind.partition(".")[0]
 
 
 Key = tuple[str, str]
@@ -115,6 +140,8 @@ class ObjectTables:
     csi_storage_capacities: dict[Key, CSIStorageCapacity] = field(default_factory=dict)
     volume_attachments: dict[Key, VolumeAttachment] = field(default_factory=dict)
     device_classes: dict[Key, DeviceClass] = field(default_factory=dict)
+    pod_groups: dict[Key, PodGroup] = field(default_factory=dict)
+    coscheduling_groups: dict[Key, PodGroup] = field(default_factory=dict)
 
     def of(self, kind: str) -> dict[Key, Value]:
         """The objects of a kind of KINDS."""

@@ -6,7 +6,7 @@ ignored. Where Go writes `null` for an unset list, map or struct, `None` is acce
 Rule: nothing here decides anything; these are values. They are built once and never changed.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta, field
@@ -41,6 +41,8 @@ class ObjectMeta(Value, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: Int64 = 0
+    """Goes up with every change of the spec. Read of disruption budgets only."""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
@@ -279,6 +281,27 @@ class ContainerStatus(Value, frozen=True):
 
 # --- Pod ------------------------------------------------------------------------------------------------------------
 
+SCHEDULING = "scheduling.k8s.io"
+"""The API group of Kubernetes' own PodGroups."""
+
+COSCHEDULING = "scheduling.x-k8s.io"
+"""The API group of the PodGroups of kubernetes-sigs/scheduler-plugins."""
+
+COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+"""Label of a pod: its PodGroup of COSCHEDULING (scheduler-plugins apis/scheduling/v1alpha1 PodGroupLabel)."""
+
+
+class PodGroupName(NamedTuple):
+    """A PodGroup of some namespace."""
+
+    api_group: str
+    """SCHEDULING or COSCHEDULING."""
+    name: str
+
+
+class SchedulingGroup(Value, frozen=True):
+    pod_group_name: str | None = None
+
 
 class PodSpec(Value, frozen=True):
     node_name: str = ""
@@ -299,10 +322,13 @@ class PodSpec(Value, frozen=True):
     preemption_policy: str | None = None
     host_network: bool = False
     host_users: bool | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class PodStatus(Value, frozen=True):
     phase: str = ""
+    qos_class: str = ""
     start_time: str | None = None
     nominated_node_name: str = ""
     conditions: list[Condition] | None = None
@@ -327,6 +353,20 @@ class Pod(Value, frozen=True):
         """Scheduling priority; missing means 0 (component-helpers corev1.PodPriority, v1.36)."""
         return self.spec.priority or 0
 
+    @property
+    def is_ready(self) -> bool:
+        """Has it the condition Ready? A pod without conditions has not (podutil.IsPodReady, v1.36)."""
+        return next((one.status == "True" for one in self.status.conditions or () if one.type == "Ready"), False)
+
+    @property
+    def pod_group(self) -> PodGroupName | None:
+        """The PodGroup, in its namespace, that it says it belongs to, if there is one or not; the spec goes first."""
+        group = self.spec.scheduling_group
+        if group is not None and group.pod_group_name:
+            return PodGroupName(SCHEDULING, group.pod_group_name)
+        name = (self.metadata.labels or {}).get(COSCHEDULING_LABEL)
+        return PodGroupName(COSCHEDULING, name) if name else None
+
 
 # --- the rest of the picture ------------------------------------------------------------------------------------
 
@@ -341,6 +381,7 @@ class PodDisruptionBudgetStatus(Value, frozen=True):
     current_healthy: Int32 = 0
     desired_healthy: Int32 = 0
     expected_pods: Int32 = 0
+    observed_generation: Int64 = 0
     disrupted_pods: dict[str, str | None] | None = None
 
 
@@ -358,6 +399,35 @@ class PriorityClass(Value, frozen=True):
     metadata: ObjectMeta
     value: Int32 = 0
     preemption_policy: str | None = None
+
+
+class GangPolicy(Value, frozen=True):
+    min_count: Int32 = 0
+
+
+class GroupSchedulingPolicy(Value, frozen=True):
+    gang: GangPolicy | None = None
+
+
+class PodGroupSpec(Value, frozen=True):
+    scheduling_policy: GroupSchedulingPolicy | None = None
+    """Of scheduling.k8s.io/v1alpha2."""
+    min_member: Int32 = 0
+    """Of scheduling.x-k8s.io/v1alpha1."""
+
+
+class PodGroup(Value, frozen=True):
+    """Of either API group: neither has the other's field."""
+
+    metadata: ObjectMeta
+    spec: PodGroupSpec = PodGroupSpec()
+
+    @property
+    def minimum(self) -> int | None:
+        """How many of its pods must run for any of them to be of use; None if one by one they are, too."""
+        policy = self.spec.scheduling_policy
+        gang = policy.gang if policy is not None else None
+        return (gang.min_count if gang is not None else self.spec.min_member) or None
 
 
 # --- owners and services: what a pod spreads with by default ------------------------------------------------------

@@ -15,15 +15,16 @@ class Resource:
     plural: str
     group: str = ""
     namespaced: bool = False
+    version: str = "v1"
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/v1" if self.group else "v1"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def path(self) -> str:
         """The path of its cluster-wide list."""
-        return f"/apis/{self.group}/v1/{self.plural}" if self.group else f"/api/v1/{self.plural}"
+        return f"/{'apis' if self.group else 'api'}/{self.api_version}/{self.plural}"
 
 
 RESOURCES = {
@@ -46,10 +47,14 @@ RESOURCES = {
         Resource("CSIStorageCapacity", "csistoragecapacities", "storage.k8s.io", namespaced=True),
         Resource("VolumeAttachment", "volumeattachments", "storage.k8s.io"),
         Resource("DeviceClass", "deviceclasses", "resource.k8s.io"),
+        Resource("PodGroup", "podgroups", "scheduling.k8s.io", namespaced=True, version="v1alpha2"),
+        Resource(
+            "PodGroup.scheduling.x-k8s.io", "podgroups", "scheduling.x-k8s.io", namespaced=True, version="v1alpha1"
+        ),
     )
 }
 
-_BY_PATH = {(resource.group, resource.plural): resource for resource in RESOURCES.values()}
+_BY_PATH = {(resource.api_version, resource.plural): resource for resource in RESOURCES.values()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +77,21 @@ def resource_of(kind: str) -> Resource:
 def target_of(path: str) -> Target | None:
     """What `path` names, or None. Lists of a single namespace are not served."""
     match [unquote(part) for part in path.strip("/").split("/")]:
-        case ["api", "v1", *rest]:
-            return _target("", rest)
-        case ["apis", group, "v1", *rest]:
-            return _target(group, rest)
+        case ["api", version, *rest]:
+            return _target(version, rest)
+        case ["apis", group, version, *rest]:
+            return _target(f"{group}/{version}", rest)
     return None
 
 
-def _target(group: str, rest: list[str]) -> Target | None:
+def _target(api_version: str, rest: list[str]) -> Target | None:
     match rest:
-        case [plural] if (group, plural) in _BY_PATH:
-            return Target(_BY_PATH[group, plural])
-        case [plural, name] if (group, plural) in _BY_PATH and not _BY_PATH[group, plural].namespaced:
-            return Target(_BY_PATH[group, plural], name=name)
+        case [plural] if (api_version, plural) in _BY_PATH:
+            return Target(_BY_PATH[api_version, plural])
+        case [plural, name] if (api_version, plural) in _BY_PATH and not _BY_PATH[api_version, plural].namespaced:
+            return Target(_BY_PATH[api_version, plural], name=name)
         case ["namespaces", namespace, plural, name, *subresource]:
-            resource = _BY_PATH.get((group, plural))
+            resource = _BY_PATH.get((api_version, plural))
             if resource is not None and resource.namespaced:
                 return Target(resource, namespace, name, "/".join(subresource))
     return None

@@ -1,16 +1,18 @@
 """The manifests allow what the code asks for, and nothing else."""
 
+import re
 from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
 
-from extender.cluster.protocol import RESOURCES
+from extender.cluster.decode import KEPT_ANNOTATIONS
+from extender.cluster.protocol import POD_GROUPS, RESOURCES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
-RBAC, BIND = "rbac.yaml", "rbac-bind.yaml"
+RBAC, BIND, GROUPS = FILES = "rbac.yaml", "rbac-bind.yaml", "rbac-pod-groups.yaml"
 
 
 def documents(file):
@@ -18,7 +20,7 @@ def documents(file):
 
 
 def of_kind(kind, *files):
-    return [one for file in files or (RBAC, BIND) for one in documents(file) if one["kind"] == kind]
+    return [one for file in files or FILES for one in documents(file) if one["kind"] == kind]
 
 
 def allowed(file):
@@ -37,7 +39,7 @@ def group_of(path):
     match path.split("/"):
         case ["", "api", "v1", _]:
             return ""
-        case ["", "apis", group, "v1", _]:
+        case ["", "apis", group, _, _]:
             return group
     raise AssertionError(path)
 
@@ -46,8 +48,15 @@ def group_of(path):
 
 
 def test_reading_is_list_and_watch_of_every_kind_that_is_followed():
-    followed = {(group_of(one.path), one.plural) for one in RESOURCES}
-    assert allowed(RBAC) == {(*resource, verb) for resource in followed for verb in ("list", "watch")}
+    assert allowed(RBAC) == to_be_followed(RESOURCES)
+
+
+def test_reading_pod_groups_is_a_role_of_its_own_that_lists_and_watches_both_kinds():
+    assert allowed(GROUPS) == to_be_followed(POD_GROUPS)
+
+
+def to_be_followed(resources):
+    return {(group_of(one.path), one.plural, verb) for one in resources for verb in ("list", "watch")}
 
 
 def test_binding_is_a_role_of_its_own_that_creates_bindings_and_gets_pods():
@@ -55,7 +64,7 @@ def test_binding_is_a_role_of_its_own_that_creates_bindings_and_gets_pods():
 
 
 def test_nothing_may_be_changed_or_deleted_and_no_secret_read():
-    everything = allowed(RBAC) | allowed(BIND)
+    everything = allowed(RBAC) | allowed(BIND) | allowed(GROUPS)
     assert {verb for _, resource, verb in everything if resource != "pods/binding"} == {"get", "list", "watch"}
     assert not {resource for _, resource, _ in everything} & {"secrets", "configmaps", "pods/eviction", "pods/exec"}
     assert not any("*" in part for one in everything for part in one)
@@ -64,7 +73,7 @@ def test_nothing_may_be_changed_or_deleted_and_no_secret_read():
 # --- to whom it is given --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("file", [RBAC, BIND])
+@pytest.mark.parametrize("file", FILES)
 def test_a_role_is_given_to_the_service_account_and_to_nobody_else(file):
     (account,) = of_kind("ServiceAccount")
     (role,) = of_kind("ClusterRole", file)
@@ -79,15 +88,23 @@ def test_a_role_is_given_to_the_service_account_and_to_nobody_else(file):
 
 
 def test_there_is_nothing_else_in_the_manifests():
-    kinds = {file: [one["kind"] for one in documents(file)] for file in (RBAC, BIND)}
+    kinds = {file: [one["kind"] for one in documents(file)] for file in FILES}
     assert kinds == {
         RBAC: ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"],
         BIND: ["ClusterRole", "ClusterRoleBinding"],
+        GROUPS: ["ClusterRole", "ClusterRoleBinding"],
     }
 
 
-def test_the_file_that_allows_binding_says_when_it_is_wanted():
-    assert "bind.enabled: true" in (DEPLOY / BIND).read_text(encoding="utf-8").partition("apiVersion")[0]
+def test_no_manifest_is_forgotten():
+    assert sorted(one.name for one in DEPLOY.iterdir()) == sorted(FILES)
+
+
+@pytest.mark.parametrize(
+    ("file", "when"), [(BIND, "bind.enabled: true"), (GROUPS, "Only where decisions read PodGroups")]
+)
+def test_a_file_that_allows_more_says_when_it_is_wanted(file, when):
+    assert when in (DEPLOY / file).read_text(encoding="utf-8").partition("apiVersion")[0]
 
 
 # --- the documentation ----------------------------------------------------------------------------------------------
@@ -98,7 +115,17 @@ def test_the_documentation_has_every_kind_that_is_followed_with_its_path():
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     missing = [
         one.kind
-        for one in RESOURCES
+        for one in (*RESOURCES, *POD_GROUPS)
         if not any(f"`{one.path}`" in row and ("core" if one.core else "optional") in row for row in rows)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("kind", KEPT_ANNOTATIONS)
+def test_the_documentation_has_every_annotation_that_is_kept(kind):
+    page = (DEPLOY.parent / "docs" / "cluster.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| {kind} |")]
+    parts = re.findall(r"`([^`]+)`", row)
+    prefixes = [part for part in parts if part.endswith("/")]
+    named = {part for part in parts if "/" in part} | {prefix + part for prefix in prefixes for part in parts}
+    assert KEPT_ANNOTATIONS[kind] <= named

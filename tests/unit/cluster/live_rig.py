@@ -148,7 +148,8 @@ class Live:
 
     async def read(self) -> None:
         """Wait until there is a picture, and every kind is followed or known to be unreadable."""
-        await self.until(lambda: self.store.version and all(self.status(k).phase in READABLE for k in KINDS))
+        followed = self.source.reflectors
+        await self.until(lambda: self.store.version and all(self.status(k).phase in READABLE for k in followed))
 
     async def followed(self, kind: str, lists: int) -> None:
         """Wait until the watch after so many lists is open."""

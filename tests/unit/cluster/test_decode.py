@@ -12,8 +12,9 @@ import extender
 from extender.cluster import decode as decoding
 from extender.cluster.decode import KEPT_ANNOTATIONS
 from extender.core.snapshot import Snapshot
+from extender.k8s.annotations import OF_PODS
 from extender.k8s.kinds import KINDS, ClusterObjects
-from extender.k8s.objects import Pod, Volume
+from extender.k8s.objects import Pod, PodDisruptionBudget, Volume
 from tests.oracle.agreement import CATEGORIES, CORPUS
 
 Decoder: Any = decoding.Decoder  # what it decodes is of as many types as there are kinds
@@ -40,6 +41,7 @@ def full_pod(number=0, *, uid=True, annotations=None, spec=None, status=None, **
             "namespace": "shop",
             **({"uid": f"uid-{number}"} if uid else {}),
             "resourceVersion": str(1000 + number),
+            "generation": 1,
             "creationTimestamp": started,
             "labels": {"app": "shop", "pod-template-hash": "7d9f"},
             "annotations": {"example.com/checksum": f"{number:016}"} | (annotations or {}),
@@ -51,6 +53,7 @@ def full_pod(number=0, *, uid=True, annotations=None, spec=None, status=None, **
             "nodeName": "worker-1",
             "schedulerName": "default-scheduler",
             "priority": 1000,
+            "terminationGracePeriodSeconds": 30,
             "priorityClassName": "tier-high",
             "nodeSelector": {"disk": "ssd"},
             "containers": [container],
@@ -63,6 +66,7 @@ def full_pod(number=0, *, uid=True, annotations=None, spec=None, status=None, **
         | (spec or {}),
         "status": {
             "phase": "Running",
+            "qosClass": "Burstable",
             "startTime": started,
             "conditions": [condition],
             "containerStatuses": [state],
@@ -84,7 +88,8 @@ def plain(raw, kind):
     if isinstance(whole, Pod):
         read = [volume for volume in whole.spec.volumes or () if volume != Volume(name=volume.name)]
         whole = replace(whole, spec=replace(whole.spec, volumes=read or None))
-    return replace(whole, metadata=replace(whole.metadata, annotations=kept or None))
+    generation = whole.metadata.generation if isinstance(whole, PodDisruptionBudget) else 0
+    return replace(whole, metadata=replace(whole.metadata, annotations=kept or None, generation=generation))
 
 
 # --- the same objects -----------------------------------------------------------------------------------------------
@@ -181,6 +186,26 @@ def test_annotations_that_decisions_read_are_kept_of(kind):
     assert decoded(one, kind).metadata.annotations == marks
 
 
+def test_annotations_that_are_asked_for_are_kept_too():
+    marks = {"example.com/keep": "yes", "kubernetes.io/config.mirror": "4f0a1d22"}
+    pod = json.dumps(full_pod(annotations=marks | {"example.com/other": "no"})).encode()
+    assert Decoder("Pod", frozenset({"example.com/keep"})).decode(pod).metadata.annotations == marks
+
+
+def test_the_annotations_of_other_tools_are_kept_of_every_pod():
+    marks = dict.fromkeys(OF_PODS, "true")
+    assert len(marks) == 7
+    assert decoded(full_pod(annotations=marks)).metadata.annotations == marks
+
+
+def test_a_generation_is_kept_of_disruption_budgets_only():
+    metadata = {"name": "a", "uid": "u", "generation": 7}
+    assert decoded(full_pod(generation=7)).metadata.generation == 0
+    assert decoded({"metadata": metadata}, "ReplicaSet").metadata.generation == 0
+    budget = decoded({"metadata": metadata, "status": {"observedGeneration": 6}}, "PodDisruptionBudget")
+    assert (budget.metadata.generation, budget.status.observed_generation) == (7, 6)
+
+
 def test_volumes_without_a_source_that_is_read_are_left_out():
     assert [volume.name for volume in decoded(full_pod()).spec.volumes] == ["data"]
     token = {"name": "kube-api-access-abcde", "projected": {}}
@@ -190,7 +215,7 @@ def test_volumes_without_a_source_that_is_read_are_left_out():
 # --- sharing --------------------------------------------------------------------------------------------------------
 
 SHARED = {
-    "metadata": ("namespace", "labels", "owner_references"),
+    "metadata": ("namespace", "labels", "annotations", "owner_references"),
     "spec": (
         "node_name",
         "node_selector",
@@ -202,16 +227,21 @@ SHARED = {
         "topology_spread_constraints",
         "scheduler_name",
         "priority_class_name",
+        "scheduling_group",
     ),
-    "status": ("phase", "conditions", "container_statuses", "init_container_statuses"),
+    "status": ("phase", "qos_class", "conditions", "container_statuses", "init_container_statuses"),
 }
 
 
 @pytest.mark.parametrize(("part", "field"), [(part, field) for part, fields in SHARED.items() for field in fields])
 def test_pods_of_one_template_share(part, field):
     decoder = Decoder("Pod")
-    one, other = (decoder.decode(json.dumps(full_pod(number)).encode()) for number in (1, 2))
+    marks, group = {"karpenter.sh/do-not-disrupt": "true"}, {"schedulingGroup": {"podGroupName": "train"}}
+    one, other = (
+        decoder.decode(json.dumps(full_pod(number, annotations=marks, spec=group)).encode()) for number in (1, 2)
+    )
     assert getattr(getattr(one, part), field) is getattr(getattr(other, part), field)
+    assert getattr(getattr(one, part), field)
 
 
 def test_pods_of_one_template_differ_in_what_is_their_own():
@@ -231,8 +261,10 @@ def test_pods_of_one_template_differ_in_what_is_their_own():
         {"spec": {"affinity": {"podAffinity": {}}}},
         {"labels": {"app": "shop", "apps.kubernetes.io/pod-index": "1"}},
         {"status": {"nominatedNodeName": "worker-2"}},
+        {"spec": {"schedulingGroup": {"podGroupName": "train"}}},
+        {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "7"}},
     ],
-    ids=["node", "claim", "affinity", "labels", "nomination"],
+    ids=["node", "claim", "affinity", "labels", "nomination", "group", "annotations"],
 )
 def test_containers_are_shared_although_the_pods_differ_in_their(own):
     decoder = Decoder("Pod")
@@ -240,6 +272,27 @@ def test_containers_are_shared_although_the_pods_differ_in_their(own):
     assert one != other
     assert one.spec.containers is other.spec.containers
     assert one.status.container_statuses is other.status.container_statuses
+
+
+def test_pods_of_one_template_are_ready_or_not_each_for_itself():
+    decoder = Decoder("Pod")
+    unready = {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T10:00:00Z"}]}
+    one, two, three = (
+        decoder.decode(json.dumps(pod).encode())
+        for pod in (full_pod(1), full_pod(2, status=unready), full_pod(3, status=unready))
+    )
+    assert [one.is_ready, two.is_ready, three.is_ready] == [True, False, False]
+    assert two.status.conditions is three.status.conditions
+    assert one.spec.containers is two.spec.containers
+
+
+def test_a_kubelet_that_says_the_same_at_another_time_says_nothing_new():
+    decoder = Decoder("Pod")
+    later = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-22T10:00:00Z", "observedGeneration": 2}
+    one, other = (
+        decoder.decode(json.dumps(pod).encode()) for pod in (full_pod(1), full_pod(2, status={"conditions": [later]}))
+    )
+    assert one.status.conditions is other.status.conditions
 
 
 def test_what_is_written_alike_but_means_something_else_is_not_mixed_up():

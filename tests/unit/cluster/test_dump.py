@@ -14,7 +14,7 @@ from extender.cluster.files import load_cluster
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
 from extender.core.snapshot import Snapshot
-from extender.k8s.kinds import KINDS, ClusterObjects
+from extender.k8s.kinds import KINDS, ClusterObjects, name_of
 from tests.builders import budget, cluster, incoming, node, pod, thing, typed
 from tests.contract.test_recordings import KINDS as RECORDED_KINDS
 from tests.contract.test_recordings import RECORDINGS
@@ -82,14 +82,45 @@ def test_some_of_those_decisions_leave_something_out():
 
 
 def test_every_kind_is_written_with_its_api_group(tmp_path):
-    items = [thing(kind, "one", namespace="shop" if of_kind.namespaced else "") for kind, of_kind in KINDS.items()]
+    items = [
+        thing(name_of(kind), "one", namespace="shop" if of_kind.namespaced else "", apiVersion=of_kind.api_version)
+        for kind, of_kind in KINDS.items()
+    ]
     objects = load_cluster({"kind": "List", "items": items})
     read = again(objects, tmp_path / "cluster.json")
     written = json.loads((tmp_path / "cluster.json").read_bytes())["items"]
-    assert {one["kind"]: one["apiVersion"].rpartition("/")[0] for one in written} == {
-        kind: of_kind.group for kind, of_kind in KINDS.items()
-    }
+    assert [(one["kind"], one["apiVersion"]) for one in written] == [
+        (name_of(kind), of_kind.api_version) for kind, of_kind in KINDS.items()
+    ]
     assert all(len(getattr(read, of_kind.field)) == 1 for of_kind in KINDS.values())
+
+
+def test_pod_groups_of_both_apis_are_written_so_that_each_is_read_as_what_it_is(tmp_path):
+    native = thing("PodGroup", "one", namespace="shop", apiVersion="scheduling.k8s.io/v1alpha2")
+    native |= {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    foreign = thing("PodGroup", "one", namespace="shop", apiVersion="scheduling.x-k8s.io/v1alpha1")
+    foreign |= {"spec": {"minMember": 5}}
+    objects = load_cluster({"kind": "List", "items": [foreign, native]})
+    assert ([one.minimum for one in objects.pod_groups], [one.minimum for one in objects.coscheduling_groups]) == (
+        [3],
+        [5],
+    )
+    assert again(objects, tmp_path / "cluster.json") == objects
+
+
+def test_what_policies_read_of_pods_and_budgets_is_written_too(tmp_path):
+    marks = {"karpenter.sh/do-not-disrupt": "true", "shop/keep": "1"}
+    one = pod("a", metadata={"annotations": marks | {"note": "s3cret"}}, terminationGracePeriodSeconds=60)
+    one["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+    one["status"] |= {"qosClass": "Burstable", "conditions": [{"type": "Ready", "status": "True"}]}
+    watched = budget(app="a")
+    watched["metadata"]["generation"], watched["status"]["observedGeneration"] = 5, 4
+    objects = load_cluster(cluster({node("n1"): [one]}, budgets=[watched]))
+    dump.write(objects, tmp_path / "cluster.json", frozenset({"shop/keep"}))
+    read = load_cluster(tmp_path / "cluster.json")
+    assert read.pods[0].metadata.annotations == marks
+    assert (read.pods[0].spec, read.pods[0].status) == (objects.pods[0].spec, objects.pods[0].status)
+    assert read.budgets == objects.budgets
 
 
 def test_an_empty_cluster_can_be_dumped(tmp_path):
@@ -117,7 +148,7 @@ def test_a_dump_of_a_dump_is_the_same_file(tmp_path):
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
 def test_what_fails_half_way_leaves_the_file_that_was_there(name, tmp_path, monkeypatch):
-    def fail(_):
+    def fail(*_):
         yield b'{"half": '
         raise OSError("the disk is full")
 

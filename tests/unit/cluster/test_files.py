@@ -121,6 +121,53 @@ def test_kinds_that_no_decision_reads_are_left_out_and_counted():
     assert report.left_out == {"Secret": 2, "Node.management.cattle.io": 1}
 
 
+# --- two kinds of one name ------------------------------------------------------------------------------------------
+
+NATIVE = {
+    "apiVersion": "scheduling.k8s.io/v1alpha2",
+    "kind": "PodGroup",
+    "metadata": {"name": "train"},
+    "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+}
+FOREIGN = {
+    "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "train", "namespace": "default"},
+    "spec": {"minMember": 5},
+}
+
+
+def minimums(objects):
+    """Of Kubernetes' own pod groups, and of those of scheduler-plugins."""
+    return [[one.minimum for one in of] for of in (objects.pod_groups, objects.coscheduling_groups)]
+
+
+def test_pod_groups_are_told_apart_by_their_api_group():
+    loaded = load_cluster(cluster(NATIVE, FOREIGN))
+    assert minimums(loaded) == [[3], [5]]
+    assert {one.metadata.namespace for one in (*loaded.pod_groups, *loaded.coscheduling_groups)} == {"default"}
+
+
+@pytest.mark.parametrize("api_version", ["scheduling.k8s.io/v1alpha2", "scheduling.x-k8s.io/v1alpha1"])
+def test_pod_groups_in_a_typed_list_are_those_of_the_list(api_version):
+    item = {"metadata": {"name": "train"}, "spec": {"minMember": 5}}
+    loaded = load_cluster({"kind": "PodGroupList", "apiVersion": api_version, "items": [item]})
+    assert [len(loaded.pod_groups), len(loaded.coscheduling_groups)] == (
+        [1, 0] if "x-k8s" not in api_version else [0, 1]
+    )
+
+
+def test_pod_groups_of_other_schedulers_are_left_out_and_counted():
+    report = read_cluster(cluster(NATIVE, FOREIGN | {"apiVersion": "scheduling.volcano.sh/v1beta1"}))
+    assert minimums(report.objects) == [[3], []]
+    assert report.left_out == {"PodGroup.scheduling.volcano.sh": 1}
+
+
+def test_annotations_are_kept_as_they_are_whatever_is_configured():
+    marks = {"karpenter.sh/do-not-disrupt": "true", "shop/keep": "yes"}
+    assert load_cluster(pod(annotations=marks)).pods[0].metadata.annotations == marks
+
+
 # --- what YAML makes of values --------------------------------------------------------------------------------------
 
 
@@ -199,6 +246,14 @@ REFUSED = {
         "cluster: List: expected array | null, got object at $.items",
     ),
     "an item that is no object": (cluster("n1"), "cluster: item 0: expected object, got str"),
+    "a pod group of nobody knows which API": (
+        cluster({**NATIVE, "apiVersion": ""}),
+        "cluster: PodGroup train: apiVersion is missing: scheduling.k8s.io/v1alpha2 or scheduling.x-k8s.io/v1alpha1",
+    ),
+    "two pod groups of one name and API": (
+        cluster(NATIVE, FOREIGN, FOREIGN),
+        "cluster: PodGroup.scheduling.x-k8s.io default/train: is there twice, first in cluster",
+    ),
     "two objects of one name": (cluster(NODE, NODE), "cluster: Node n1: is there twice, first in cluster"),
     "two pods of one name": (cluster(pod(), pod(uid="2")), "cluster: Pod shop/web: is there twice"),
     "two pods of one uid": (

@@ -15,7 +15,7 @@ from extender.cluster.protocol import RESOURCES, Settings
 from extender.cluster.store import Change, ClusterStore
 from extender.cluster.stream import ApiError, ApiUnreachable, Stream
 from extender.errors import ClusterLost, NotReady
-from extender.k8s.kinds import KINDS, ClusterObjects
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
 from tests.fakes.api_server import Answer, FakeAPI, Fault, Hang
@@ -55,7 +55,7 @@ async def test_there_is_no_picture_before_every_kind_was_listed(api):
 async def test_why_there_is_no_picture_yet_is_said(api):
     api.faults.add(Fault("*", "PodDisruptionBudget", Answer(500, "etcd is slow today"), times=None))
     async with following(api.url) as live:
-        await live.until(lambda: len(live.lists) == len(KINDS) - 1 and live.source.inbox.oldest is None)
+        await live.until(lambda: len(live.lists) == len(RESOURCES) - 1 and live.source.inbox.oldest is None)
         problem = live.source.problem() or ""
         assert problem.startswith("the cluster has not been read yet (500 ")
         assert problem.endswith(" etcd is slow today): waiting for poddisruptionbudgets")
@@ -146,7 +146,7 @@ async def test_what_the_streams_say_of_themselves(api):
         await live.until(lambda: live.holds(api))
         clock.now += 7.0
         views = {view.kind: view for view in live.source.streams()}
-        assert views.keys() == KINDS.keys()
+        assert list(views) == [one.kind for one in RESOURCES]
         assert {view.phase for view in views.values()} == {"watching"}
         assert views["Pod"].version == str(api.revision)
         assert (views["Pod"].events, views["Pod"].age) == (1, 7.0)

@@ -5,12 +5,24 @@ import weakref
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from extender.cluster.files import load_cluster
 from extender.cluster.store import Change, ClusterStore
+from extender.core.snapshot import Index
 from extender.errors import NotReady
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod, PodSpec
+from extender.k8s.objects import (
+    Condition,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    PodStatus,
+    SchedulingGroup,
+)
 
 
 def node(name="n1", cpu="4"):
@@ -65,6 +77,56 @@ def test_what_could_not_be_read_when_a_file_was_written_is_not_known_to_its_read
     held = ClusterStore()
     held.replace(ClusterObjects(nodes=(node(),), unread=("claims",)))
     assert held.snapshot().frozen() == ClusterObjects(nodes=(node(),), unread=("claims",))
+
+
+READY = PodStatus(conditions=[Condition("Ready", "True")])
+POLICIES = {
+    "readiness": {"status": READY},
+    "a class of service": {"status": PodStatus(qos_class="Burstable")},
+    "an annotation": {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}},
+    "an owner": {"metadata": {"owner_references": [OwnerReference(kind="Job", name="j", uid="j", controller=True)]}},
+    "a priority class": {"spec": PodSpec(node_name="n1", priority_class_name="high")},
+    "a group": {"spec": PodSpec(node_name="n1", scheduling_group=SchedulingGroup("train"))},
+    "a time to end": {"spec": PodSpec(node_name="n1", termination_grace_period_seconds=60)},
+}
+
+
+def changed(one, *, metadata=None, version="2", **parts):
+    """The same pod at a later version."""
+    about = replace(one.metadata, resource_version=version, **(metadata or {}))
+    return replace(one, metadata=about, **parts)
+
+
+class Seen(Index):
+    """The pods that came to run."""
+
+    def __init__(self, snapshot):
+        super().__init__(snapshot)
+        self.pods: list[Pod] = []
+
+    def pod_added(self, row, pod):
+        self.pods.append(pod)
+
+
+@pytest.mark.parametrize("change", POLICIES.values(), ids=POLICIES)
+def test_what_is_made_of_pods_hears_of_a_change_of(change):
+    held = store(pod("a"))
+    seen = held.snapshot().index(Seen)
+    after = changed(pod("a"), **change)
+    held.apply(Change("Pod", after))
+    assert seen.pods == [pod("a"), after]
+    held.apply(Change("Pod", changed(after, version="3")))  # nothing but the version
+    assert len(seen.pods) == 2
+    assert held.snapshot().pods_on("n1")[0].metadata.resource_version == "3"
+
+
+def test_what_is_made_of_pods_does_not_hear_of_conditions_that_nobody_reads():
+    held = store(changed(pod("a"), status=READY))
+    seen = held.snapshot().index(Seen)
+    status = PodStatus(conditions=[Condition("Initialized", "True"), Condition("Ready", "True", "kubelet")])
+    held.apply(Change("Pod", changed(pod("a"), version="3", status=status)))
+    assert len(seen.pods) == 1
+    assert held.snapshot().pods_on("n1")[0].status == status
 
 
 def test_a_picture_that_was_replaced_is_gone_with_its_last_reader():
