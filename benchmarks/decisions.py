@@ -8,10 +8,11 @@ from benchmarks.measure import Row, Run, Work, in_turns
 from benchmarks.world import World
 from extender.core import engine
 from extender.core.checks import Constraint
+from extender.core.criteria import costs
 from extender.core.engine import Offer
 from extender.core.filtering import meet, run_filters
 from extender.core.preemption import dry_run
-from extender.core.ranking import CRITERIA, rank
+from extender.core.ranking import rank
 
 GROUP = "engine"
 ROUNDS = 101
@@ -45,13 +46,13 @@ def bare_filter(world: World) -> Run:
 
 def rank_all(world: World) -> Run:
     order = world.snapshot.name_order[world.tried[world.places]]
-    return lambda: rank(world.run.costs(world.places), order)
+    return lambda: rank(costs(world.run, world.places), order)
 
 
 def bare_sort(world: World) -> Run:
     """Sort by keys that are there already."""
-    costs, order = world.run.costs(world.places), world.snapshot.name_order[world.tried[world.places]]
-    keys = (order, *reversed([criterion(costs) for criterion in CRITERIA.values()]))
+    order = world.snapshot.name_order[world.tried[world.places]]
+    keys = (order, *reversed(costs(world.run, world.places)))
     return lambda: np.lexsort(keys)
 
 

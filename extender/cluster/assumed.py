@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from extender.core.running import LEAVING_SINCE
 from extender.core.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
@@ -22,9 +23,6 @@ log = logging.getLogger(__name__)
 
 LIFETIME = 30.0
 """Seconds; what has not been seen by then did not come about."""
-
-LEAVING_SINCE = "1970-01-01T00:00:00Z"
-"""deletionTimestamp of a pod that is assumed to be leaving: decisions only look whether there is one."""
 
 Effect = Callable[[Pod], Pod]
 IsShown = Callable[[Pod], bool]

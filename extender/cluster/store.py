@@ -14,6 +14,7 @@ from typing import Any
 
 from extender.cluster.assumed import Assumptions
 from extender.core.engine import prepare
+from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot import BUILDING_ORDER, Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, ClusterObjects, Key, key_of
@@ -49,6 +50,7 @@ class ClusterStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.assumed = Assumptions(self, clock)
         """What stands over what the API server says."""
+        self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
         self._version = 0
         self._gone: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
@@ -65,6 +67,13 @@ class ClusterStore:
         self.assumed.expire()
         self._snapshot.settle()
         return self._snapshot
+
+    def prepare_for(self, profile: Profile) -> None:
+        """Decisions are made by this profile from now on; what it needs of the picture is worked out now."""
+        self._profile = profile
+        if self._snapshot is not None:
+            self._snapshot.settle()
+            prepare(self._snapshot, profile)
 
     def settle(self, at_most: int) -> bool:
         """Lay out some of the nodes that changes touched, so that the next reader need not -> whether none is left."""
@@ -100,7 +109,7 @@ class ClusterStore:
         self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), refused: Refused | None = None
     ) -> Iterator[None]:
         """The same in steps: kind -> objects; `unread`: kinds that may not be read; ValueError without `refused`."""
-        snapshot = prepare(Snapshot())
+        snapshot = prepare(Snapshot(), self._profile)
         snapshot.unread = _fields(unread)
         for kind in BUILDING_ORDER:
             for number, one in enumerate(objects.get(kind, ())):
@@ -109,7 +118,7 @@ class ClusterStore:
                     yield
         while not snapshot.settle(at_most=STEP):
             yield
-        prepare(snapshot)
+        prepare(snapshot, self._profile)
         self._snapshot = snapshot
         self.assumed.renew()
         self._version += 1

@@ -1,17 +1,18 @@
-"""Disruption budgets: whose loss would break one.
+"""Disruption budgets: which running pods charge which of them, and what each allows.
 
-Of a node's evictable pods, most important first, each charges every budget that selects it; a pod that charges a
-budget with nothing left is violating. Every node is a world of its own with fresh budgets, and pods that are put
-back later have charged all the same (defaultpreemption.filterPodsWithPDBViolation, v1.36).
+A pod charges every budget that selects it. What a budget allows is what its status reports; `core.live_budgets`
+counts otherwise.
+
+Rule: kept up to date pod by pod and budget by budget; a decision looks nothing up by selector.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.columns import BoolArray
+from extender.core.columns import IntArray
 from extender.core.matching import PodGroup, PodGroups
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
@@ -23,13 +24,14 @@ _NOTHING_SELECTED = -1
 _LONGEST_JOURNAL = 50_000
 
 
-def matcher(budget: PodDisruptionBudget) -> LabelMatcher | None:
-    """Whom the budget selects; None for nobody: a selector that is unset, empty or invalid (v1.36)."""
+def matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") -> LabelMatcher | None:
+    """Whom the budget selects; None for nobody: a selector that is unset or invalid, or empty as in v1.36."""
     try:
         selector = compile_label_selector(budget.spec.selector)
     except SelectorError:
         return None
-    return None if selector.is_empty else selector
+    is_nobody = selector.is_nothing or (selector.is_empty and empty_selects == "Nothing")
+    return None if is_nobody else selector
 
 
 class Charging(Index):
@@ -37,8 +39,11 @@ class Charging(Index):
 
     reads = ("budgets",)
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
+        """`empty_selects`: see PreemptionPolicy.empty_selector."""
         super().__init__(snapshot)
+        self._empty_selects = empty_selects
+        self._way = type(self), empty_selects
         self._groups = snapshot.index(PodGroups)
         self.allowed: list[int] = []
         """[budget]: what it allows."""
@@ -56,22 +61,38 @@ class Charging(Index):
         self._free: list[int] = []
         self._selecting: dict[str, dict[int, LabelMatcher]] = defaultdict(dict)
         self._disrupted: dict[int, frozenset[str]] = {}
+        self._has_pods = False
+        """An index is built of all objects first, and only then of the pods that run already."""
 
     # --- pods ---
 
     def pod_added(self, row: int, pod: Pod) -> None:
+        self._has_pods = True
         self._note(int(self.snapshot.pod_node[row]))
         group = self._groups.of_pod[row]
-        if group.selected_by is None:
-            group.selected_by = frozenset(self._selecting_rows(group))
-        budgets = group.selected_by
-        if budgets:
-            name = pod.metadata.name
-            self._charge(row, tuple(one for one in sorted(budgets) if name not in self._disrupted.get(one, ())))
+        selected_by = group.selected_by.get(self._way)
+        if selected_by is None:
+            selected_by = group.selected_by[self._way] = frozenset(self._selecting_rows(group))
+        if selected_by:
+            self._enter(row, pod, tuple(sorted(selected_by)))
 
     def pod_removed(self, row: int, _pod: Pod) -> None:
         self._note(int(self.snapshot.pod_node[row]))
+        self._leave(row)
+
+    def _enter(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
+        """A pod that some budgets select runs."""
+        self._charge(row, tuple(one for one in selected_by if not self._is_disrupted(one, pod)))
+
+    def _leave(self, row: int) -> None:
         self._uncharge(row)
+
+    def _is_disrupted(self, budget: int, pod: Pod) -> bool:
+        """Has the API server charged the budget for this pod already (status.disruptedPods)?"""
+        return pod.metadata.name in self._disrupted.get(budget, ())
+
+    def refresh(self) -> None:
+        """Let `allowed` and `journal` be true; to be called before they are read."""
 
     def _note(self, node: int) -> None:
         if len(self.journal) >= _LONGEST_JOURNAL:
@@ -83,11 +104,29 @@ class Charging(Index):
         """The budgets that a running pod charges."""
         return self._budgets_of.get(row, ())
 
+    def broken_by(self, rows: Iterable[int]) -> list[str]:
+        """Names of the budgets that would not allow the loss of these pods, sorted."""
+        charges = Counter(budget for row in rows for budget in self.charged_by(row))
+        return sorted(self.name_of(budget) for budget, count in charges.items() if count > max(self.allowed[budget], 0))
+
+    def name_of(self, row: int) -> str:
+        return next("/".join(key) for key, held in self._rows.items() if held == row)
+
+    def charges(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Every charge of some pods: (place in `rows`, budget row)."""
+        known = np.flatnonzero(rows < len(self.charged))
+        charged = self.charged[rows[known]]
+        place, nth = np.nonzero(charged != _NOTHING_SELECTED)
+        return known[place], charged[place, nth].astype(np.int64)
+
     def _selecting_rows(self, group: PodGroup) -> Iterator[int]:
-        if group.labels:  # quirk: a pod without labels is in no budget, whatever the selector
-            for row, selector in self._selecting[group.namespace].items():
-                if selector.matches(group.labels):
-                    yield row
+        for row, selector in self._selecting[group.namespace].items():
+            if self._selects(selector, group):
+                yield row
+
+    def _selects(self, selector: LabelMatcher, group: PodGroup) -> bool:
+        # quirk: a pod without labels is in no budget, whatever the selector (but an empty one where that means all)
+        return (bool(group.labels) or selector.is_empty) and selector.matches(group.labels)
 
     def _charge(self, row: int, budgets: tuple[int, ...]) -> None:
         if not budgets:
@@ -138,12 +177,18 @@ class Charging(Index):
             self._rows[key] = self._new_row()
         row = self._rows[key]
         if after is not None:
-            self._allow(row, after.status.disruptions_allowed)
+            self._report(row, after)
         self._disrupt(row, key[0], frozenset(after.status.disrupted_pods or () if after else ()))
         if before is None or after is None or before.spec != after.spec:
-            self._select(row, key[0], matcher(after) if after else None)
+            self._select(row, key[0], matcher(after, self._empty_selects) if after else None)
         if after is None:
-            self._free.append(self._rows.pop(key))
+            self._forget(self._rows.pop(key))
+
+    def _report(self, row: int, budget: PodDisruptionBudget) -> None:
+        self._allow(row, budget.status.disruptions_allowed)
+
+    def _forget(self, row: int) -> None:
+        self._free.append(row)
 
     def _new_row(self) -> int:
         if self._free:
@@ -178,64 +223,17 @@ class Charging(Index):
         if selector is not None:
             self._selecting[namespace][row] = selector
         for group in self._groups.in_namespaces(frozenset((namespace,))):
-            selected = group.selected_by or frozenset()
-            is_selected = selector is not None and bool(group.labels) and selector.matches(group.labels)
-            if is_selected != (row in selected):
-                group.selected_by = selected ^ {row}
+            selected_by = group.selected_by.get(self._way, frozenset())
+            is_selected = selector is not None and self._selects(selector, group)
+            if is_selected != (row in selected_by):
+                group.selected_by[self._way] = selected_by ^ {row}
                 for member in group.members:
                     self._look_again(member, self.snapshot.pods[member])
 
     def _look_again(self, row: int | None, pod: Pod) -> None:
-        if row is not None and row in self._groups.of_pod:
-            self._uncharge(row)
+        if row is not None and self._has_pods:
+            self._leave(row)
             self.pod_added(row, pod)
 
 
 _NO_BUDGET = PodDisruptionBudget(ObjectMeta())
-
-
-# --- whose loss would break a budget ----------------------------------------------------------------------------------
-
-
-def violating(snapshot: Snapshot, evictable: BoolArray, priority: int) -> BoolArray:
-    """[k, node] of the pods below `priority` -> those whose loss would break a budget."""
-    charging, layout = snapshot.index(Charging), snapshot.layout
-    spent = np.array([*(allowed <= 0 for allowed in charging.allowed), False])  # the last: _NOTHING_SELECTED
-    by_pod = np.zeros(len(snapshot.pod_node), np.bool_)
-    charged = charging.charged[: len(by_pod)]
-    by_pod[: len(charged)] = spent[charged].any(axis=1)
-    result: BoolArray = by_pod[layout.pod] & evictable
-    for allowed, groups in _tight(charging).items():
-        pods = np.array([row for rows in groups for row in rows], np.int64)
-        group = np.repeat(np.arange(len(groups)), np.fromiter(map(len, groups), np.int64, len(groups)))
-        kept = snapshot.running.priority[pods] < priority
-        pods, group = pods[kept], group[kept]
-        pods = pods[np.lexsort((layout.rank[pods], group))]
-        nth = np.arange(len(group)) - np.searchsorted(group, group)
-        over = pods[nth >= allowed]
-        result[layout.rank[over], snapshot.pod_node[over]] = True
-    return result
-
-
-def _tight(charging: Charging) -> dict[int, list[set[int]]]:
-    """Allowance -> the pods that charge a budget with that allowance from one node, where they are more."""
-    found: dict[int, list[set[int]]] = defaultdict(list)
-    for budget, nodes in charging.together.items():
-        allowed = charging.allowed[budget]
-        if allowed > 0:
-            found[allowed].extend(rows for rows in nodes.values() if len(rows) > allowed)
-    return found
-
-
-def violating_on(snapshot: Snapshot, node: int, priority: int) -> list[int]:
-    """The ranks of the same on one node."""
-    charging, found, charges = snapshot.index(Charging), [], Counter[int]()
-    for k, row in enumerate(snapshot.layout.pod[:, node].tolist()):
-        if row < 0:
-            break
-        if snapshot.running.priority[row] < priority:
-            budgets = charging.charged_by(row)
-            charges.update(budgets)
-            if any(charges[budget] > charging.allowed[budget] for budget in budgets):
-                found.append(k)
-    return found

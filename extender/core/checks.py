@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.columns import BoolArray, IntArray
-from extender.core.layout import Placed
+from extender.core.importance import layout_of
+from extender.core.layout import Layout, Placed
+from extender.core.moment import TIMELESS, Moment
 from extender.core.profile import Profile
 from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
@@ -36,6 +38,12 @@ class Incoming:
     profile: Profile
     nominees: tuple[Pod, ...]
     """Nominated pods that this pod must yield to: equal or higher priority, not itself."""
+    moment: Moment = TIMELESS
+
+    @property
+    def layout(self) -> Layout:
+        """The pods of every node in the profile's order of importance."""
+        return layout_of(self.snapshot, self.profile.preemption)
 
     def nominated(self, columns: int, takes: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
         """[column, node]: the sums of what each nominee `takes` in every column on its node; None without nominees."""
@@ -79,12 +87,13 @@ class StaticCheck:
 
 @dataclass(frozen=True, slots=True)
 class Evictable:
-    """Which pods of each node a preemptor may take off: those of lower priority, the tail of its importance order."""
+    """Which pods of each node a preemptor may take off."""
 
     mask: BoolArray
     """[k, node]."""
-    first: IntArray
-    """[node] -> rank of the first evictable pod (the number of pods that must stay)."""
+    first: IntArray | None
+    """[node] -> rank of the first evictable pod, where all that come after it are evictable too: the number of pods
+    that must stay. None: nothing of that sort is known."""
 
 
 @dataclass(frozen=True)

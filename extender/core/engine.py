@@ -10,17 +10,22 @@ from typing import Self
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
-from extender.core.columns import BoolArray, IntArray, columns
+from extender.core.choosing import choose, ruled_out
+from extender.core.columns import BoolArray, IntArray
+from extender.core.criteria import costs
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
+from extender.core.limits import veto
+from extender.core.moment import TIMELESS, Moment
 from extender.core.plugins import INDEXES
-from extender.core.preemption import NEVER_PREEMPTS, DryRun, dry_run, eligible, groups
-from extender.core.profile import Profile
+from extender.core.policies import reasons
+from extender.core.preemption import NEVER_PREEMPTS, DryRun, eligible, groups
+from extender.core.profile import UPSTREAM, Profile
 from extender.core.ranking import rank, standing
 from extender.core.scoring import score
 from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.errors import UnknownNode
-from extender.k8s.objects import Pod
+from extender.k8s.objects import ObjectMeta, Pod
 
 MAX_EXTENDER_SCORE = 10
 """extender/v1 MaxExtenderPriority."""
@@ -82,13 +87,18 @@ class PreemptDecision:
     not_evaluated: tuple[str, ...]
     as_offered: frozenset[str]
     """Nodes where plugins that are not evaluated have a say: kube-scheduler's own victims are kept there."""
+    vetoed: str | None = None
+    """Why the pod may evict nobody now, and until when."""
 
 
-def prepare(snapshot: Snapshot) -> Snapshot:
+def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
     for index in INDEXES:
         snapshot.index(index)
-    groups(snapshot, 0)
+    anybody = meet(snapshot, Pod(ObjectMeta()), profile)
+    groups(anybody)
+    if profile.preemption.disruption_budgets == "Strict":
+        groups(anybody, other_order=True)
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
@@ -100,10 +110,12 @@ def _undecided(incoming: Incoming, rows: Rows) -> tuple[tuple[str, ...], BoolArr
     return tuple(name for name, mask in masks.items() if mask[rows].any()), anywhere
 
 
-def filter(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile) -> FilterDecision:
+def filter(
+    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: Moment = TIMELESS
+) -> FilterDecision:
     """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = _rows(snapshot, nodes)
-    filtering = run_filters(meet(snapshot, pod, profile))
+    filtering = run_filters(meet(snapshot, pod, profile, moment))
     left, _ = _undecided(filtering.incoming, rows)
     codes = filtering.codes[rows]
     helped = _helped(filtering, rows)
@@ -128,20 +140,30 @@ def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
 def _helped(filtering: Filtering, rows: Rows) -> BoolArray:
     """[node]: would evicting lower-priority pods make room? (of `rows` only)."""
     helped = np.zeros(len(filtering.codes), np.bool_)
-    tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
-    if len(tried) and eligible(filtering)[0]:
-        helped[tried] = dry_run(filtering.incoming, filtering.checks, tried).candidate
+    run = _tried(filtering, rows)
+    if run is not None:
+        helped[run.rows] = run.candidate
     return helped
 
 
-def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile) -> PrioritizeDecision:
+def _tried(filtering: Filtering, rows: Rows) -> DryRun | None:
+    """Preempt on those of `rows` where that may help; None if it may not be tried."""
+    tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
+    if not len(tried) or not eligible(filtering)[0] or veto(filtering.incoming) is not None:
+        return None
+    return ruled_out(choose(filtering.incoming, filtering.checks, tried))
+
+
+def prioritize(
+    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: Moment = TIMELESS
+) -> PrioritizeDecision:
     """How good each offered node is, 0-10. Raises UnknownNode if one is not in the snapshot.
 
     If all fit, the weighted plugin total as a share of the best possible. If some need preemption, those that fit
     are 6-10, those 1-5 by the preemption ranking, and nodes that cannot be helped 0.
     """
     rows = _rows(snapshot, nodes)
-    filtering = run_filters(meet(snapshot, pod, profile))
+    filtering = run_filters(meet(snapshot, pod, profile, moment))
     left, _ = _undecided(filtering.incoming, rows)
     fitting = np.unique(rows[filtering.codes[rows] == Code.SUCCESS])
     result = np.zeros(len(filtering.codes), np.int64)
@@ -149,11 +171,10 @@ def prioritize(snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Prof
     floor = _LOWEST_FITTING if len(fitting) < len(np.unique(rows)) else 0
     if len(fitting):
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
-    if len(tried) and eligible(filtering)[0]:
-        run = dry_run(filtering.incoming, filtering.checks, tried)
+    run = _tried(filtering, rows)
+    if run is not None:
         places = np.flatnonzero(run.candidate)
-        result[tried[places]] = _by_standing(standing(run.costs(places)), floor)
+        result[run.rows[places]] = _by_standing(standing(costs(run, places)), floor)
     return PrioritizeDecision(tuple(result[rows].tolist()), left)
 
 
@@ -162,38 +183,51 @@ def _by_standing(standings: IntArray, floor: int) -> IntArray:
     return floor - 1 - standings * (floor - 1) // max(len(standings), 1)
 
 
-def preempt(snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: Profile) -> PreemptDecision:
-    """The best of the offered nodes, with the victims that our own dry run finds there.
+def preempt(
+    snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: Profile, moment: Moment = TIMELESS
+) -> PreemptDecision:
+    """The best of the offered nodes, or of all, with the victims that our own dry run finds there.
 
     On a node where a plugin that is not modelled has a say, our reprieve could spare a pod that must go:
     kube-scheduler's own victims are kept there, ranked all the same.
     """
     offered = _Offered.of(snapshot, offers)
-    dropped = dict(offered.dropped)
-    names = [name for name in offers if name not in dropped]
-    incoming, rows = meet(snapshot, pod, profile), _rows(snapshot, names)
+    incoming, rows = meet(snapshot, pod, profile, moment), _rows(snapshot, offered.names)
     left, undecided = _undecided(incoming, rows)
-    if pod.spec.preemption_policy == "Never":
-        return PreemptDecision((), dict.fromkeys(offers, NEVER_PREEMPTS), left, frozenset())
+    vetoed = NEVER_PREEMPTS if pod.spec.preemption_policy == "Never" else veto(incoming)
+    if vetoed is not None:
+        return PreemptDecision((), dict.fromkeys(offers, vetoed), left, frozenset(), vetoed)
     filtering = run_filters(incoming)
-    codes = filtering.codes[rows]
-    tried = (codes == Code.UNSCHEDULABLE) | (undecided[rows] & (codes != Code.UNRESOLVABLE))
-    dropped |= _not_tried(filtering, rows[~tried])
-    run = dry_run(incoming, filtering.checks, np.unique(rows[tried]))
+    tried = _to_try(filtering, rows, undecided)
+    all_nodes = profile.preemption.candidates == "AllNodes"
+    run = choose(incoming, filtering.checks, tried, offered.victims if all_nodes else None)
     named = offered.on(run)
     run = _prefer_named(run, named)
     if left:
         run = replace(run, victims=np.where(undecided[run.rows], _as_offered(run, named), run.victims))
+    run = ruled_out(run)
     kept = _best(run, named, profile.keep_candidates)
-    dropped |= _beaten(run, {candidate.node for candidate in kept})
-    as_offered = frozenset(name for name, row in zip(names, rows.tolist(), strict=True) if undecided[row])
+    dropped = offered.dropped | _not_tried(filtering, rows[~np.isin(rows, tried)])
+    dropped |= _beaten(run, offered.names, {candidate.node for candidate in kept})
+    as_offered = frozenset(name for name, row in zip(offered.names, rows.tolist(), strict=True) if undecided[row])
     return PreemptDecision(kept, dropped, left, as_offered)
+
+
+def _to_try(filtering: Filtering, rows: Rows, undecided: BoolArray) -> Rows:
+    """Offered nodes where eviction may help as far as we can say; with AllNodes all where we can say that it may."""
+    codes = filtering.codes
+    offered = rows[(codes[rows] == Code.UNSCHEDULABLE) | (undecided[rows] & (codes[rows] != Code.UNRESOLVABLE))]
+    if filtering.incoming.profile.preemption.candidates == "Offered":
+        return np.unique(offered)
+    return np.union1d(offered, np.flatnonzero((codes == Code.UNSCHEDULABLE) & ~undecided))
 
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
     """What kube-scheduler offers, as far as the snapshot knows it."""
 
+    names: list[str]
+    """Nodes with offers that may be answered."""
     dropped: dict[str, str]
     """Offers that name a node or a victim that the snapshot does not hold: one wrong UID fails a whole answer."""
     victims: BoolArray
@@ -211,11 +245,11 @@ class _Offered:
         dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(nodes < 0)}
         victims = np.zeros(len(snapshot.pod_node), np.bool_)
         victims[rows[known]] = True
-        return cls(dropped, victims)
+        return cls([name for name in names if name not in dropped], dropped, victims)
 
     def on(self, run: DryRun) -> BoolArray:
         """[k, node] of a dry run."""
-        pods = columns(run.snapshot.layout.pod, run.rows)
+        pods = run.pods
         found: BoolArray = self.victims[pods] & (pods >= 0)
         return found
 
@@ -257,7 +291,7 @@ def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, 
     """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
     places = np.flatnonzero(run.candidate)
     unnamed = np.count_nonzero(run.victims & ~named, axis=0)[places]
-    order = rank(run.costs(places), unnamed, run.snapshot.name_order[run.rows[places]])
+    order = rank(costs(run, places), unnamed, run.snapshot.name_order[run.rows[places]])
     violations, names = run.violations, run.snapshot.node_names
     return tuple(
         Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place]))
@@ -265,12 +299,30 @@ def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, 
     )
 
 
-def _beaten(run: DryRun, kept: set[str]) -> dict[str, str]:
-    """Why the nodes that were tried are not in the answer."""
-    candidate, names, dropped = run.candidate, run.snapshot.node_names, {}
-    for place, row in enumerate(run.rows.tolist()):
-        if candidate[place]:
-            dropped[names[row]] = "another node is the better candidate"
-        else:
-            dropped[names[row]] = run.verdict(place).message or "no victims would make the pod fit"
-    return {name: why for name, why in dropped.items() if name not in kept}
+def _beaten(run: DryRun, offered: Sequence[str], kept: set[str]) -> dict[str, str]:
+    """Why the offered nodes that were tried are not in the answer."""
+    candidate, place_of = run.candidate, {row: place for place, row in enumerate(run.rows.tolist())}
+    rows = ((name, run.snapshot.node_row[name]) for name in offered if name not in kept)
+    places = ((name, place_of[row]) for name, row in rows if row in place_of)
+    return {name: BEATEN if candidate[place] else _no_candidate(run, place) for name, place in places}
+
+
+BEATEN = "another node is the better candidate"
+
+_FEW = 3
+"""Of so many pods is said why they may not be evicted."""
+
+
+def _no_candidate(run: DryRun, place: int) -> str:
+    said = run.verdict(place).message or "no victims would make the pod fit"
+    protected = [] if run.makes_room[place] else _protected_on(run, place)
+    shown = [f"{pod.key} is {'; '.join(why)}" for pod, why in protected[:_FEW]]
+    more = [f"{len(protected) - _FEW} more"] if len(protected) > _FEW else []
+    return f"{said}; not evictable: {', '.join(shown + more)}" if protected else said
+
+
+def _protected_on(run: DryRun, place: int) -> list[tuple[Pod, tuple[str, ...]]]:
+    """Pods of lower priority that a policy protects, with all reasons."""
+    lower = (pod for pod in run.snapshot.pods_on(run.snapshot.node_names[run.rows[place]]))
+    found = ((pod, reasons(run.incoming, pod)) for pod in lower if pod.priority < run.incoming.pod.priority)
+    return [(pod, why) for pod, why in found if why]

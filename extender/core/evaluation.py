@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from extender.core.checks import Incoming
+from extender.core.choosing import choose, ruled_out
+from extender.core.criteria import costs
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
-from extender.core.preemption import DryRun, dry_run, eligible
+from extender.core.moment import TIMELESS, Moment
+from extender.core.preemption import DryRun, eligible
 from extender.core.profile import Profile
 from extender.core.ranking import rank, tied_for_best
 from extender.core.scoring import Scores, score
@@ -37,14 +40,14 @@ class Evaluation:
         if not len(places):
             return None
         names = self.incoming.snapshot.name_order[self.dry_run.rows[places]]
-        best = int(rank(self.dry_run.costs(places), names)[0])
+        best = int(rank(costs(self.dry_run, places), names)[0])
         return self.incoming.snapshot.node_names[int(self.dry_run.rows[places[best]])]
 
     @property
     def selected_ties(self) -> list[str]:
         """Every node that kube-scheduler might pick, sorted."""
         places = np.flatnonzero(self.dry_run.candidate)
-        ties = self.dry_run.rows[places[tied_for_best(self.dry_run.costs(places))]]
+        ties = self.dry_run.rows[places[tied_for_best(costs(self.dry_run, places))]]
         return sorted(self.incoming.snapshot.node_names[row] for row in ties)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,10 +110,10 @@ def _plain(verdict: Verdict) -> dict[str, Any]:
     return {"code": verdict.code.text, "plugin": verdict.plugin, "reasons": sorted(verdict.reasons)}
 
 
-def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile) -> Evaluation:
+def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment = TIMELESS) -> Evaluation:
     """Judge, score and dry-run every node."""
-    incoming = meet(snapshot, pod, profile)
+    incoming = meet(snapshot, pod, profile, moment)
     filtering = run_filters(incoming)
     scores = score(incoming, filtering.rows(Code.SUCCESS))
-    run = dry_run(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    run = ruled_out(choose(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE)))
     return Evaluation(incoming, filtering, scores, eligible(filtering), run)

@@ -11,6 +11,7 @@ import numpy as np
 
 from extender.core.checks import Check, CodeArray, Constraint, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray
+from extender.core.moment import TIMELESS, Moment
 from extender.core.plugins import FILTERS, NOT_MODELLED, PREFILTERS
 from extender.core.plugins.unread import blind
 from extender.core.profile import Profile
@@ -123,7 +124,7 @@ class Filtering:
         return np.flatnonzero(self.codes == code)
 
 
-def meet(snapshot: Snapshot, pod: Pod, profile: Profile) -> Incoming:
+def meet(snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment = TIMELESS) -> Incoming:
     """The incoming pod with the nominated pods that it must yield to.
 
     Those are of equal or higher priority, not gated, and waiting for the same scheduler (queue and nominator of
@@ -138,7 +139,7 @@ def meet(snapshot: Snapshot, pod: Pod, profile: Profile) -> Incoming:
         and not nominee.spec.scheduling_gates
         and nominee.spec.scheduler_name in schedulers
     )
-    return Incoming(pod, snapshot, profile, nominees)
+    return Incoming(pod, snapshot, profile, nominees, moment)
 
 
 def run_filters(incoming: Incoming) -> Filtering:

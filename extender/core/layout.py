@@ -1,11 +1,11 @@
 """Running pods side by side: nodes in columns, a node's pods from the most to the least important.
 
-Importance: higher priority, then earlier start, then listing order (scheduler util.MoreImportantPod, v1.36).
+Importance is kube-scheduler's or another one; those that are equal in it stand in listing order.
 
 Rule: only nodes that are named are laid out anew; all others stay as they are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Protocol
@@ -22,17 +22,20 @@ class PodColumns(Protocol):
     @property
     def priority(self) -> IntArray: ...
     @property
-    def start(self) -> IntArray: ...
-    @property
     def order(self) -> IntArray: ...
     @property
     def demand(self) -> IntArray: ...
 
 
+Importance = Callable[[IntArray], Sequence[IntArray]]
+"""Pod rows -> keys by which they are sorted, the first one first; the most important pod has the smallest."""
+
+
 class Layout:
     """The arrays, of so many nodes and as many ranks as the node with the most pods needs."""
 
-    def __init__(self) -> None:
+    def __init__(self, importance: Importance) -> None:
+        self._importance = importance
         self.rank: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         """[pod] -> k."""
         self._allocate(1, 0)
@@ -71,7 +74,7 @@ class Layout:
         pods = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
         columns = np.array(nodes, np.int64)
         own = np.repeat(np.arange(len(columns)), counts)
-        by_importance = np.lexsort((of.order[pods], of.start[pods], -of.priority[pods], own))
+        by_importance = np.lexsort((of.order[pods], *reversed(self._importance(pods)), own))
         pods = pods[by_importance]
         ranks = np.arange(len(pods)) - np.repeat(np.cumsum(counts) - counts, counts)
         self._clear(columns)

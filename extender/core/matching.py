@@ -4,7 +4,7 @@ Nodes are asked label by label, each distinct value once; pods once per namespac
 remembered until nodes or pods change, so that pods made from one template ask once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,8 +80,8 @@ class PodGroup(RowSet):
         super().__init__()
         self.namespace = namespace
         self.labels = labels
-        self.selected_by: frozenset[int] | None = None
-        """Rows of the disruption budgets that select it; None: `core.budgets` has not looked yet."""
+        self.selected_by: dict[Hashable, frozenset[int]] = {}
+        """Way of counting -> rows of the disruption budgets that select it, once `core.budgets` has looked."""
 
 
 class PodGroups(Index):

@@ -4,12 +4,14 @@ Rule: values only; whoever asks for a decision says when it is asked for.
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from extender.k8s.workloads import Workload
 
 SECOND = 10**9
 MINUTE = 60 * SECOND
 
-Workload = tuple[str, str, str]
-"""(namespace, kind, name) of what runs pods that take each other's place; see `core.workloads`."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +47,12 @@ class Moment:
     """The latest first; as far back as the profile's limits look."""
     attempts: tuple[Attempt, ...] = ()
     """The same."""
+
+    def until(self, wait: int) -> str:
+        """The time after so many nanoseconds, rounded up to a second, as reasons show it."""
+        ends = _EPOCH + timedelta(seconds=-(-(self.now + wait) // SECOND))
+        return f"until {ends:%Y-%m-%dT%H:%M:%SZ}"
+
+
+TIMELESS = Moment()
+"""Of decisions that do not look at the time."""

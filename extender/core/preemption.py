@@ -7,19 +7,23 @@ Rule: this is the only reprieve loop there is; who is evictable, the budgets and
 Mirrors defaultpreemption.SelectVictimsOnNode (v1.36).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from extender.core.budgets import Charging, violating, violating_on
 from extender.core.checks import Check, Constraint, Evictable, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray, columns
 from extender.core.filtering import Filtering, Judgement, judge
-from extender.core.ranking import Costs
+from extender.core.layout import Layout
+from extender.core.policies import Protections, protects
+from extender.core.profile import UPSTREAM, PreemptionPolicy
 from extender.core.snapshot import Index, Snapshot
+from extender.core.traits import Traits
 from extender.core.verdict import NO_VICTIMS, Code, Verdict
+from extender.core.violations import charging_of, violating, violating_on
 from extender.k8s.objects import Pod
+from extender.k8s.workloads import workload_of
 
 NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
 WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node."
@@ -32,9 +36,6 @@ _FEW_NODES = 1000
 
 _BELOW_ALL = -(2**31) - 1
 """Lower than any priority."""
-
-_NON_NEGATIVE = 2**31
-"""Added to every priority before summing, so that a pod less never costs more."""
 
 
 def eligible(filtering: Filtering) -> tuple[bool, str]:
@@ -73,61 +74,122 @@ class Groups:
 
     def at(self, rows: Rows) -> "Groups":
         """The same for some nodes only."""
-        evictable = Evictable(self.evictable.mask[:, rows], self.evictable.first[rows])
+        first = None if self.evictable.first is None else self.evictable.first[rows]
+        evictable = Evictable(self.evictable.mask[:, rows], first)
         return Groups(evictable, self.violating[:, rows], self.others[:, rows])
 
 
-def groups(snapshot: Snapshot, priority: int) -> Groups:
-    """All pods of strictly lower priority.
+def groups(incoming: Incoming, chosen: BoolArray | None = None, *, other_order: bool = False) -> Groups:
+    """All pods of strictly lower priority that no policy protects.
 
-    Depends on the highest of the cluster's priorities that is lower, and on nothing else of the preemptor.
+    `chosen`: see `Protections.mask`. `other_order`: budgets are charged for the least important pods first.
     """
-    lower = (one for one in snapshot.running.priorities if one < priority)
-    return snapshot.index(GroupsOfPriorities).up_to(max(lower, default=_BELOW_ALL))
+    known = incoming.snapshot.index(KnownGroups, incoming.profile.preemption)
+    return known.of(incoming, chosen, other_order=other_order)
 
 
-class GroupsOfPriorities(Index):
-    """The groups for the last few preemptor priorities; only nodes that changed are looked at again."""
+class KnownGroups(Index):
+    """The groups for the last few preemptors; only nodes that changed are looked at again.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    They depend on the highest of the cluster's priorities that is lower than the preemptor's, and on who is protected
+    from it.
+    """
+
+    def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         super().__init__(snapshot)
-        self._charging = snapshot.index(Charging)
-        self._known: dict[int, tuple[tuple[int, int], Groups]] = {}
+        self._charging = charging_of(snapshot, policy)
+        self._protections = snapshot.index(Protections, policy) if protects(policy) else None
+        self._is_tail = self._protections is None and policy.importance[0] == "Priority"
+        self._known: dict[tuple[object, ...], _Known] = {}
 
-    def up_to(self, highest: int) -> Groups:
-        """All pods of at most this priority may leave."""
-        journal = self._charging.journal
-        (erased, seen), groups = self._known.pop(highest, ((-1, 0), None))
-        changed = set(journal[seen:]) if erased == self._charging.erased else None
-        if groups is None or changed is None or not self._update(groups, changed, highest + 1):
-            groups = self._build(highest + 1)
+    def of(self, incoming: Incoming, chosen: BoolArray | None, *, other_order: bool) -> Groups:
+        """See `groups`."""
+        self._charging.refresh()
+        lower = (one for one in incoming.snapshot.running.priorities if one < incoming.pod.priority)
+        below, protected = max(lower, default=_BELOW_ALL) + 1, None
+        key: tuple[object, ...] = below, other_order
+        if self._protections is not None:
+            protected = self._protections.mask(incoming, chosen)
+            key += (chosen is None, self._protections.key(incoming))
+        asked = _Asked(incoming.layout, below, protected, other_order)
+        known = self._known.pop(key, None)
+        changed = None if known is None else self._changed(known, protected)
+        if known is None or changed is None or not self._update(known.groups, changed, asked):
+            known = _Known(self._build(asked))
+        known.seen, known.erased, known.protected = len(self._charging.journal), self._charging.erased, protected
         if len(self._known) >= _CACHED_GROUPS:
             del self._known[next(iter(self._known))]
-        self._known[highest] = (self._charging.erased, len(journal)), groups
-        return groups
+        self._known[key] = known
+        return known.groups
 
-    def _build(self, priority: int) -> Groups:
-        layout = self.snapshot.layout
-        mask = layout.priority < priority
-        breaking = violating(self.snapshot, mask, priority)
-        evictable = Evictable(mask, np.count_nonzero(~mask & (layout.pod >= 0), axis=0))
-        return Groups(evictable, breaking, mask & ~breaking)
+    def _changed(self, known: "_Known", protected: BoolArray | None) -> set[int] | None:
+        """Nodes to look at again; None: all."""
+        if known.erased != self._charging.erased:
+            return None
+        nodes = set(self._charging.journal[known.seen :])
+        if protected is not None and known.protected is not None:
+            if protected.shape != known.protected.shape:
+                return None
+            nodes.update(self.snapshot.pod_node[np.flatnonzero(protected != known.protected)].tolist())
+        nodes.discard(-1)
+        return nodes
 
-    def _update(self, groups: Groups, nodes: set[int], priority: int) -> bool:
+    def _build(self, asked: "_Asked") -> Groups:
+        mask = asked.mask(slice(None))
+        breaking = violating(self._charging, asked.layout, mask, other_order=asked.other_order)
+        return Groups(Evictable(mask, self._first(asked, mask, slice(None))), breaking, mask & ~breaking)
+
+    def _first(self, asked: "_Asked", mask: BoolArray, nodes: IntArray | slice) -> IntArray | None:
+        if not self._is_tail:
+            return None
+        first: IntArray = np.count_nonzero(~mask & (asked.layout.pod[:, nodes] >= 0), axis=0)
+        return first
+
+    def _update(self, groups: Groups, nodes: set[int], asked: "_Asked") -> bool:
         """Look at some nodes again; False if to build all anew is what it takes, or is cheaper."""
-        layout = self.snapshot.layout
+        layout = asked.layout
         if groups.violating.shape != layout.pod.shape or len(nodes) > _FEW_NODES:
             return False
         columns = np.array([node for node in nodes if node < layout.pod.shape[1]], np.int64)
-        mask = layout.priority[:, columns] < priority
+        mask = asked.mask(columns)
         breaking = np.zeros_like(mask)
         for place, node in enumerate(columns.tolist()):
-            breaking[violating_on(self.snapshot, node, priority), place] = True
+            evictable = np.flatnonzero(mask[:, place])[:: -1 if asked.other_order else 1]
+            pods = layout.pod[evictable, node].tolist()
+            breaking[violating_on(self._charging, zip(evictable.tolist(), pods, strict=True)), place] = True
         groups.evictable.mask[:, columns] = mask
-        groups.evictable.first[columns] = np.count_nonzero(~mask & (layout.pod[:, columns] >= 0), axis=0)
+        first = self._first(asked, mask, columns)
+        if first is not None and groups.evictable.first is not None:
+            groups.evictable.first[columns] = first
         groups.violating[:, columns] = breaking
         groups.others[:, columns] = mask & ~breaking
         return True
+
+
+@dataclass(slots=True)
+class _Known:
+    """Groups, and up to where they follow the changes of the cluster."""
+
+    groups: Groups
+    erased: int = 0
+    seen: int = 0
+    protected: BoolArray | None = None
+    """[pod]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    layout: Layout
+    below: int
+    """Priority."""
+    protected: BoolArray | None
+    """[pod]."""
+    other_order: bool
+
+    def mask(self, nodes: IntArray | slice) -> BoolArray:
+        """[k, node]: evictable."""
+        mask: BoolArray = self.layout.priority[:, nodes] < self.below
+        return mask if self.protected is None else mask & ~self.protected[self.layout.pod[:, nodes]]
 
 
 class Trial:
@@ -155,84 +217,142 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
+class Barrier:
+    """Nodes that a policy rules out, although their victims would make room."""
+
+    nodes: BoolArray
+    """[node]."""
+    why: Callable[[int], str]
+    """Asked for one of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class DryRun:
     """What preemption would take from each of some nodes; [node] is a place in `rows`."""
 
-    snapshot: Snapshot
+    incoming: Incoming
     rows: Rows
     """Node rows of the snapshot."""
+    checks: Sequence[Check]
+    """Of these nodes."""
     emptied: Judgement
     """Verdicts with all evictable pods taken off."""
     grouped: Groups
     victims: BoolArray
     """[k, node]; meaningful where `candidate`."""
-    demands: tuple[IntArray, ...]
-    """Per constraint [k, column, node]: what pods take."""
+    trial: "Trial"
+    """With all but the reprieve's victims put back."""
+    barriers: tuple[Barrier, ...] = ()
 
     @property
-    def candidate(self) -> BoolArray:
+    def snapshot(self) -> Snapshot:
+        return self.incoming.snapshot
+
+    @property
+    def pods(self) -> IntArray:
+        """[k, node] -> pod row, -1 where the node has fewer pods."""
+        pods: IntArray = columns(self.incoming.layout.pod, self.rows)
+        return pods
+
+    @property
+    def makes_room(self) -> BoolArray:
         """[node] where taking the victims makes room, and there is a victim."""
         return self.emptied.fits & self.victims.any(axis=0)
 
     @property
+    def candidate(self) -> BoolArray:
+        """[node] where that may be done."""
+        allowed = self.makes_room
+        for barrier in self.barriers:
+            allowed &= ~barrier.nodes
+        return allowed
+
+    @property
     def violations(self) -> IntArray:
         """[node] -> NumPDBViolations: violating pods that were not put back."""
+        if self.incoming.profile.preemption.disruption_budgets == "Strict":
+            return np.zeros(len(self.rows), np.int64)  # no candidate has any
         violations: IntArray = np.count_nonzero(self.victims & self.grouped.violating, axis=0)
         return violations
 
+    def again(self, places: IntArray, grouped: Groups, order: Sequence[BoolArray]) -> "DryRun":
+        """Some of the nodes once more, with other groups or put back in another order."""
+        return _run(self.incoming, [check.at(places) for check in self.checks], self.rows[places], grouped, order)
+
+    def with_victims(self, places: IntArray, victims: BoolArray) -> "DryRun":
+        """Other victims on some of the nodes, [k, place]."""
+        changed = self.victims.copy()
+        changed[:, places] = victims
+        return replace(self, victims=changed)
+
     def interchangeable(self, place: int, k: int, other: int) -> bool:
         """May the node's pods of these ranks take each other's place? Equally important, and all takes the same."""
-        pods, running = self.snapshot.layout.pod[[k, other], self.rows[place]], self.snapshot.running
+        pods, running = self.incoming.layout.pod[[k, other], self.rows[place]], self.snapshot.running
         same = (array[k, place] == array[other, place] for array in (self.grouped.violating, self.grouped.others))
         return (
             running.priority[pods[0]] == running.priority[pods[1]]
             and running.start[pods[0]] == running.start[pods[1]]
             and all(same)
-            and all((demand[k, :, place] == demand[other, :, place]).all() for demand in self.demands)
+            and all((one.demand[k, :, place] == one.demand[other, :, place]).all() for one in self.trial.constraints)
+            and (self.incoming.profile.preemption == UPSTREAM.preemption or _are_alike(self.incoming, *pods.tolist()))
         )
 
     def verdict(self, place: int) -> Verdict:
         """Why a node is no candidate."""
-        return self.emptied.verdict(place) if self.grouped.evictable.mask[:, place].any() else NO_VICTIMS
+        if not self.grouped.evictable.mask[:, place].any():
+            return NO_VICTIMS
+        if not self.makes_room[place]:
+            return self.emptied.verdict(place)
+        return Verdict(Code.UNSCHEDULABLE, "", tuple(one.why(place) for one in self.barriers if one.nodes[place]))
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """The victims of one node in upstream's order: as they failed to be put back, then by importance."""
         chosen, breaking = self.victims[:, place], self.grouped.violating[:, place]
         ranks = [*np.flatnonzero(chosen & breaking), *np.flatnonzero(chosen & ~breaking)]
-        pods: list[int] = self.snapshot.layout.pod[:, self.rows[place]][ranks].tolist()
+        pods: list[int] = self.incoming.layout.pod[:, self.rows[place]][ranks].tolist()
         running = self.snapshot.running
-        if breaking.any() and self.grouped.others[:, place].any():  # upstream sorts again only then
+        mixed = breaking.any() and self.grouped.others[:, place].any()
+        if mixed or self.incoming.profile.preemption != UPSTREAM.preemption:  # upstream sorts again only then
             pods = sorted(pods, key=lambda pod: (-running.priority[pod], running.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
-    def costs(self, places: IntArray) -> Costs:
-        """For ranking; `places` must be candidates."""
-        layout, rows = self.snapshot.layout, self.rows[places]
-        victims = columns(self.victims, places)
-        breaking = columns(self.grouped.violating, places)
-        first = victims.argmax(axis=0)
-        count = np.count_nonzero(victims, axis=0)
-        priorities = np.multiply(columns(layout.priority, rows), victims)
-        return Costs(
-            violations=np.count_nonzero(victims & breaking, axis=0),
-            highest_priority=layout.priority[first, rows],
-            priority_sum=priorities.sum(axis=0) + count * _NON_NEGATIVE,
-            victims=count,
-            earliest_start=self.snapshot.running.start[layout.pod[first, rows]],
-        )
 
+def dry_run(
+    incoming: Incoming,
+    checks: Sequence[Check],
+    rows: Rows,
+    chosen: BoolArray | None = None,
+) -> DryRun:
+    """Preempt on each of `rows` as if it were the only one; `checks` are of the whole snapshot.
 
-def dry_run(incoming: Incoming, checks: Sequence[Check], rows: Rows) -> DryRun:
-    """Preempt on each of `rows` as if it were the only one; `checks` are of the whole snapshot."""
-    grouped = groups(incoming.snapshot, incoming.pod.priority)
+    `chosen`: see `groups`.
+    """
+    grouped = groups(incoming, chosen)
     if len(rows) < len(incoming.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
         grouped = grouped.at(rows)
+    return _run(incoming, checks, rows, grouped, (grouped.violating, grouped.others))
+
+
+def _run(
+    incoming: Incoming, checks: Sequence[Check], rows: Rows, grouped: Groups, order: Sequence[BoolArray]
+) -> DryRun:
     trial = Trial(checks, grouped.evictable)
     emptied = judge(checks, trial.emptied, len(rows))
-    victims = reprieve(trial, (grouped.violating, grouped.others))
-    demands = tuple(constraint.demand for constraint in trial.constraints)
-    return DryRun(incoming.snapshot, rows, emptied, grouped, victims, demands)
+    return DryRun(incoming, rows, checks, emptied, grouped, reprieve(trial, order), trial)
+
+
+def _are_alike(incoming: Incoming, row: int, other: int) -> bool:
+    """Does no policy tell two running pods apart?"""
+    policy, snapshot = incoming.profile.preemption, incoming.snapshot
+    pods, charging = (snapshot.pods[row], snapshot.pods[other]), charging_of(snapshot, policy)
+    traits = snapshot.index(Traits, policy.eviction_cost_annotation).of.values()
+    return (
+        charging.charged_by(row) == charging.charged_by(other)
+        and workload_of(pods[0]) == workload_of(pods[1])
+        and pods[0].pod_group == pods[1].pod_group
+        and all(trait[row] == trait[other] for trait in traits)
+    )
 
 
 def reprieve(trial: Trial, groups: Sequence[BoolArray]) -> BoolArray:

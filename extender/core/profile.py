@@ -6,6 +6,7 @@ Built once from the configuration file (`extender.config`), frozen, passed to ev
 from dataclasses import dataclass
 from typing import Literal
 
+from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, TopologySpreadConstraint
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
 
@@ -65,13 +66,10 @@ RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "La
 MORE_RANKING = (*MORE_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
 """By what else one may."""
 
-EVICTION_COST = "scheduling.extender/eviction-cost"
-"""The annotation that holds a pod's eviction cost, unless another one is configured."""
-
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Running pods that may not be victims: those that meet every condition. A condition that is empty is always met."""
+    """Running pods that may not be victims: those that meet every condition. An empty condition is always met."""
 
     name: str
     """What reasons call it."""
@@ -135,6 +133,17 @@ class PreemptionPolicy:
     """Nanoseconds for which a pod has to be pending before it may preempt."""
     limits: Limits = Limits()
 
+    @property
+    def annotations(self) -> frozenset[str]:
+        """Those of pods that it reads."""
+        named = {key for protection in self.protections for key, _ in protection.annotations}
+        return frozenset({self.eviction_cost_annotation, *named})
+
+    @property
+    def reads_pod_groups(self) -> bool:
+        """Does it look at PodGroup objects?"""
+        return "PodGroups" in self.ranking
+
 
 # --- all of it ------------------------------------------------------------------------------------------------------
 
@@ -164,3 +173,7 @@ class Profile:
     scheduler_names: frozenset[str] = frozenset()
     """Whose nominated pods count; empty: those of the incoming pod's own schedulerName."""
     preemption: PreemptionPolicy = PreemptionPolicy()
+
+
+UPSTREAM = Profile()
+"""kube-scheduler v1.36 as it comes."""

@@ -53,6 +53,8 @@ Aspect = Literal[
     "csi_storage_capacities",
     "volume_attachments",
     "device_classes",
+    "pod_groups",
+    "coscheduling_groups",
 ]
 """What changes by itself. `nodes`: which there are, their labels and features; `taints`: with unschedulable; `pods`:
 the running ones; the others are kinds of objects, as fields of ObjectTables."""
@@ -96,7 +98,8 @@ class Snapshot:
         self.unread: frozenset[str] = frozenset()
         """Fields of ObjectTables about which nothing is known, because they may not be read."""
         self.running = RunningPods()
-        self.layout = Layout()
+        self.layout = Layout(self.running.importance)
+        """In kube-scheduler's order of importance."""
         self.nodes: list[Node] = []
         self.node_names: list[str] = []
         self.node_row: dict[str, int] = {}
@@ -109,7 +112,7 @@ class Snapshot:
         self._came = 0
         self._nominees: dict[Key, Pod] = {}
         self._homeless: dict[str, set[Key]] = defaultdict(set)
-        self._indexes: dict[type[Index], Index] = {}
+        self._indexes: dict[tuple[Hashable, ...], Index] = {}
         self._following: dict[str, list[Index]] = defaultdict(list)
         self._versions: dict[str, int] = defaultdict(int)
         self._memo: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
@@ -321,11 +324,15 @@ class Snapshot:
 
     # --- what is made of it -----------------------------------------------------------------------------------
 
-    def index(self, kind: type[I]) -> I:
-        """The index of that class, built at the first call; after those that its constructor asks for, it follows."""
-        found = self._indexes.get(kind)
+    def index(self, kind: type[I], *of: Hashable) -> I:
+        """The index of that class (and of what else its constructor takes), built at the first call.
+
+        It follows after the indexes that its constructor asks for.
+        """
+        key: tuple[Hashable, ...] = cast(Hashable, kind), *of
+        found = self._indexes.get(key)
         if found is None:
-            found = kind(self)
+            found = kind(self, *of)
             for field in kind.reads:
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
@@ -334,7 +341,7 @@ class Snapshot:
                 for row, pod in self.running_pods():
                     found.pod_added(row, pod)
                 self._following["pods"].append(found)
-            self._indexes[kind] = found
+            self._indexes[key] = found
         return cast(I, found)
 
     def remembered(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, at_most: int) -> T:
@@ -539,6 +546,7 @@ def _alike(before: Value, after: Value) -> bool:
         all(getattr(before, field) == getattr(after, field) for field in fields)
         and (a.uid, a.labels, a.annotations, a.owner_references) == (b.uid, b.labels, b.annotations, b.owner_references)
         and a.deletion_timestamp == b.deletion_timestamp
+        and a.generation == b.generation
     )
 
 

@@ -8,18 +8,20 @@ answer that breaks one is no answer (GuardError).
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from extender.core.checks import Incoming
 from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.core.moment import TIMELESS, Moment
+from extender.core.policies import reasons
+from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot import Snapshot
 from extender.errors import GuardError
+from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
 from extender.server.recount import importance, recount
-
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-"""On the API server's copy of a static pod: deleting it evicts nobody."""
 
 SYSTEM_CRITICAL = 2_000_000_000
 """Priority of system-cluster-critical (scheduling.SystemCriticalPriority, v1.36)."""
@@ -47,13 +49,29 @@ class GuardResult:
 class Case:
     """One candidate with all that the rules compare it with."""
 
-    snapshot: Snapshot
-    preemptor: Pod
+    incoming: Incoming
+    """The preemptor, and the policies and the time by which it was decided."""
     offer: Offer | None
     candidate: Candidate
     present: Mapping[str, Pod]
     """UID -> pod that runs on the candidate's node; empty if we do not know the node."""
     as_offered: bool
+
+    @property
+    def policy(self) -> PreemptionPolicy:
+        return self.incoming.profile.preemption
+
+    @property
+    def preemptor(self) -> Pod:
+        return self.incoming.pod
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.incoming.snapshot
+
+    @property
+    def victims(self) -> list[Pod]:
+        return [self.present[uid] for uid in self.uids]
 
     @property
     def uids(self) -> list[str]:
@@ -76,18 +94,20 @@ def guard_preempt(
     candidates: Iterable[Candidate],
     *,
     as_offered: Collection[str] = (),
+    profile: Profile = UPSTREAM,
+    moment: Moment = TIMELESS,
 ) -> GuardResult:
     """The candidates that break no rule, in their order, and what the others break.
 
     `as_offered`: nodes that the engine could not judge (`not_evaluated`), where it answers what the scheduler chose.
     There the victims must be those offered, and the scheduler's count of violations is as good as ours.
     """
-    offered = tuple(candidates)
+    incoming, offered = Incoming(preemptor, snapshot, profile, (), moment), tuple(candidates)
     times = Counter(candidate.node for candidate in offered)
     kept, rejected = [], {}
     for candidate in offered:
         offer, present = offers.get(candidate.node), running_on(snapshot, candidate.node)
-        case = Case(snapshot, preemptor, offer, candidate, present, candidate.node in as_offered)
+        case = Case(incoming, offer, candidate, present, candidate.node in as_offered)
         broken = NODE_TWICE if times[candidate.node] > 1 else first_broken(case)
         if broken is None:
             kept.append(candidate)
@@ -114,36 +134,67 @@ def _most_important_first(case: Case) -> bool:
     return order == sorted(order)
 
 
+def _was_offered(case: Case) -> bool:
+    return case.offer is not None or case.policy.candidates == "AllNodes"
+
+
 def _no_protected_added(case: Case) -> bool:
-    return not any(
-        MIRROR_ANNOTATION in (pod.metadata.annotations or {})
+    return not any(map(_is_special, case.added))
+
+
+def _is_special(pod: Pod) -> bool:
+    return (
+        MIRROR in (pod.metadata.annotations or {})
         or pod.metadata.deletion_timestamp is not None
         or pod.priority >= SYSTEM_CRITICAL
-        for pod in case.added
     )
+
+
+def _evictable(case: Case) -> Iterator[Pod]:
+    """Pods of the node that the preemptor may evict."""
+    for uid, pod in case.present.items():
+        is_left_out = case.policy.candidates == "AllNodes" and uid not in case.offered_uids and _is_special(pod)
+        if pod.priority < case.preemptor.priority and not is_left_out and not reasons(case.incoming, pod):
+            yield pod
 
 
 def _violations_counted_right(case: Case) -> bool:
     claimed = case.candidate.num_pdb_violations
     if case.as_offered and case.offer is not None and claimed == case.offer.num_pdb_violations:
         return True
-    return claimed == recount(case.snapshot).violations(case.preemptor, case.present.values(), frozenset(case.uids))
+    counted = recount(case.snapshot, case.policy).violations(_evictable(case), frozenset(case.uids))
+    return claimed == counted
+
+
+def _keeps_budgets(case: Case) -> bool:
+    """Of Strict budgets, whatever the scheduler says of what it offered."""
+    if case.policy.disruption_budgets != "Strict":
+        return True
+    return recount(case.snapshot, case.policy).violations(case.victims, frozenset(case.uids)) == 0
+
+
+def _is_within_limit(case: Case) -> bool:
+    most = case.policy.limits.max_victims
+    return most is None or len(case.uids) <= most
 
 
 RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (
-    ("NodeNotOffered", lambda case: case.offer is not None),
+    ("NodeNotOffered", _was_offered),
     ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
     ("PreemptorMustNotPreempt", lambda case: case.preemptor.spec.preemption_policy != "Never"),
     ("OfferedVictimUnknown", lambda case: all(uid in case.present for uid in case.offered_uids)),
-    ("NoVictims", lambda case: bool(case.uids) or not case.offered_uids),
+    ("NoVictims", lambda case: bool(case.uids) or (case.offer is not None and not case.offer.victims)),
     ("VictimUnknown", lambda case: all(uid in case.present for uid in case.uids)),
     ("VictimTwice", lambda case: len(set(case.uids)) == len(case.uids)),
     ("VictimNotLower", lambda case: all(case.present[u].priority < case.preemptor.priority for u in case.uids)),
     ("ProtectedVictimAdded", _no_protected_added),
+    ("VictimProtected", lambda case: not any(reasons(case.incoming, victim) for victim in case.victims)),
+    ("TooManyVictims", _is_within_limit),
     ("NotMostImportantFirst", _most_important_first),
     ("NotAsOffered", lambda case: not case.as_offered or set(case.uids) == set(case.offered_uids)),
     ("ViolationsNotAnInteger", lambda case: type(case.candidate.num_pdb_violations) is int),
     ("ViolationsMiscounted", _violations_counted_right),
+    ("BudgetBroken", _keeps_budgets),
 )
 """Rule -> whether a candidate keeps it. In order: a rule may rely on those before it."""
 

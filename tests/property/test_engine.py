@@ -18,11 +18,12 @@ import tests.reference
 from extender.core import engine
 from extender.core.checks import Constraint
 from extender.core.columns import NEVER
+from extender.core.criteria import costs
 from extender.core.filtering import judge, meet, run_filters
 from extender.core.plugins.node_ports import PortConflicts
 from extender.core.preemption import Trial, dry_run, groups, reprieve
 from extender.core.profile import Profile
-from extender.core.ranking import Costs, rank, standing, tied_for_best
+from extender.core.ranking import rank, standing, tied_for_best
 from tests.builders import built, typed
 from tests.oracle.agreement import compare
 from tests.property import recount, values
@@ -86,14 +87,9 @@ def one_row_is_all_rows(seed):
 
 def outcome(run, place):
     """All that a dry run says of one node."""
-    costs = [int(criterion[0]) for criterion in costs_of(run, place)] if run.candidate[place] else []
+    keys = [int(key[0]) for key in costs(run, np.array([place]))] if run.candidate[place] else []
     said = (bool(run.candidate[place]), run.verdict(place), run.emptied.verdict(place), int(run.violations[place]))
-    return said, costs, run.victims_on(place), run.victims[:, place].tolist()
-
-
-def costs_of(run, place):
-    costs = run.costs(np.array([place]))
-    return (costs.violations, costs.highest_priority, costs.priority_sum, costs.victims, costs.earliest_start)
+    return said, keys, run.victims_on(place), run.victims[:, place].tolist()
 
 
 @MANY
@@ -237,7 +233,7 @@ def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
     """Not of host ports: upstream keeps them as a set, so that one of two holders frees a port."""
     filtering = filtered(case(seed))
     incoming = filtering.incoming
-    evictable = groups(incoming.snapshot, incoming.pod.priority).evictable
+    evictable = groups(incoming).evictable
     before = copy.deepcopy([check.room for check in constraints(filtering)])
     trial = Trial(filtering.checks, evictable)
     for check, room in zip(constraints(filtering), trial.rooms, strict=True):
@@ -251,7 +247,7 @@ def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
 @given(SEEDS)
 def test_after_the_reprieve_the_room_is_that_of_the_cluster_without_the_victims(seed):
     filtering = filtered(case(seed))
-    grouped = groups(filtering.incoming.snapshot, filtering.incoming.pod.priority)
+    grouped = groups(filtering.incoming)
     trial = Trial(filtering.checks, grouped.evictable)
     victims = reprieve(trial, (grouped.violating, grouped.others))
     assert not (victims & ~grouped.evictable.mask).any()
@@ -299,7 +295,8 @@ COSTS = st.lists(
 
 
 def columns_of(costs):
-    return Costs(*(np.array([cost[i] for cost in costs], np.int64) for i in range(5)))
+    """Keys, the smaller the better."""
+    return [np.array([key(cost)[i] for cost in costs], np.int64) for i in range(5)]
 
 
 def key(cost):

@@ -284,7 +284,7 @@ def _nominated(incoming: Incoming, near: Sequence[_Near], takes: Callable[[Pod],
 def _anti_affinity(
     incoming: Incoming, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
 ) -> Conflicts:
-    takes = Placed(incoming.snapshot.layout, tuple(column.by for column in near))
+    takes = Placed(incoming.layout, tuple(column.by for column in near))
     room = -np.stack([column.matches for column in near])
     return Conflicts(NAME, room, takes, _nominated(incoming, near, of_nominee), reason)
 
@@ -315,7 +315,7 @@ def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affini
     return Affinity(
         NAME,
         np.stack([column.matches for column in (*near, everywhere)]) + _NO_MATCH,
-        Placed(snapshot.layout, tuple(takes)),
+        Placed(incoming.layout, tuple(takes)),
         nominated,
         np.logical_and.reduce([column.has_key for column in near]),
         all(_means(term, incoming.pod) for term in terms),

@@ -59,7 +59,7 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     wanted = host_ports(incoming.pod)
     if not wanted:
         return ()
-    snapshot, layout = incoming.snapshot, incoming.snapshot.layout
+    snapshot, layout = incoming.snapshot, incoming.layout
     held = snapshot.index(HeldPorts).holders
     conflicting = [holders.rows for port, holders in held.items() if any(map(port.conflicts, wanted))]
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)

@@ -59,7 +59,9 @@ class ResourceColumns(EveryColumn):
         return pods + tuple(f"Insufficient {name}" for name in short if name != "pods")
 
     def taken_off(self, evictable: Evictable) -> IntArray:
-        """What the pods that must stay take stands in the layout already: they come first."""
+        """What the pods that must stay take stands in the layout already, where they come first."""
+        if evictable.first is None:
+            return super().taken_off(evictable)
         rows = np.arange(self.room.shape[1]) if self.rows is None else self.rows
         base = len([name for name in self.names if name in BASE_RESOURCES])
         freed = self.layout.taken[-1, :base, rows] - self.layout.taken[evictable.first, :base, rows]
@@ -69,13 +71,14 @@ class ResourceColumns(EveryColumn):
         return self.room + freed.T
 
     def at(self, rows: Rows) -> Self:
-        return replace(super().at(rows), too_small=self.too_small[rows], rows=rows)
+        own = rows if self.rows is None else self.rows[rows]
+        return replace(super().at(rows), too_small=self.too_small[rows], rows=own)
 
 
 def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
     """Always one constraint: the number of pods is limited everywhere. Trailing columns that are not asked for are
     left out."""
-    snapshot, layout = incoming.snapshot, incoming.snapshot.layout
+    snapshot, layout = incoming.snapshot, incoming.layout
     requests = incoming_requests(incoming.pod) | {"pods": 1}
     extended = _checked_extended(requests, incoming.profile)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
@@ -83,7 +86,7 @@ def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
     if extended:
         capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
-        demand = np.concatenate((demand, *(_placed(snapshot, name) for name in extended)), axis=1)
+        demand = np.concatenate((demand, *(_placed(incoming, name) for name in extended)), axis=1)
     names = BASE_RESOURCES[:base] + extended
     asked = np.array([bounded(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
     room = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
@@ -116,9 +119,9 @@ def _is_ignored(name: str, profile: Profile) -> bool:
     return is_extended(name) and (name in profile.ignored_resources or group in profile.ignored_resource_groups)
 
 
-def _placed(snapshot: Snapshot, resource: str) -> IntArray:
+def _placed(incoming: Incoming, resource: str) -> IntArray:
     """[k, 1, node] of an extended resource."""
-    return Placed(snapshot.layout, (snapshot.scalar_demand(resource),)).laid_out()
+    return Placed(incoming.layout, (incoming.snapshot.scalar_demand(resource),)).laid_out()
 
 
 def _nominated(incoming: Incoming, names: tuple[str, ...]) -> IntArray | None:

@@ -389,7 +389,7 @@ def _columns(
     return VolumeLimits(
         NAME,
         room,
-        Placed(snapshot.layout, tuple(takes)),
+        Placed(incoming.layout, tuple(takes)),
         incoming.nominated(len(room), of_nominee),
         len(drivers),
         tuple(place for place, _ in shared),

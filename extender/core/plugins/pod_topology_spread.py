@@ -208,7 +208,7 @@ def filter(incoming: Incoming) -> tuple[SpreadColumns, ...]:
         SpreadColumns(
             NAME,
             -np.stack([column.here for column in columns]),
-            Placed(snapshot.layout, tuple(column.by for column in columns)),
+            Placed(incoming.layout, tuple(column.by for column in columns)),
             _nominated(incoming, constraints, columns),
             np.array([[_limit(incoming.pod, one)] for one in constraints], np.int64),
             np.stack([column.fewest_elsewhere for column in columns]),

@@ -153,7 +153,7 @@ def _column(
     incoming: Incoming, reason: str, room: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
 ) -> Conflicts:
     nominated = incoming.nominated(1, lambda pod, _node: [of_nominee(pod)])
-    return Conflicts(NAME, room[np.newaxis], Placed(incoming.snapshot.layout, (takes,)), nominated, reason)
+    return Conflicts(NAME, room[np.newaxis], Placed(incoming.layout, (takes,)), nominated, reason)
 
 
 def prefilter(incoming: Incoming) -> PreFilter:

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.core.moment import Moment
+from extender.core.profile import UPSTREAM, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot import Snapshot
 from extender.errors import GuardError
 from extender.k8s.kinds import ClusterObjects
@@ -22,6 +24,7 @@ from extender.k8s.objects import (
     PodSpec,
     PodStatus,
 )
+from extender.k8s.selectors import compile_label_selector
 from extender.server.guard import RULES, guard_filter, guard_preempt, guard_scores
 
 
@@ -56,6 +59,8 @@ BIG = pod("big", 900)
 MID = pod("mid", 50)
 OLD = pod("old", 10, start="2026-01-01T00:00:00Z")
 NEW = pod("new", 10, start="2026-02-01T00:00:00Z")
+OLD_STARTED = 1_767_225_600 * 10**9
+"""2026-01-01T00:00:00Z in nanoseconds."""
 UNSTARTED = pod("unstarted", 10, start=None)
 DEFAULT = pod("default", None)
 SAME = pod("same", 100)
@@ -82,6 +87,12 @@ def candidate(*victims, node="n1", violations=0):
 ON_N1 = frozenset({"n1"})
 
 
+ALL_NODES = PreemptionPolicy(candidates="AllNodes")
+STRICT = PreemptionPolicy(disruption_budgets="Strict")
+PROTECTS_OLD = PreemptionPolicy(protections=(Protection("old", selector=compile_label_selector(app("old"))),))
+SPENT = snapshot(*RUNNING, budgets=[budget(app("mid"))])
+
+
 @dataclass(frozen=True)
 class Planted:
     rule: str
@@ -89,6 +100,8 @@ class Planted:
     offers: dict[str, Offer]
     preemptor: Pod = PREEMPTOR
     as_offered: frozenset = frozenset()
+    policy: PreemptionPolicy = UPSTREAM.preemption
+    cluster: Snapshot = CLUSTER
 
 
 PLANTED = {
@@ -129,6 +142,41 @@ PLANTED = {
     "violations as a fraction": Planted("ViolationsNotAnInteger", candidate(MID, violations=0.0), {"n1": offer(MID)}),
     "violations as a truth": Planted("ViolationsNotAnInteger", candidate(MID, violations=False), {"n1": offer(MID)}),
     "a violation that is none": Planted("ViolationsMiscounted", candidate(MID, violations=1), {"n1": offer(MID)}),
+    "a node that does not exist, with all nodes as candidates": Planted(
+        "NodeUnknown", candidate(MID, node="n9"), {"n1": offer(MID)}, policy=ALL_NODES
+    ),
+    "no victims on a node that was not offered": Planted(
+        "NoVictims", candidate(node="n2"), {"n1": offer(MID)}, policy=ALL_NODES
+    ),
+    "a mirror pod on a node that was not offered": Planted(
+        "ProtectedVictimAdded", candidate(MIRROR), {"n2": offer(ELSEWHERE)}, policy=ALL_NODES
+    ),
+    "a protected victim that we added": Planted(
+        "VictimProtected", candidate(OLD), {"n1": offer(MID)}, policy=PROTECTS_OLD
+    ),
+    "a protected victim that the scheduler chose": Planted(
+        "VictimProtected", candidate(OLD), {"n1": offer(OLD)}, as_offered=ON_N1, policy=PROTECTS_OLD
+    ),
+    "more victims than may be": Planted(
+        "TooManyVictims",
+        candidate(MID, OLD),
+        {"n1": offer(MID, OLD)},
+        policy=PreemptionPolicy(limits=Limits(max_victims=1)),
+    ),
+    "a broken budget, counted right": Planted(
+        "BudgetBroken", candidate(MID, violations=1), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
+    ),
+    "a broken budget, as the scheduler counted": Planted(
+        "BudgetBroken",
+        candidate(MID, violations=7),
+        {"n1": offer(MID, violations=7)},
+        as_offered=ON_N1,
+        policy=STRICT,
+        cluster=SPENT,
+    ),
+    "a broken budget, not counted": Planted(
+        "ViolationsMiscounted", candidate(MID), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
+    ),
     "violations that neither we nor the scheduler counted": Planted(
         "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID, violations=1)}, as_offered=ON_N1
     ),
@@ -137,13 +185,31 @@ PLANTED = {
 
 @pytest.mark.parametrize("case", PLANTED.values(), ids=PLANTED.keys())
 def test_a_planted_candidate_is_rejected_by_its_rule(case):
-    result = guard_preempt(CLUSTER, case.preemptor, case.offers, [case.candidate], as_offered=case.as_offered)
+    profile = Profile(preemption=case.policy)
+    result = guard_preempt(
+        case.cluster, case.preemptor, case.offers, [case.candidate], as_offered=case.as_offered, profile=profile
+    )
     assert result.kept == ()
     assert result.rejected == {case.candidate.node: case.rule}
 
 
 def test_every_rule_has_a_planted_candidate():
     assert {name for name, _ in RULES} == {case.rule for case in PLANTED.values()}
+
+
+def test_with_all_nodes_as_candidates_a_node_that_was_not_offered_passes():
+    profile, other = Profile(preemption=ALL_NODES), candidate(ELSEWHERE, node="n2")
+    assert guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(MID)}, [other], profile=profile).kept == (other,)
+
+
+def test_a_protection_that_has_ended_protects_nobody():
+    """OLD started on 1 January: for 31 days it is protected."""
+    rule = Protection("young", min_runtime=31 * 86_400 * 10**9)
+    profile = Profile(preemption=PreemptionPolicy(protections=(rule,)))
+    for day, kept in ((30, 0), (31, 1)):
+        now = Moment(OLD_STARTED + day * 86_400 * 10**9)
+        result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(OLD)}, [candidate(OLD)], profile=profile, moment=now)
+        assert len(result.kept) == kept
 
 
 def test_a_system_critical_pod_is_never_added():

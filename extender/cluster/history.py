@@ -1,0 +1,66 @@
+"""What we let kube-scheduler evict lately, for the limits that look back.
+
+Kept for as long as the profile's limits look back, and no longer. After a restart only those are known again that are
+still on their way out; limits then count anew.
+
+Rule: ages are measured by the monotonic clock: setting the clock of the machine changes no limit.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from extender.core.moment import MINUTE, Attempt, Eviction, Moment
+from extender.core.preemption import is_terminating_by_preemption
+from extender.core.profile import Limits
+from extender.core.snapshot import Snapshot
+from extender.k8s.objects import Pod
+from extender.k8s.workloads import Workload, workload_of
+
+MOST = 100_000
+"""Evictions, and attempts, that are remembered at all."""
+
+
+class History:
+    """Approved evictions and preemptions. Used by the thread that decides."""
+
+    def __init__(
+        self, clock: Callable[[], int] = time.monotonic_ns, wall_clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._evictions: deque[tuple[int, Workload]] = deque(maxlen=MOST)
+        self._attempts: deque[tuple[int, str]] = deque(maxlen=MOST)
+        self._begun = False
+
+    def approved(self, preemptor: Pod, victims: Iterable[Pod]) -> None:
+        """kube-scheduler is told to evict these pods."""
+        now, evicted = self._clock(), False
+        for victim in victims:
+            evicted = True
+            self._evictions.append((now, workload_of(victim)))
+        if evicted:
+            self._attempts.append((now, preemptor.metadata.uid))
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """The first picture after the start: who is on the way out because of a preemption counts as evicted now."""
+        if not self._begun:
+            self._begun, now = True, self._clock()
+            leaving = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))
+            self._evictions.extend((now, workload_of(pod)) for pod in leaving)
+
+    def moment(self, limits: Limits) -> Moment:
+        """Now, and as much of the past as the limits look at."""
+        now = self._clock()
+        _forget(self._evictions, now - max(limits.cooldown, MINUTE))
+        _forget(self._attempts, now - limits.attempts_within)
+        return Moment(
+            self._wall_clock(),
+            tuple(Eviction(now - at, workload) for at, workload in reversed(self._evictions)),
+            tuple(Attempt(now - at, preemptor) for at, preemptor in reversed(self._attempts)),
+        )
+
+
+def _forget(entries: "deque[tuple[int, Workload]] | deque[tuple[int, str]]", before: int) -> None:
+    while entries and entries[0][0] <= before:
+        entries.popleft()

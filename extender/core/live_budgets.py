@@ -1,0 +1,121 @@
+"""Disruption budgets as the eviction API would treat them now, instead of as their status said some time ago.
+
+A budget allows no more than the healthy pods that we see leave over, and no more than it reports, less those that were
+approved and are not yet seen to go. A pod that is leaving or has not started charges nothing; an unready one
+charges nothing either where the budget's unhealthyPodEvictionPolicy lets it go; a pod with several budgets is
+never allowed (pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption, v1.36).
+
+Rule: all that counts is on the pods and budgets of the picture, so that nothing is lost with a restart.
+"""
+
+from dataclasses import dataclass
+
+from extender.core.budgets import Charging
+from extender.core.running import is_assumed_leaving
+from extender.core.snapshot import Snapshot
+from extender.k8s.objects import Pod, PodDisruptionBudget
+
+UNLIMITED = 2**31
+"""More pods than any node holds."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A budget and those of its pods that matter."""
+
+    object: PodDisruptionBudget
+    unready: int
+    """The row that its unready pods charge."""
+    healthy: int = 0
+    """Ready pods that are not leaving, nor charged by the API server already."""
+    approved: int = 0
+    """Ready pods that are assumed to be leaving: what is reported cannot know of them yet."""
+
+    @property
+    def allowed(self) -> int:
+        """How many healthy pods may be lost."""
+        metadata, status = self.object.metadata, self.object.status
+        if status.observed_generation < metadata.generation:
+            return 0
+        return min(status.disruptions_allowed - self.approved, self.healthy - status.desired_healthy)
+
+    @property
+    def unready_allowed(self) -> int:
+        """How many unready ones."""
+        status = self.object.status
+        is_healthy = min(status.current_healthy, self.healthy) >= status.desired_healthy > 0
+        lets_go = self.object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or is_healthy
+        return UNLIMITED if lets_go else self.allowed
+
+
+class LiveCharging(Charging):
+    """Two rows for a budget: one that its ready pods charge, one that its unready pods do."""
+
+    def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
+        super().__init__(snapshot, empty_selects)
+        self._several = self._new_row()
+        """What pods charge that several budgets select: it never allows anything."""
+        self._held: dict[int, Held] = {}
+        self._counted: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self._changed: set[int] = set()
+
+    # --- pods ---
+
+    def _enter(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
+        self._charge(row, self._charged_for(pod, selected_by))
+        counting = tuple(one for one in selected_by if not self._is_disrupted(one, pod))
+        if pod.is_ready and is_assumed_leaving(pod):
+            self._count(row, "approved", counting)
+        elif pod.is_ready and pod.metadata.deletion_timestamp is None:
+            self._count(row, "healthy", counting)
+
+    def _charged_for(self, pod: Pod, selected_by: tuple[int, ...]) -> tuple[int, ...]:
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
+            return ()
+        if len(selected_by) > 1:
+            return (self._several,)
+        (budget,) = selected_by
+        if self._is_disrupted(budget, pod):
+            return ()
+        return (budget if pod.is_ready else self._held[budget].unready,)
+
+    def _count(self, row: int, what: str, budgets: tuple[int, ...], by: int = 1) -> None:
+        self._counted[row] = what, budgets
+        for budget in budgets:
+            held = self._held[budget]
+            setattr(held, what, getattr(held, what) + by)
+        self._changed.update(budgets)
+
+    def _leave(self, row: int) -> None:
+        super()._leave(row)
+        if row in self._counted:
+            self._count(row, *self._counted[row], by=-1)
+            del self._counted[row]
+
+    # --- budgets ---
+
+    def _report(self, row: int, budget: PodDisruptionBudget) -> None:
+        held = self._held.get(row)
+        if held is None:
+            self._held[row] = Held(budget, self._new_row())
+        else:
+            held.object = budget
+        self._changed.add(row)
+
+    def _forget(self, row: int) -> None:
+        super()._forget(row)
+        self._free.append(self._held.pop(row).unready)
+        self._changed.discard(row)
+
+    def name_of(self, row: int) -> str:
+        if row == self._several:
+            return "of several for one pod"
+        of_unready = next((key for key, held in self._held.items() if held.unready == row), row)
+        return super().name_of(of_unready)
+
+    def refresh(self) -> None:
+        for row in self._changed:
+            held = self._held[row]
+            self._allow(row, held.allowed)
+            self._allow(held.unready, held.unready_allowed)
+        self._changed.clear()

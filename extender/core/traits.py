@@ -1,0 +1,62 @@
+"""What criteria of importance and ranking know of a pod beside its priority and start.
+
+Rule: a number for each pod; the higher it is, the more is lost with the pod.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from extender.core.columns import IntArray
+from extender.core.snapshot import Index, Snapshot
+from extender.k8s.annotations import DELETION_COST
+from extender.k8s.objects import Pod
+from extender.k8s.workloads import QOS_CLASSES, qos_class
+
+_INT32 = 2**31
+_GRACE = 30
+"""Seconds of a pod that says nothing else (core/v1 DefaultTerminationGracePeriodSeconds, v1.36)."""
+
+_LONGEST_GRACE = 2**40
+
+
+def cost(pod: Pod, annotation: str) -> int:
+    """The 32-bit integer that the annotation holds; 0 without one, and for a text that is none.
+
+    Mirrors helpers.GetDeletionCostFromPodAnnotations (pkg/apis/core/v1/helper, v1.36).
+    """
+    text = (pod.metadata.annotations or {}).get(annotation, "0")
+    first = text[1:2] if text.startswith("-") else text[:1]
+    if not first.isdecimal() or (first == "0" and text != "0"):
+        return 0  # as Go: no sign but a minus, no leading zeros
+    try:
+        value = int(text) if text.isascii() and "_" not in text else 0
+    except ValueError:
+        return 0
+    return value if -_INT32 <= value < _INT32 else 0
+
+
+def grace_period(pod: Pod) -> int:
+    """Seconds that it may take to stop."""
+    given = pod.spec.termination_grace_period_seconds
+    return _GRACE if given is None else min(max(given, 0), _LONGEST_GRACE)
+
+
+class Traits(Index):
+    """[pod] for each of MORE_IMPORTANCE; `annotation`: that of EvictionCost."""
+
+    def __init__(self, snapshot: Snapshot, annotation: str) -> None:
+        super().__init__(snapshot)
+        self._read: dict[str, Callable[[Pod], int]] = {
+            "PodDeletionCost": lambda pod: cost(pod, DELETION_COST),
+            "QoSClass": lambda pod: QOS_CLASSES.index(qos_class(pod)),
+            "EvictionCost": lambda pod: cost(pod, annotation),
+            "GracePeriod": grace_period,
+        }
+        self.of: dict[str, IntArray] = {name: np.zeros(64, np.int64) for name in self._read}
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        for name, read in self._read.items():
+            if row >= len(self.of[name]):
+                self.of[name] = np.concatenate((self.of[name], np.zeros(row + 1, np.int64)))
+            self.of[name][row] = read(pod)

@@ -1,0 +1,83 @@
+"""Whose loss would break a disruption budget.
+
+kube-scheduler's way (`violating`): of a node's evictable pods, most important first, each charges its budgets; one that
+charges a budget with nothing left is violating. Every node is a world of its own with fresh budgets, and pods that
+are put back later have charged all the same (defaultpreemption.filterPodsWithPDBViolation, v1.36).
+
+What really breaks (`overdrawn`): a budget that more victims charge than it allows, whoever they are.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+
+from extender.core.budgets import Charging
+from extender.core.columns import BoolArray, IntArray
+from extender.core.layout import Layout
+from extender.core.live_budgets import LiveCharging
+from extender.core.profile import PreemptionPolicy
+from extender.core.snapshot import Snapshot
+
+
+def charging_of(snapshot: Snapshot, policy: PreemptionPolicy) -> Charging:
+    """The budgets, counted as the policy wants it."""
+    kind = LiveCharging if policy.budget_accounting == "Live" else Charging
+    return snapshot.index(kind, policy.empty_selector)
+
+
+def violating(charging: Charging, layout: Layout, evictable: BoolArray, *, other_order: bool = False) -> BoolArray:
+    """[k, node] of evictable pods -> those whose loss would break a budget.
+
+    `other_order`: the least important ones charge first.
+    """
+    charging.refresh()
+    running, sign = charging.snapshot.pod_node, -1 if other_order else 1
+    spent = np.array([*(allowed <= 0 for allowed in charging.allowed), False])  # the last: what is no budget
+    by_pod = np.zeros(len(running), np.bool_)
+    charged = charging.charged[: len(by_pod)]
+    by_pod[: len(charged)] = spent[charged].any(axis=1)
+    result: BoolArray = by_pod[layout.pod] & evictable
+    for allowed, groups in _tight(charging).items():
+        pods = np.array([row for rows in groups for row in rows], np.int64)
+        group = np.repeat(np.arange(len(groups)), np.fromiter(map(len, groups), np.int64, len(groups)))
+        kept = evictable[layout.rank[pods], running[pods]]
+        pods, group = pods[kept], group[kept]
+        pods = pods[np.lexsort((sign * layout.rank[pods], group))]
+        nth = np.arange(len(group)) - np.searchsorted(group, group)
+        over = pods[nth >= allowed]
+        result[layout.rank[over], running[over]] = True
+    return result
+
+
+def _tight(charging: Charging) -> dict[int, list[set[int]]]:
+    """Allowance -> the pods that charge a budget with that allowance from one node, where they are more."""
+    found: dict[int, list[set[int]]] = defaultdict(list)
+    for budget, nodes in charging.together.items():
+        allowed = charging.allowed[budget]
+        if allowed > 0:
+            found[allowed].extend(rows for rows in nodes.values() if len(rows) > allowed)
+    return found
+
+
+def violating_on(charging: Charging, evictable: Iterable[tuple[int, int]]) -> list[int]:
+    """The ranks of the same on one node: its evictable pods as (rank, pod row), in the order in which they charge."""
+    found, charges = [], Counter[int]()
+    for k, row in evictable:
+        budgets = charging.charged_by(row)
+        charges.update(budgets)
+        if any(charges[budget] > charging.allowed[budget] for budget in budgets):
+            found.append(k)
+    return found
+
+
+def overdrawn(charging: Charging, pods: IntArray, places: IntArray, size: int) -> IntArray:
+    """Victims by pod row, each of one of `size` nodes -> [node]: how many charges its budgets do not allow."""
+    charging.refresh()
+    victim, budget = charging.charges(pods)
+    allowed = np.maximum(np.array(charging.allowed, np.int64), 0)
+    keys, counts = np.unique(places[victim] * len(allowed) + budget, return_counts=True)
+    over = np.maximum(counts - allowed[keys % max(len(allowed), 1)], 0)
+    result = np.zeros(size, np.int64)
+    np.add.at(result, keys // max(len(allowed), 1), over)
+    return result
