@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that the others 
     from extender.cluster.store import ClusterStore
     from extender.config import Configuration
     from extender.server.picture import Source
+    from extender.server.settings import ConfigFile
 
 app = typer.Typer(
     name="extender",
@@ -112,7 +113,8 @@ def serve(
     """Answer kube-scheduler's calls until a signal ends it.
 
     Without a cluster, an example that ships with the package is served. Files are read again when they change. With
-    --kubernetes a live cluster is followed: in a pod with its service account, elsewhere with your kubeconfig.
+    --kubernetes a live cluster is followed: in a pod with its service account, elsewhere with your kubeconfig. The
+    configuration file is read again too, except for its sections cluster, bind and server.
 
     A cluster file is what kubectl get -A -o json prints of nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
     csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
@@ -134,15 +136,23 @@ def serve(
 
     given = _cluster_options(cluster, kubernetes, kubeconfig, context)
     given |= {"--host": ("server.host", host), "--port": ("server.port", port)}
-    settings = _configuration(config, {option: to for option, to in given.items() if to[1] is not None})
+    overrides = {option: to for option, to in given.items() if to[1] is not None}
+    settings = _configuration(config, overrides)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     store = ClusterStore()
     api = _api_server(settings)
     source = open_cluster(settings, store, api)
     typer.echo(banner(settings, store, source, api), err=True)
-    listen(create_app(store, settings, source, api), settings)
+    listen(create_app(store, settings, source, api, config_file(config, overrides)), settings)
     if source.fatal is not None:
         raise ClusterLost(source.fatal)
+
+
+def config_file(path: Path | None, overrides: "dict[str, tuple[str, object]]") -> "ConfigFile | None":
+    """The file to follow: read again, it is put under the same environment and the same options of the command line."""
+    from extender.server.settings import ConfigFile
+
+    return ConfigFile(path, lambda: _configuration(path, overrides)) if path is not None else None
 
 
 def _cluster_options(
@@ -178,7 +188,15 @@ def open_cluster(settings: "Configuration", store: "ClusterStore", api: "ApiServ
 
     cluster = settings.cluster
     if api is not None:
-        return KubernetesSource(store, api, stale_after=cluster.stale_after, compare_interval=cluster.compare_interval)
+        policy = settings.preemption.policy()
+        return KubernetesSource(
+            store,
+            api,
+            stale_after=cluster.stale_after,
+            compare_interval=cluster.compare_interval,
+            pod_annotations=policy.annotations,
+            pod_groups=policy.reads_pod_groups,
+        )
     if cluster.path is None:
         store.replace(example_cluster())
         return NO_SOURCE
@@ -255,7 +273,7 @@ def dump(
     source = open_cluster(settings, store, _api_server(settings))
     if isinstance(source, KubernetesSource):
         asyncio.run(source.read_once(timeout))
-    write(store.snapshot().frozen(), out)
+    write(store.snapshot().frozen(), out, settings.preemption.policy().annotations)
     typer.echo(f"{out}: {_counts(store)}")
     for warning in source.warnings():
         typer.echo(f"extender: {warning}", err=True)

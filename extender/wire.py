@@ -394,6 +394,15 @@ def encode_preempt(kept: Iterable[Candidate]) -> bytes:
     return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta(candidate) for candidate in kept}))
 
 
+def encode_offers(offers: Mapping[str, Offer]) -> bytes:
+    """ExtenderPreemptionResult with what was offered: every node, its victims by UID in their order, its violations."""
+    victims = {
+        node: MetaVictims([MetaPod(uid) for uid in offer.victims], offer.num_pdb_violations)
+        for node, offer in offers.items()
+    }
+    return _ENCODER.encode(ExtenderPreemptionResult(victims))
+
+
 LONGEST_BIND_ERROR = 1 << 10
 """Bytes of UTF-8."""
 

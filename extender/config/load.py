@@ -17,7 +17,8 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from extender.config.models import Configuration, Section
+from extender.config.models import Configuration
+from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
 
@@ -85,7 +86,8 @@ class _Layers:
                 path, is_text = settings[name]
                 self.put(path, env[name] if is_text else _env_value(name, env[name]), name)
             elif not _is_service_link(name, env[name]):
-                raise ConfigError(f"{name}: no such setting{suggestion(name, tuple(settings))}")
+                alike = [one for one in settings if one.endswith(f"__{name.removeprefix(ENV_PREFIX)}")]
+                raise ConfigError(f"{name}: no such setting{suggestion(name, alike or tuple(settings))}")
 
     def put(self, path: KeyPath, value: object, place: str) -> None:
         """Set one key, whatever was there."""

@@ -6,23 +6,17 @@ of v1.36). The text under a field is its documentation; `extender config show` p
 Rule: every field has a default, and the defaults decide as an unconfigured kube-scheduler does.
 """
 
+# ruff: noqa: RUF012  # pydantic copies defaults
 import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
+from extender.config.preemption import PreemptionSection
+from extender.config.section import Section
 from extender.config.values import (
     ByteCount,
     Duration,
@@ -30,34 +24,11 @@ from extender.config.values import (
     ResourceName,
     each_once,
     is_loopback,
+    known_once,
     one_of,
-    one_or_more_or_all,
 )
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile, ScoringStrategy
 from extender.k8s import objects as k8s
-
-
-class Section(BaseModel):
-    """Base of all parts of the file: immutable, camelCase keys, no unknown ones."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        use_attribute_docstrings=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_unset(cls, data: Any) -> Any:
-        """As everywhere in the Kubernetes API."""
-        if not isinstance(data, dict):
-            return data
-        known = {field.alias for field in cls.model_fields.values()}
-        return {key: value for key, value in data.items() if value is not None or key not in known}
-
 
 # --- the file -------------------------------------------------------------------------------------------------------
 
@@ -97,12 +68,13 @@ class BindSection(Section):
     """How long binding one pod may take, to the last answer; must be shorter than the scheduler's httpTimeout (5s)."""
 
 
-class PreemptionSection(Section):
-    keep_candidates: Annotated[int | Literal["All"], BeforeValidator(one_or_more_or_all)] = 1
-    """How many nodes /preempt answers at most, best first: a number, or All. One wrong node fails the whole answer."""
-    on_failure: Literal["Error", "Veto"] = "Error"
-    """What /preempt answers when it cannot decide. Error: 503, the scheduler's `ignorable` decides. Veto: nobody is
-    evicted, and the pod is not retried before a relevant event or about 5 minutes."""
+class KillSwitchSection(Section):
+    enabled: StrictBool = False
+    """On: /filter accepts every node that is offered, /prioritize scores none, /preempt is answered as below, and no
+    picture of the cluster is needed. /bind goes on."""
+    preempt: Literal["Veto", "PassThrough"] = "Veto"
+    """Veto: nobody is evicted, and no such pod is retried before a relevant event or about 5 minutes. PassThrough:
+    kube-scheduler evicts whom it chose, without any of the protections above."""
 
 
 class NodeSelectorRequirement(Section):
@@ -196,10 +168,7 @@ class FilterSection(Section):
     @field_validator("plugins")
     @classmethod
     def _known_plugins(cls, plugins: list[str]) -> list[str]:
-        for name in plugins:
-            one_of(name, FILTER_PLUGINS)
-        each_once(plugins)
-        return plugins
+        return known_once(plugins, FILTER_PLUGINS)
 
 
 class ResourceWeight(Section):
@@ -351,6 +320,11 @@ class Configuration(Section):
     """Which of these nodes are better."""
     preemption: PreemptionSection = PreemptionSection()
     """Which pods have to leave for a more important one."""
+    mode: Literal["Enforce", "Observe"] = "Enforce"
+    """Enforce: what is decided is answered. Observe: everything is decided, logged and counted, but answered as if the
+    extender were not there; nothing ever fails for want of a decision."""
+    kill_switch: KillSwitchSection = KillSwitchSection()
+    """To have kube-scheduler decide alone at once, without a restart. Wins over `mode`."""
     bind: BindSection = BindSection()
     """Whether and how pods are bound to nodes."""
     server: ServerSection = ServerSection()
@@ -381,6 +355,7 @@ class Configuration(Section):
             ignore_preferred_terms_of_existing_pods=bool(between.ignore_preferred_terms_of_existing_pods),
             keep_candidates=None if keep == "All" else keep,
             scheduler_names=frozenset(self.scheduler_names),
+            preemption=self.preemption.policy(),
         )
 
 

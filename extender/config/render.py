@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from extender.config.models import Configuration, Section
+from extender.config.models import Configuration
+from extender.config.section import Section
 
 WIDTH = 120
 
@@ -23,8 +24,9 @@ def _lines(section: Section, indent: str) -> Iterator[str]:
         value = getattr(section, name)
         if number and (not indent or isinstance(value, Section)):
             yield ""
+        comment = f"{indent}# "
         yield from textwrap.wrap(
-            field.description or "", WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+            field.description or "", WIDTH, initial_indent=comment, subsequent_indent=comment, break_on_hyphens=False
         )
         if isinstance(value, Section):
             yield f"{indent}{key}:"

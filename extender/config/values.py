@@ -11,8 +11,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
+from extender.k8s.selectors import is_label_value, is_qualified_name
+
 _DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+")
+_LONGEST = 2**63 / 10**9
+"""Seconds in an int64 of nanoseconds, which is what a duration is in Go."""
 _SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
 _QUALIFIED_NAME = re.compile(
@@ -25,13 +29,21 @@ def _seconds(value: object) -> float:
         return value
     if value != "0" and (not isinstance(value, str) or not _DURATION.fullmatch(value)):
         raise ValueError("must be a duration such as 30s, 1m30s or 500ms")
-    return sum(float(n) * _DURATION_UNITS[unit] for n, unit in re.findall(r"([\d.]+)(h|ms|m|s)", str(value)))
+    seconds = sum(float(n) * _DURATION_UNITS[unit] for n, unit in re.findall(r"([\d.]+)(h|ms|m|s)", str(value)))
+    if seconds >= _LONGEST:
+        raise ValueError("must be shorter than 292 years")
+    return seconds
 
 
 def _duration_text(seconds: float) -> str:
     whole, milliseconds = divmod(round(seconds * 1000), 1000)
     parts = [(whole // 3600, "h"), (whole // 60 % 60, "m"), (whole % 60, "s"), (milliseconds, "ms")]
     return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
+
+
+def nanoseconds(seconds: float) -> int:
+    """A duration as decisions read it; exact to the millisecond, which is what is written down."""
+    return round(seconds * 1000) * 10**6
 
 
 def _bytes(value: object) -> int:
@@ -66,9 +78,26 @@ def resource_group(name: str) -> str:
     return _resource_name(name)
 
 
+def annotation_name(name: str) -> str:
+    """Mirrors ValidateAnnotations (apimachinery, v1.36): a label key in any case."""
+    if not is_qualified_name(name.lower()):
+        raise ValueError("must be a name such as example.com/name")
+    return name
+
+
+def _rule_name(name: str) -> str:
+    if not name or not is_label_value(name):
+        raise ValueError("must be 1 to 63 letters and digits, with - _ and . between them")
+    return name
+
+
 Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
 """Seconds; in the file a text with units, as Go writes it."""
 ByteCount = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_bytes_text), Field(ge=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
+AnnotationName = Annotated[str, AfterValidator(annotation_name)]
+"""Of an annotation or a label."""
+RuleName = Annotated[str, AfterValidator(_rule_name)]
 ResourceGroup = Annotated[str, AfterValidator(resource_group)]
 ResourceName = Annotated[str, AfterValidator(_resource_name)]
 
@@ -90,6 +119,13 @@ def each_once(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{name} is there twice")
+
+
+def known_once(names: list[str], known: tuple[str, ...]) -> list[str]:
+    for name in names:
+        one_of(name, known)
+    each_once(names)
+    return names
 
 
 def is_loopback(host: str) -> bool:

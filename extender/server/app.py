@@ -20,6 +20,7 @@ from extender.server import openapi
 from extender.server.errors import on_error, on_http_exception
 from extender.server.picture import NO_SOURCE, Source
 from extender.server.routes import create_router
+from extender.server.settings import ConfigFile, LiveSettings
 from extender.server.verbs import Binder, Service
 
 BINDINGS_AT_ONCE = 16
@@ -27,14 +28,21 @@ BINDINGS_AT_ONCE = 16
 
 
 def create_app(
-    store: ClusterStore, config: Configuration, source: Source = NO_SOURCE, api: binding.Api | None = None
+    store: ClusterStore,
+    config: Configuration,
+    source: Source = NO_SOURCE,
+    api: binding.Api | None = None,
+    file: ConfigFile | None = None,
 ) -> FastAPI:
-    """The service; while it runs it follows `source`. `api`: where pods are bound, if the configuration wants that."""
+    """The service; while it runs it follows `source`, and `file`, from which `config` was read.
+
+    `api`: where pods are bound, if the configuration wants that.
+    """
     app = FastAPI(
         title=openapi.TITLE,
         description=openapi.DESCRIPTION,
         version=__version__,
-        lifespan=_follow_source,
+        lifespan=_follow,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -44,14 +52,15 @@ def create_app(
     app.state.stop = lambda: None
     service = app.state.service = Service(
         store,
-        config.profile(),
+        LiveSettings(config, file),
         source,
         Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
-        on_preempt_failure=config.preemption.on_failure,
         max_body_names=config.server.max_body_names,
         max_body_full=config.server.max_body_full,
     )
-    service.metrics.follow(store, source)
+    store.prepare_for(service.settings.profile)
+    service.configured.on_change = lambda settings: store.prepare_for(settings.profile)
+    service.metrics.follow(store, source, service.configured)
     app.include_router(create_router())
     app.add_exception_handler(HTTPException, on_http_exception)
     app.add_exception_handler(Exception, on_error)
@@ -64,15 +73,17 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _follow_source(app: FastAPI) -> AsyncIterator[None]:
+async def _follow(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
-    following = asyncio.create_task(service.source.run(), name="follow-cluster")
-    following.add_done_callback(lambda _: app.state.stop() if service.source.fatal else None)
+    source = asyncio.create_task(service.source.run(), name="follow-cluster")
+    source.add_done_callback(lambda _: app.state.stop() if service.source.fatal else None)
+    configured = asyncio.create_task(service.configured.run(), name="follow-configuration")
     try:
         yield
     finally:
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
+        for task in (source, configured):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
         if service.binder is not None:
             service.binder.threads.shutdown(wait=False)

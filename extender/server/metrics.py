@@ -22,6 +22,7 @@ from extender.core.plugins import NOT_MODELLED
 from extender.core.plugins.unread import NEEDS
 from extender.server.guard import NODE_TWICE, RULES
 from extender.server.picture import Source
+from extender.server.settings import LiveSettings
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -63,6 +64,14 @@ class Metrics:
             ("outcome",),
             registry=self._registry,
         )
+        self._observed = Counter(
+            "extender_observed_answers_total",
+            "Calls in mode Observe: whether an answer of ours would have differed from what kube-scheduler does by "
+            "itself, as far as the call shows it. Which of the offered nodes kube-scheduler would have chosen for a "
+            "preemption is not compared.",
+            ("verb", "outcome"),
+            registry=self._registry,
+        )
         for what in UNKNOWN.values():
             self._unknown_offers.labels(what)
         for outcome in ("bound", "refused", "unknown"):
@@ -70,6 +79,8 @@ class Metrics:
         for verb in VERBS:
             for plugin in (*NOT_MODELLED, *NEEDS):
                 self._not_evaluated.labels(verb, plugin)
+            for answer in ("same", "differs", "failed"):
+                self._observed.labels(verb, answer)
         for rule in (NODE_TWICE, *(name for name, _ in RULES)):
             self._guard_rejections.labels(rule)
 
@@ -92,9 +103,14 @@ class Metrics:
         """Count one request to bind."""
         self._binds.labels(outcome).inc()
 
-    def follow(self, store: ClusterStore, source: Source) -> None:
-        """Show how true the picture is."""
+    def observed(self, verb: str, outcome: str) -> None:
+        """Count one call in mode Observe."""
+        self._observed.labels(verb, outcome).inc()
+
+    def follow(self, store: ClusterStore, source: Source, configured: LiveSettings) -> None:
+        """Show how true the picture is, and which settings are in effect."""
         self._registry.register(_Picture(store, source))
+        self._registry.register(_Configured(configured))
 
     def guard_rejections(self) -> dict[str, int]:
         """Rule -> how many candidates broke it, without those that none did."""
@@ -138,6 +154,18 @@ class _Picture(Collector):
         for name, text in _TOGETHER.items():
             total = sum(getattr(one, name) for one in streams)
             yield CounterMetricFamily(f"extender_stream_{name}", text, value=total)
+
+
+class _Configured(Collector):
+    """The settings as they are when somebody asks."""
+
+    def __init__(self, configured: LiveSettings) -> None:
+        self._configured = configured
+
+    def collect(self) -> Iterator[Metric]:
+        is_valid, is_killed = self._configured.last_error is None, self._configured.settings.kill_switch is not None
+        yield _gauge("config_valid", "1 if the configuration file is in effect as it is now, else 0.", is_valid)
+        yield _gauge("kill_switch", "1 while kube-scheduler is left to itself by killSwitch, else 0.", is_killed)
 
 
 _BY_KIND = {

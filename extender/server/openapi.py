@@ -16,11 +16,16 @@ from extender import wire
 TITLE = "kube-scheduler extender"
 DESCRIPTION = (
     "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), health checks and metrics. "
-    'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}.'
+    'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}. '
+    "With the kill switch on, and in mode Observe, /filter accepts every node, /prioritize scores none, and /preempt "
+    "answers what was offered (the kill switch may also veto)."
 )
 
 NOT_EVALUATED = "X-Extender-Not-Evaluated"
 """Response header: the plugins that an answer leaves to kube-scheduler; extender/v1 has no field to say so in."""
+
+VETOED = "X-Extender-Vetoed"
+"""Header of a /preempt answer that evicts nobody: why, and until when where that ends by itself."""
 
 PICTURE = "X-Extender-Picture"
 """Response header: which state of the cluster the answer was made on."""
@@ -103,9 +108,19 @@ _HEADERS = {
     },
     PICTURE: {
         "description": "Which state of the cluster the answer was made on: how often the picture has changed, and of "
-        "a live cluster each kind's resourceVersion and the seconds since the API server last confirmed it.",
+        "a live cluster each kind's resourceVersion and the seconds since the API server last confirmed it. Absent "
+        "where nothing was decided.",
         "schema": {"type": "string"},
         "example": "version=812 Node=8123@0.2s Pod=8125@0.0s",
+    },
+}
+
+_PREEMPT_HEADERS = _HEADERS | {
+    VETOED: {
+        "description": "Why nobody is to be evicted, and until when where that ends by itself; at most 500 characters. "
+        "Absent where somebody is.",
+        "schema": {"type": "string"},
+        "example": "12 nodes: would break disruption budget shop/cart; 1 node: Insufficient cpu",
     },
 }
 
@@ -181,6 +196,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         {"$ref": _ref("ExtenderPreemptionResult")},
         {"NodeNameToMetaVictims": _VICTIMS},
         _UNAVAILABLE,
+        headers=_PREEMPT_HEADERS,
     ),
     "bind": _verb(
         "Bind the pod to the node.",
@@ -194,7 +210,9 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     ),
     "livez": _health("Does the process answer?", {}),
     "readyz": _health(
-        "Is there a picture of the cluster to decide on?", {503: _error("Not yet.")}, parameters=[_VERBOSE]
+        "Is there a picture of the cluster to decide on, where one is needed?",
+        {503: _error("Not yet.")},
+        parameters=[_VERBOSE],
     ),
     "metrics": {
         "summary": "What has been counted since the start?",

@@ -4,6 +4,7 @@ Rule: every request gets exactly one answer, JSON or the plain text of health an
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -18,11 +19,7 @@ from extender.server.picture import check_lines, summary
 CLOSE = {"Connection": "close"}
 """After a refusal the rest of the body may still be on its way: do not read it as the next request."""
 
-VERBS: dict[str, verbs.Verb] = {
-    "filter": verbs.filter_nodes,
-    "prioritize": verbs.prioritize,
-    "preempt": verbs.preempt,
-}
+_LONGEST_HEADER = 500
 
 NO_BIND = "binding is switched off: set bind.enabled: true, or leave bindVerb out of the scheduler's configuration"
 
@@ -30,7 +27,7 @@ NO_BIND = "binding is switched off: set bind.enabled: true, or leave bindVerb ou
 def create_router() -> APIRouter:
     """All routes; `app.state` holds the Service and the source of the picture."""
     router = APIRouter(redirect_slashes=False)
-    for name, verb in VERBS.items():
+    for name, verb in verbs.VERBS.items():
         router.add_api_route(
             f"/{name}",
             _endpoint(name, verb),
@@ -55,15 +52,17 @@ def create_router() -> APIRouter:
     return router
 
 
-def _endpoint(name: str, verb: verbs.Verb) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(name: str, verb: verbs.Verb[Any, Any]) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         service: verbs.Service = request.app.state.service
         try:
             body = await read_body(request, service.max_body_full)
-            answer = verb(service, body)
-            headers = {openapi.PICTURE: summary(service.store, service.source)}
+            answer = verbs.answer(verb, service, body)
+            headers = {openapi.PICTURE: summary(service.store, service.source)} if answer.is_decided else {}
             if answer.not_evaluated:
                 headers[openapi.NOT_EVALUATED] = ", ".join(answer.not_evaluated)
+            if answer.vetoed:
+                headers[openapi.VETOED] = _in_header(answer.vetoed)
             return _json(answer.body, headers)
         except RequestError as error:
             return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
@@ -73,6 +72,12 @@ def _endpoint(name: str, verb: verbs.Verb) -> Callable[[Request], Awaitable[Resp
             return _failed(verbs.on_failure(name, service, error), error)
 
     return endpoint
+
+
+def _in_header(text: str) -> str:
+    """At most 500 printable ASCII characters of a text."""
+    printable = "".join(char if " " <= char <= "~" else "?" for char in text)
+    return printable if len(printable) <= _LONGEST_HEADER else printable[: _LONGEST_HEADER - 3] + "..."
 
 
 def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
@@ -106,7 +111,7 @@ async def livez() -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Is there a picture of the cluster to decide on? `?verbose` lists what is checked."""
+    """Is there a picture of the cluster to decide on, where one is needed? `?verbose` lists what is checked."""
     problem, checks = _readiness(request)
     if "verbose" in request.query_params:
         verdict = "readyz check failed" if problem else "readyz check passed"
@@ -132,10 +137,11 @@ def _readiness(request: Request) -> tuple[str, list[str]]:
         checks.append(f"[+] cluster: version {service.store.version}: {counts}")
         problem = ""
     except (ExtenderError, ValueError) as error:
-        problem = str(error)
-        checks.append(f"[-] cluster: {problem}")
+        needed = service.settings.needs_picture
+        problem = str(error) if needed else ""
+        checks.append(f"[{'-' if needed else '!'}] cluster: {error}")
     checks += check_lines(service.source)
-    checks += [f"[!] {warning}" for warning in service.source.warnings()]
+    checks += [f"[!] {warning}" for warning in (*service.source.warnings(), *service.configured.warnings())]
     rejections = service.metrics.guard_rejections()
     checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")
     return problem, checks

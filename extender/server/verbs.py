@@ -1,5 +1,7 @@
 """What each verb does: bytes -> request -> snapshot -> engine -> guard -> bytes, and what is answered if that fails.
 
+With the kill switch on it is bytes -> request -> bytes. In mode Observe all of it is done, and answered as if not.
+
 Rule: nothing here knows HTTP. A RequestError is the sender's and goes up as it is; anything else is ours, is logged
 once, and is answered by the failure rule of the verb.
 """
@@ -7,25 +9,32 @@ once, and is answered by the failure rule of the verb.
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from extender.cluster import binding
 from extender.cluster.binding import BindResult
+from extender.cluster.history import History
 from extender.cluster.store import ClusterStore
 from extender.core import engine
-from extender.core.engine import Candidate
-from extender.core.profile import Profile
+from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core.moment import Moment
 from extender.core.snapshot import Snapshot
 from extender.errors import INTERNAL, ExtenderError, GuardError, NotReady
 from extender.k8s.objects import Pod
+from extender.server import hands_off
 from extender.server.body import too_large
 from extender.server.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.metrics import Metrics
 from extender.server.picture import NO_SOURCE, Source, summary
+from extender.server.settings import LiveSettings, Settings
 from extender.wire import (
+    FilterRequest,
+    PreemptRequest,
+    PrioritizeRequest,
     decode_bind,
     decode_filter,
     decode_preempt,
@@ -40,6 +49,9 @@ log = logging.getLogger(__name__)
 
 AFTER_DEADLINE = 0.3
 """Seconds that a binding may take beyond its own deadline before nobody waits for it any more."""
+
+MOST_REASONS = 3
+"""How many reasons are given why nobody is evicted."""
 
 MAX_GUARDED_TRIES = 3
 """How often the engine is asked anew, without the nodes that the guard rejected, before that counts as a failure."""
@@ -60,22 +72,35 @@ class Service:
     """What the verbs need, put together once."""
 
     store: ClusterStore
-    profile: Profile
+    configured: LiveSettings
+    """Which settings are in effect."""
     source: Source = NO_SOURCE
     """Who keeps the store up to date."""
     binder: Binder | None = None
     """None: pods are not bound here."""
-    on_preempt_failure: Literal["Error", "Veto"] = "Error"
     max_body_names: int = 2 << 20
     max_body_full: int = 128 << 20
     metrics: Metrics = field(default_factory=Metrics)
+    history: History = field(default_factory=History)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in effect now; they change between requests."""
+        return self.configured.settings
+
+    def moment(self) -> Moment:
+        """When a decision is made, and what was approved before."""
+        return self.history.moment(self.settings.profile.preemption.limits)
 
     def snapshot(self) -> Snapshot:
         """What decisions are made on; NotReady if there is no picture, or none that is true."""
         problem = self.source.problem()
         if problem is not None:
             raise NotReady(problem)
-        return self.store.snapshot()
+        snapshot = self.store.snapshot()
+        if self.source.is_live:
+            self.history.begin(snapshot)
+        return snapshot
 
     def asked_for(self, pod: Pod) -> None:
         """kube-scheduler asks about the pod."""
@@ -94,66 +119,208 @@ class Service:
             log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    body: bytes
-    not_evaluated: tuple[str, ...]
-    """As in the decision that it comes from."""
+# --- decisions ----------------------------------------------------------------------------------------------------
 
 
-# --- the verbs ----------------------------------------------------------------------------------------------------
-
-
-def filter_nodes(service: Service, body: bytes) -> Answer:
-    """Which of the offered nodes the pod can run on."""
+def read_filter(service: Service, body: bytes) -> FilterRequest:
+    """The pod and the nodes; RequestError if the body is none, or too large."""
     request = decode_filter(body)
     service.check_size(body, request.full)
+    return request
+
+
+def decide_filter(service: Service, request: FilterRequest) -> FilterDecision:
+    """Which of the offered nodes the pod can run on."""
     service.asked_for(request.pod)
-    decision = engine.filter(service.snapshot(), request.pod, request.nodes, service.profile)
+    profile, moment = service.settings.profile, service.moment()
+    decision = engine.filter(service.snapshot(), request.pod, request.nodes, profile, moment)
     service.note_not_evaluated("filter", request.pod, decision.not_evaluated)
     guard_filter(request.nodes, decision)
     log.debug("filter %s: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
-    return Answer(encode_filter(request, decision), decision.not_evaluated)
+    return decision
 
 
-def prioritize(service: Service, body: bytes) -> Answer:
-    """How good each of the offered nodes is, 0 to 10."""
+def read_prioritize(service: Service, body: bytes) -> PrioritizeRequest:
+    """The same as `/filter`'s."""
     request = decode_prioritize(body)
     service.check_size(body, request.full)
-    decision = engine.prioritize(service.snapshot(), request.pod, request.nodes, service.profile)
+    return request
+
+
+def decide_prioritize(service: Service, request: PrioritizeRequest) -> PrioritizeDecision:
+    """How good each of the offered nodes is, 0 to 10."""
+    profile, moment = service.settings.profile, service.moment()
+    decision = engine.prioritize(service.snapshot(), request.pod, request.nodes, profile, moment)
     service.note_not_evaluated("prioritize", request.pod, decision.not_evaluated)
     guard_scores(request.nodes, decision.scores)
     log.debug("prioritize %s: %d nodes", request.pod.key, len(request.nodes))
-    return Answer(encode_prioritize(request.nodes, decision.scores), decision.not_evaluated)
+    return decision
 
 
-def preempt(service: Service, body: bytes) -> Answer:
+def read_preempt(_: Service, body: bytes) -> PreemptRequest:
+    """The preemptor and what is offered; RequestError if the body is none."""
+    return decode_preempt(body)
+
+
+def decide_preempt(service: Service, request: PreemptRequest) -> PreemptDecision:
     """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
-    request = decode_preempt(body)
     service.asked_for(request.pod)
     snapshot, offers = service.snapshot(), dict(request.offers)
+    profile, moment = service.settings.profile, service.moment()
     for attempt in range(MAX_GUARDED_TRIES):
-        decision = engine.preempt(snapshot, request.pod, offers, service.profile)
+        decision = engine.preempt(snapshot, request.pod, offers, profile, moment)
         if attempt == 0:  # the same at every try: one request, one note
             service.note_not_evaluated("preempt", request.pod, decision.not_evaluated)
             service.metrics.offers_unknown(decision.dropped.values())
-        result = guard_preempt(snapshot, request.pod, offers, decision.kept, as_offered=decision.as_offered)
+        result = guard_preempt(
+            snapshot,
+            request.pod,
+            offers,
+            decision.kept,
+            as_offered=decision.as_offered,
+            profile=profile,
+            moment=moment,
+        )
         for node, rule in result.rejected.items():
             service.metrics.guard_rejected(rule)
             log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
             offers.pop(node, None)
         if result.kept or not decision.kept:
-            _preempted(service, request.pod, result.kept)
-            return Answer(encode_preempt(result.kept), decision.not_evaluated)
+            decided = replace(decision, kept=result.kept)
+            _log_preemption(service, request.pod, decided)
+            return decided
     raise GuardError("every candidate node was rejected by the last check; the log says why")
 
 
-def _preempted(service: Service, preemptor: Pod, kept: tuple[Candidate, ...]) -> None:
+def _log_preemption(service: Service, preemptor: Pod, decision: PreemptDecision) -> None:
+    nodes = {candidate.node: [victim.key for victim in candidate.victims] for candidate in decision.kept}
+    what = nodes or f"nobody: {why_nobody(decision)}"
+    log.info("preempt %r: %s; %s", preemptor.key, what, summary(service.store, service.source))
+
+
+def why_nobody(decision: PreemptDecision) -> str:
+    """Why the answer is empty: what holds for all nodes, or the reasons that most nodes have."""
+    if decision.vetoed is not None:
+        return decision.vetoed
+    said = Counter(decision.dropped.values()).most_common(MOST_REASONS)
+    return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in said)
+
+
+def _preempted(service: Service, request: PreemptRequest, decision: PreemptDecision) -> None:
     """Note what kube-scheduler will do now; with several nodes in the answer it chooses one of them itself."""
-    nodes = {candidate.node: [victim.key for victim in candidate.victims] for candidate in kept}
-    log.info("preempt %r: %s; %s", preemptor.key, nodes or "nobody", summary(service.store, service.source))
-    if service.source.is_live and len(kept) == 1:
-        service.store.assumed.preempted(preemptor, kept[0].node, kept[0].victims)
+    if service.source.is_live and len(decision.kept) == 1:
+        (chosen,) = decision.kept
+        service.store.assumed.preempted(request.pod, chosen.node, chosen.victims)
+        service.history.approved(request.pod, chosen.victims)
+
+
+def _nothing_follows(service: Service, request: FilterRequest, decision: object) -> None:
+    """kube-scheduler will go on asking."""
+
+
+# --- the verbs ----------------------------------------------------------------------------------------------------
+
+
+class _Decision(Protocol):
+    @property
+    def not_evaluated(self) -> tuple[str, ...]: ...
+
+
+Req = TypeVar("Req", FilterRequest, PreemptRequest)
+Dec = TypeVar("Dec", bound=_Decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb(Generic[Req, Dec]):
+    """The steps of one call."""
+
+    name: str
+    read: Callable[[Service, bytes], Req]
+    """Raises RequestError."""
+    decide: Callable[[Service, Req], Dec]
+    """Counts and logs what it decides; raises what is wrong on our side."""
+    encode: Callable[[Req, Dec], bytes]
+    follow_up: Callable[[Service, Req, Dec], None]
+    """Once the decision is answered."""
+    hands_off: Callable[[Req], bytes]
+    """The answer that leaves all to kube-scheduler."""
+    difference: Callable[[Req, Dec], str | None]
+    """What the decision changes of what kube-scheduler does by itself; None: nothing."""
+
+
+VERBS: dict[str, Verb[Any, Any]] = {
+    "filter": Verb(
+        "filter",
+        read_filter,
+        decide_filter,
+        encode_filter,
+        _nothing_follows,
+        hands_off.every_node,
+        hands_off.filter_difference,
+    ),
+    "prioritize": Verb(
+        "prioritize",
+        read_prioritize,
+        decide_prioritize,
+        lambda request, decision: encode_prioritize(request.nodes, decision.scores),
+        _nothing_follows,
+        hands_off.no_scores,
+        hands_off.score_difference,
+    ),
+    "preempt": Verb(
+        "preempt",
+        read_preempt,
+        decide_preempt,
+        lambda _, decision: encode_preempt(decision.kept),
+        _preempted,
+        hands_off.as_offered,
+        hands_off.preempt_difference,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    body: bytes
+    not_evaluated: tuple[str, ...] = ()
+    """As in the decision that it comes from."""
+    is_decided: bool = True
+    """False where nothing was decided, on whatever picture."""
+    vetoed: str | None = None
+    """Why nobody is evicted; None: somebody is, or that was not the question."""
+
+
+def answer(verb: Verb[Req, Dec], service: Service, body: bytes) -> Answer:
+    """What kube-scheduler is told: what was decided, unless the settings say otherwise."""
+    request, settings = verb.read(service, body), service.settings
+    if settings.kill_switch is not None:
+        veto = verb.name == "preempt" and settings.kill_switch == "Veto"
+        return Answer(hands_off.VETO if veto else verb.hands_off(request), is_decided=False)
+    if settings.observing:
+        return _observe(verb, service, request)
+    decision = verb.decide(service, request)
+    encoded = verb.encode(request, decision)
+    verb.follow_up(service, request, decision)
+    return Answer(encoded, decision.not_evaluated, vetoed=_veto(decision))
+
+
+def _veto(decision: object) -> str | None:
+    return why_nobody(decision) if isinstance(decision, PreemptDecision) and not decision.kept else None
+
+
+def _observe(verb: Verb[Req, Dec], service: Service, request: Req) -> Answer:
+    """Decide, and answer as if that had not been done, also where it fails."""
+    try:
+        decision = verb.decide(service, request)
+        difference = verb.difference(request, decision)
+    except Exception as error:
+        _log_failure(verb.name, error)
+        service.metrics.observed(verb.name, "failed")
+        return Answer(verb.hands_off(request), is_decided=False)
+    service.metrics.observed(verb.name, "same" if difference is None else "differs")
+    if difference is not None:
+        log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
+    return Answer(verb.hands_off(request), decision.not_evaluated)
 
 
 # --- /bind ----------------------------------------------------------------------------------------------------------
@@ -183,11 +350,6 @@ async def bind(service: Service, binder: Binder, body: bytes) -> bytes:
 
 # --- the failure rule ---------------------------------------------------------------------------------------------
 
-NO_SCORES = b"[]"
-VETO = encode_preempt(())
-
-Verb = Callable[[Service, bytes], Answer]
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -200,14 +362,18 @@ class Failure:
 def on_failure(verb: str, service: Service, error: Exception) -> Failure:
     """Log the error and say what is answered: `/filter` 503, `/prioritize` no scores, `/preempt` as configured, `/bind`
     200 with the error."""
+    _log_failure(verb, error)
+    if verb == "bind":
+        return Failure(encode_bind(str(error) if isinstance(error, ExtenderError) else INTERNAL))
+    if verb == "prioritize":
+        return Failure(hands_off.NO_SCORES)
+    if verb == "preempt" and service.settings.on_preempt_failure == "Veto":
+        return Failure(hands_off.VETO)
+    return Failure(None)
+
+
+def _log_failure(verb: str, error: Exception) -> None:
     if isinstance(error, ExtenderError):
         log.warning("%s failed: %s", verb, error)
     else:
         log.error("%s failed", verb, exc_info=error)
-    if verb == "bind":
-        return Failure(encode_bind(str(error) if isinstance(error, ExtenderError) else INTERNAL))
-    if verb == "prioritize":
-        return Failure(NO_SCORES)
-    if verb == "preempt" and service.on_preempt_failure == "Veto":
-        return Failure(VETO)
-    return Failure(None)

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from extender.cluster.store import ClusterStore
 from extender.cluster.view import StreamView
+from extender.config import Configuration
 from extender.core import engine
 from extender.core.engine import Candidate
 from extender.core.plugins import NOT_MODELLED
@@ -22,6 +23,7 @@ from extender.server.guard import NODE_TWICE, RULES
 from extender.server.metrics import Metrics
 from extender.server.openapi import NOT_EVALUATED
 from extender.server.picture import NoSource
+from extender.server.settings import LiveSettings
 from tests.http.conftest import (
     BODIES,
     INCOMING,
@@ -99,9 +101,12 @@ async def test_every_series_is_there_from_the_start_at_0():
     expected += [("extender_guard_rejections_total", {"rule": r}) for r in (NODE_TWICE, *(name for name, _ in RULES))]
     expected += [("extender_unknown_offers_total", {"what": what}) for what in ("node", "victim")]
     expected += [("extender_binds_total", {"outcome": outcome}) for outcome in ("bound", "refused", "unknown")]
+    outcomes = ("same", "differs", "failed")
+    expected += [("extender_observed_answers_total", {"verb": v, "outcome": o}) for v in verbs for o in outcomes]
     expected += [("extender_picture_ready", {}), ("extender_assumed_pods", {})]
+    expected += [("extender_config_valid", {}), ("extender_kill_switch", {})]
     assert [(name, labels) for name, labels, _ in found] == expected
-    assert {name for name, _, value in found if value != 0} == {"extender_picture_ready"}
+    assert {name for name, _, value in found if value} == {"extender_picture_ready", "extender_config_valid"}
     assert PLUGIN in NOT_MODELLED
 
 
@@ -120,7 +125,7 @@ def every_family():
             return (view,)
 
     metrics = Metrics()
-    metrics.follow(ClusterStore(), Live())
+    metrics.follow(ClusterStore(), Live(), LiveSettings(Configuration()))
     return list(text_string_to_metric_families(metrics.text().decode()))
 
 

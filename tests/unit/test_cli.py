@@ -137,6 +137,24 @@ def test_an_ipv6_address_stands_in_brackets():
     assert cli.banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
 
 
+# --- the configuration file while it runs ---------------------------------------------------------------------------
+
+
+def test_the_file_is_read_again_under_the_same_environment_and_options(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXTENDER_SCHEDULER_NAMES", "[from-env]")
+    path = tmp_path / "extender.yaml"
+    path.write_text("server: {port: 1}\nschedulerNames: [from-file]")
+    file = cli.config_file(path, {"--port": ("server.port", 2)})
+    assert file is not None
+    path.write_text("server: {port: 3}\nmode: Observe")
+    again = file.load()
+    assert (again.server.port, again.scheduler_names, again.mode) == (2, ["from-env"], "Observe")
+
+
+def test_without_a_file_there_is_nothing_to_follow():
+    assert cli.config_file(None, {}) is None
+
+
 # --- openapi --------------------------------------------------------------------------------------------------------
 
 

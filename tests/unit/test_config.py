@@ -1,5 +1,6 @@
 """What may be configured, and that every mistake is named with key and line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,16 +9,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from extender.config import Configuration, load_config, render
-from extender.config.models import Section
-from extender.core.profile import SCORE_WEIGHTS, Profile, ScoringStrategy
+from extender.config.preemption import LabelSelectorSection, ProtectionRule, ProtectSection
+from extender.config.section import Section
+from extender.core.profile import (
+    SCORE_WEIGHTS,
+    Limits,
+    PreemptionPolicy,
+    Profile,
+    Protection,
+    ScoringStrategy,
+)
 from extender.errors import ConfigError
+from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import (
+    LabelSelector,
+    LabelSelectorRequirement,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
 )
+from extender.k8s.selectors import compile_label_selector
 
 
 @pytest.fixture
@@ -78,7 +91,35 @@ apiVersion: extender/v1alpha1
 kind: ExtenderConfiguration
 schedulerNames: [default-scheduler, other]
 cluster: {source: snapshot, path: /etc/cluster.json, reloadInterval: 1m30s}
-preemption: {keepCandidates: All, onFailure: Veto}
+preemption:
+  disruptionBudgets: Strict
+  emptySelector: Everything
+  candidates: AllNodes
+  keepCandidates: All
+  victims: Fewest
+  importance: [Priority, EvictionCost]
+  ranking: [Workloads, PDBViolations]
+  evictionCostAnnotation: Example.com/Cost
+  protect:
+    daemonSets: true
+    systemPods: true
+    preemptionToleration: true
+    tenantLabel: example.com/tenant
+    optOutAnnotations: [descheduler, karpenter, example.com/keep, example.com/keep=a=b, example.com/keep=]
+  protections:
+  - name: databases
+    namespaces: [shop]
+    selector: {matchLabels: {tier: db}, matchExpressions: [{key: app, operator: NotIn, values: [a]}]}
+    priorityClasses: [high]
+    ownerKinds: [StatefulSet]
+    annotations: [example.com/keep]
+    minRuntime: 1m
+    unlessPriorityAtLeast: 0
+  - name: everybody
+  preemptAfter: 1.5s
+  limits: {maxVictims: 3, attemptsWithin: 1m}
+killSwitch: {enabled: true, preempt: PassThrough}
+mode: Observe
 filter:
   plugins: [NodeResourcesFit, NodeName]
   ignoredResources: [example.com/device]
@@ -104,6 +145,40 @@ prioritize:
   - name: TaintToleration
 server: {host: 0.0.0.0, allowPlainHTTP: true, port: 0, keepAlive: 500ms, maxBodyNames: 1Ki, maxBodyFull: 7}
 """
+
+
+DAEMON_SETS = Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"}))
+MIRROR_PODS = Protection("mirrorPods", annotations=(("kubernetes.io/config.mirror", None),))
+SYSTEM_PODS = (
+    Protection("systemPods", namespaces=frozenset({"kube-system"})),
+    Protection("systemPods", priority_classes=frozenset({"system-cluster-critical", "system-node-critical"})),
+)
+OWN_PODS = Protection(
+    "ownPods",
+    selector=compile_label_selector(LabelSelector({"app.kubernetes.io/name": "kube-scheduler-extender"})),
+)
+OPTED_OUT = Protection(
+    "optOutAnnotations",
+    annotations=(
+        ("descheduler.alpha.kubernetes.io/prefer-no-eviction", None),
+        ("karpenter.sh/do-not-disrupt", "true"),
+        ("example.com/keep", None),
+        ("example.com/keep", "a=b"),
+        ("example.com/keep", ""),
+    ),
+)
+DATABASES = Protection(
+    "databases",
+    namespaces=frozenset({"shop"}),
+    selector=compile_label_selector(
+        LabelSelector({"tier": "db"}, [LabelSelectorRequirement("app", "NotIn", ["a"])]),
+    ),
+    priority_classes=frozenset({"high"}),
+    owner_kinds=frozenset({"StatefulSet"}),
+    annotations=(("example.com/keep", None),),
+    min_runtime=60 * 10**9,
+    unless_priority_at_least=0,
+)
 
 
 def test_the_profile_holds_every_choice_about_decisions(load):
@@ -141,6 +216,20 @@ def test_the_profile_holds_every_choice_about_decisions(load):
         ),
         keep_candidates=None,
         scheduler_names=frozenset({"default-scheduler", "other"}),
+        preemption=PreemptionPolicy(
+            disruption_budgets="Strict",
+            empty_selector="Everything",
+            candidates="AllNodes",
+            victims="Fewest",
+            importance=("Priority", "EvictionCost"),
+            ranking=("Workloads", "PDBViolations"),
+            eviction_cost_annotation="Example.com/Cost",
+            protections=(DAEMON_SETS, *SYSTEM_PODS, OPTED_OUT, DATABASES, Protection("everybody")),
+            preemption_toleration=True,
+            tenant_label="example.com/tenant",
+            preempt_after=1_500_000_000,
+            limits=Limits(max_victims=3, attempts_within=60 * 10**9),
+        ),
     )
 
 
@@ -148,6 +237,7 @@ def test_the_rest_of_the_file_is_read_too(load):
     config = load(FULL)
     assert (config.cluster.path, config.cluster.reload_interval) == ("/etc/cluster.json", 90.0)
     assert config.preemption.on_failure == "Veto"
+    assert (config.mode, config.kill_switch.enabled, config.kill_switch.preempt) == ("Observe", True, "PassThrough")
     assert config.server.model_dump(by_alias=False) == {
         "host": "0.0.0.0",
         "port": 0,
@@ -165,6 +255,92 @@ def test_durations_are_written_as_in_go(load, text, seconds):
     if text == "0":
         text = "'0'"
     assert load(f"cluster: {{reloadInterval: {text}}}").cluster.reload_interval == seconds
+
+
+@pytest.mark.parametrize("hours", [2562048, int("9" * 400)])
+def test_no_duration_is_longer_than_go_can_hold(load, hours):
+    with pytest.raises(ConfigError, match=r"preemption\.preemptAfter: must be shorter than 292 years"):
+        load(f"preemption: {{preemptAfter: {hours}h}}")
+
+
+# --- presets --------------------------------------------------------------------------------------------------------
+
+BUILT_IN = (DAEMON_SETS, MIRROR_PODS, *SYSTEM_PODS, OWN_PODS)
+CAREFUL = PreemptionPolicy(
+    disruption_budgets="Strict",
+    budget_accounting="Live",
+    protections=BUILT_IN,
+    limits=Limits(cooldown=300 * 10**9),
+)
+
+PRESETS = {
+    "1 none": ("{}", PreemptionPolicy(), "Error"),
+    "2 upstream": ("preset: upstream", PreemptionPolicy(), "Error"),
+    "3 careful": ("preset: careful", CAREFUL, "Veto"),
+    "4 strict": ("preset: strict", replace(CAREFUL, candidates="AllNodes"), "Veto"),
+    "5 upstream and a key": (
+        "{preset: upstream, disruptionBudgets: Strict}",
+        PreemptionPolicy(disruption_budgets="Strict"),
+        "Veto",
+    ),
+    "6 a key without a preset": ("disruptionBudgets: Strict", PreemptionPolicy(disruption_budgets="Strict"), "Veto"),
+    "7 a key is over the preset": (
+        "{preset: careful, disruptionBudgets: BestEffort}",
+        replace(CAREFUL, disruption_budgets="BestEffort"),
+        "Error",
+    ),
+    "8 a key of a mapping is over the preset, the others stay": (
+        "{preset: careful, protect: {daemonSets: false, mirrorPods: false, ownPods: false}, limits: {maxVictims: 2}}",
+        replace(CAREFUL, protections=SYSTEM_PODS, limits=Limits(max_victims=2, cooldown=300 * 10**9)),
+        "Veto",
+    ),
+    "9 null is not given": ("{preset: careful, protect: null, limits: {cooldown: null}}", CAREFUL, "Veto"),
+    "10 a null preset": ("{preset: null}", PreemptionPolicy(), "Error"),
+    "11 nothing is over something": (
+        "{preset: careful, limits: {cooldown: 0s}}",
+        replace(CAREFUL, limits=Limits()),
+        "Veto",
+    ),
+    "12 the failure rule is a key like others": ("{preset: strict, onFailure: Error}", None, "Error"),
+    "13 as it is without Strict budgets": (
+        "{preset: strict, disruptionBudgets: BestEffort}",
+        replace(CAREFUL, disruption_budgets="BestEffort", candidates="AllNodes"),
+        "Veto",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "policy", "on_failure"), PRESETS.values(), ids=PRESETS)
+def test_a_preset_is_what_keys_default_to(load, text, policy, on_failure):
+    text = text if text.startswith("{") else f"{{{text}}}"
+    config = load(f"preemption: {text}")
+    assert config.preemption.on_failure == on_failure
+    assert config.profile().preemption == (policy or replace(CAREFUL, candidates="AllNodes"))
+    assert load(render(config)) == config
+
+
+def test_a_preset_is_the_same_from_the_environment_and_under_its_keys():
+    env = {"EXTENDER_PREEMPTION__PRESET": "careful", "EXTENDER_PREEMPTION__LIMITS__COOLDOWN": "1s"}
+    config = load_config(None, env)
+    assert config.profile().preemption == replace(CAREFUL, limits=Limits(cooldown=10**9))
+
+
+@pytest.mark.parametrize("preset", ["upstream", "careful", "strict"])
+def test_a_preset_needs_nothing_else(load, preset):
+    assert load(f"preemption: {{preset: {preset}}}").preemption.preset == preset
+
+
+@pytest.mark.parametrize(
+    ("word", "pair"),
+    [
+        ("karpenter", ("karpenter.sh/do-not-disrupt", "true")),
+        ("cluster-autoscaler", ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false")),
+        ("descheduler", ("descheduler.alpha.kubernetes.io/prefer-no-eviction", None)),
+    ],
+)
+def test_opting_out_of_other_components_is_a_word(load, word, pair):
+    (rule,) = load(f"preemption: {{protect: {{optOutAnnotations: [{word}]}}}}").profile().preemption.protections
+    assert rule.annotations == (pair,)
 
 
 # --- mistakes -------------------------------------------------------------------------------------------------------
@@ -214,6 +390,102 @@ MISTAKES = {
         "preemption: {keepCandidates: true}",
         "preemption.keepCandidates: must be a number from 1, or All",
     ),
+    "a preset that does not exist": (
+        "preemption: {preset: carefull}",
+        "preemption.preset: must be 'upstream', 'careful' or 'strict', not 'carefull' (did you mean careful?)",
+    ),
+    "a preset that is no text": ("preemption: {preset: [strict]}", "preemption.preset: must be 'upstream', "),
+    "a preset over what is no mapping": (
+        "preemption: {preset: careful, limits: 5}",
+        "preemption.limits: must be a mapping",
+    ),
+    "no importance": ("preemption: {importance: []}", "preemption.importance: "),
+    "an unknown importance": (
+        "preemption: {importance: [Priority, Startime]}",
+        "Startime is not one of Priority, StartTime, PodDeletionCost, QoSClass, EvictionCost, GracePeriod (did you",
+    ),
+    "an importance that ranks nodes": (
+        "preemption: {importance: [Workloads]}",
+        "preemption.importance: Workloads is not one of Priority, ",
+    ),
+    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "Priority is there twice"),
+    "no ranking": ("preemption: {ranking: []}", "preemption.ranking: "),
+    "an unknown ranking": ("preemption: {ranking: [Workload]}", "(did you mean Workloads?)"),
+    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: QoSClass is there twice"),
+    "an annotation that cannot be": (
+        "preemption: {evictionCostAnnotation: a/b/c}",
+        "preemption.evictionCostAnnotation: must be a name such as example.com/name",
+    ),
+    "a label that cannot be": ("preemption: {protect: {tenantLabel: ''}}", "preemption.protect.tenantLabel: must be "),
+    "an opt-out that cannot be": (
+        "preemption: {protect: {optOutAnnotations: [karpenter, =true]}}",
+        "preemption.protect.optOutAnnotations[1]: must be a name such as",
+    ),
+    "a misspelt switch": (
+        "preemption:\n  protect:\n    deamonSets: true",
+        "c.yaml:3: preemption.protect.deamonSets: unknown key (did you mean daemonSets?)",
+    ),
+    "a rule without a name": ("preemption: {protections: [{}]}", "preemption.protections[0].name: is missing"),
+    "a rule with an impossible name": (
+        "preemption: {protections: [{name: 'a b'}]}",
+        "preemption.protections[0].name: must be 1 to 63 letters and digits",
+    ),
+    "a rule with the name of a switch": (
+        "preemption: {protections: [{name: daemonSets}]}",
+        "preemption.protections[0].name: daemonSets is what the rule of protect.daemonSets is called",
+    ),
+    "two rules of a name": (
+        "preemption:\n  protections:\n  - name: a\n  - name: a",
+        "c.yaml:2: preemption.protections: a is there twice",
+    ),
+    "a word in a rule": (
+        "preemption: {protections: [{name: a, annotations: [karpenter]}]}",
+        "karpenter is a word of protect.optOutAnnotations; as an annotation it is karpenter.sh/do-not-disrupt=true",
+    ),
+    "a selector that Kubernetes would not parse": (
+        "preemption:\n  protections:\n  - name: a\n    selector: {matchLabels: {a: 'b c'}}",
+        "c.yaml:4: preemption.protections[0].selector: a: 'b c' is not a valid label value",
+    ),
+    "a selector whose values do not suit": (
+        "preemption: {protections: [{name: a, selector: {matchExpressions: [{key: b, operator: In}]}}]}",
+        "preemption.protections[0].selector: b: In needs at least one value",
+    ),
+    "an operator of node selectors": (
+        "preemption: {protections: [{name: a, selector: {matchExpressions: [{key: b, operator: Gt, values: ['1']}]}}]}",
+        "operator: must be 'In', 'NotIn', 'Exists' or 'DoesNotExist', not 'Gt'",
+    ),
+    "a runtime of nothing": (
+        "preemption: {protections: [{name: a, minRuntime: 0s}]}",
+        "preemption.protections[0].minRuntime: must be greater than 0",
+    ),
+    "a priority that is no int32": (
+        "preemption: {protections: [{name: a, unlessPriorityAtLeast: 2147483648}]}",
+        "unlessPriorityAtLeast: must be less than or equal to 2147483647",
+    ),
+    "a limit of nothing": (
+        "preemption: {limits: {maxVictims: 0}}",
+        "preemption.limits.maxVictims: must be greater than or equal to 1, not 0",
+    ),
+    "an endless look back": ("preemption: {limits: {attemptsWithin: 0s}}", "limits.attemptsWithin: must be greater"),
+    "live budgets with several candidates": (
+        "preemption:\n  keepCandidates: 2\n  budgetAccounting: Live",
+        "c.yaml:1: preemption: keepCandidates must be 1 with budgetAccounting: Live: of several nodes kube-scheduler ",
+    ),
+    "limits with several candidates": (
+        "preemption: {keepCandidates: All, limits: {evictionsPerMinute: 1, maxAttempts: 1, cooldown: 1s}}",
+        "keepCandidates must be 1 with limits.evictionsPerMinute, limits.cooldown, limits.maxAttempts: of several",
+    ),
+    "a limit per namespace with several candidates": (
+        "preemption: {keepCandidates: 2, limits: {evictionsPerMinutePerNamespace: 1}}",
+        "keepCandidates must be 1 with limits.evictionsPerMinutePerNamespace: of several",
+    ),
+    "a preset with several candidates": (
+        "preemption: {keepCandidates: All, preset: careful}",
+        "keepCandidates must be 1 with budgetAccounting: Live, limits.cooldown (preset careful): of several",
+    ),
+    "a mode that does not exist": ("mode: observe", "c.yaml:1: mode: must be 'Enforce' or 'Observe', not 'observe'"),
+    "a switch without a key": ("killSwitch: true", "c.yaml:1: killSwitch: must be a mapping"),
+    "a switch that lets errors through": ("killSwitch: {preempt: Error}", "must be 'Veto' or 'PassThrough'"),
     "plain HTTP for everybody": ("server:\n  host: 0.0.0.0", "c.yaml:1: server: 0.0.0.0 is reachable by others"),
     "plain HTTP under a name": ("server: {host: extender.example}", "extender.example is reachable by others"),
     "an unknown filter plugin": (
@@ -380,6 +652,16 @@ SETTINGS = {
     "EXTENDER_SERVER__MAX_BODY_FULL": ("1Mi", lambda c: c.server.max_body_full, 2**20),
     "EXTENDER_CLUSTER__PATH": ("2026", lambda c: c.cluster.path, "2026"),
     "EXTENDER_PREEMPTION__KEEP_CANDIDATES": ("All", lambda c: c.preemption.keep_candidates, "All"),
+    "EXTENDER_PREEMPTION__PROTECT__DAEMON_SETS": ("true", lambda c: c.preemption.protect.daemon_sets, True),
+    "EXTENDER_PREEMPTION__PROTECT__TENANT_LABEL": ("a/b", lambda c: c.preemption.protect.tenant_label, "a/b"),
+    "EXTENDER_PREEMPTION__LIMITS__MAX_VICTIMS": ("3", lambda c: c.preemption.limits.max_victims, 3),
+    "EXTENDER_PREEMPTION__PROTECTIONS": (
+        "[{name: a}]",
+        lambda c: [rule.name for rule in c.preemption.protections],
+        ["a"],
+    ),
+    "EXTENDER_KILL_SWITCH__ENABLED": ("true", lambda c: c.kill_switch.enabled, True),
+    "EXTENDER_MODE": ("Observe", lambda c: c.mode, "Observe"),
     "EXTENDER_SCHEDULER_NAMES": ("[a, b]", lambda c: c.scheduler_names, ["a", "b"]),
     "EXTENDER_FILTER__PLUGINS": ('["NodeName"]', lambda c: c.filter.plugins, ["NodeName"]),
     "EXTENDER_PRIORITIZE__PLUGINS": (
@@ -473,8 +755,9 @@ def test_what_is_printed_is_a_file_that_says_the_same(load, text):
 def test_every_key_is_printed_with_its_description(load):
     lines = render(load(FULL)).splitlines()
     assert all(len(line) <= 120 for line in lines)
-    printed: list[type[Section]] = [type(value) for _, value in Configuration() if isinstance(value, Section)]
-    printed.append(Configuration)
+    sections = [value for _, value in Configuration() if isinstance(value, Section)]
+    sections += [value for section in sections for _, value in section if isinstance(value, Section)]
+    printed: list[type[Section]] = [Configuration, *map(type, sections)]
     for section in printed:
         for field in section.model_fields.values():
             first = next(number for number, line in enumerate(lines) if line.strip().startswith(f"{field.alias}:"))
@@ -493,3 +776,24 @@ def test_the_documentation_shows_the_defaults():
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
     shown = page.partition("```yaml\n")[2].partition("```")[0]
     assert shown == render(Configuration()), "put the output of `extender config show` into docs/configuration.md"
+
+
+def test_the_documentation_has_every_key_of_a_protection():
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    table = page.partition("## Protections")[2]
+    assert [field.alias for field in ProtectionRule.model_fields.values()] == [
+        line.split("`")[1] for line in table.splitlines() if line.startswith("| `")
+    ]
+    assert all(f"`{field.alias}`" in table for field in LabelSelectorSection.model_fields.values())
+
+
+def test_the_documented_protections_are_a_configuration(load):
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    example = page.partition("## Protections")[2].partition("```yaml\n")[2].partition("```")[0]
+    names = [rule.name for rule in load(example).profile().preemption.protections]
+    assert names[-2:] == ["databases", "young-jobs"]
+
+
+def test_protecting_nobody_is_the_default():
+    assert list(ProtectSection().rules()) == []
+    assert Configuration().preemption.eviction_cost_annotation == EVICTION_COST

@@ -303,6 +303,21 @@ def test_a_preempt_answer_always_names_victims_by_uid():
     assert wire.encode_preempt([]) == b'{"NodeNameToMetaVictims":{}}'
 
 
+def test_what_was_offered_is_answered_with_every_node_victim_and_count_as_it_came():
+    meta = '{"b":{"Pods":[{"UID":"v"},{"UID":"u"}],"NumPDBViolations":3},"a":{"Pods":[],"NumPDBViolations":0}}'
+    request = wire.decode_preempt(preemption(meta))
+    assert wire.encode_offers(request.offers) == f'{{"NodeNameToMetaVictims":{meta}}}'.encode()
+
+
+def test_offered_whole_pods_are_answered_by_uid_and_null_victims_as_none():
+    whole = '{"n":{"Pods":[{"metadata":{"uid":"u"}}],"NumPDBViolations":1},"m":{"Pods":null,"NumPDBViolations":0}}'
+    answer = wire.encode_offers(wire.decode_preempt(preemption(whole=whole)).offers)
+    assert json.loads(answer)["NodeNameToMetaVictims"] == {
+        "n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1},
+        "m": {"Pods": [], "NumPDBViolations": 0},
+    }
+
+
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
 def test_names_of_any_text_survive(names):
     request = wire.decode_filter(args(names=json.dumps(names)))
