@@ -34,11 +34,10 @@ class History:
         self._begun = False
 
     def approved(self, preemptor: Pod, victims: Iterable[Pod]) -> None:
-        """kube-scheduler is told to evict these pods."""
-        now, evicted = self._clock(), False
-        for victim in victims:
-            evicted = True
-            self._evictions.append((now, workload_of(victim)))
+        """kube-scheduler is told to evict these pods; who is leaving already is not evicted again."""
+        now = self._clock()
+        evicted = [workload_of(victim) for victim in victims if victim.metadata.deletion_timestamp is None]
+        self._evictions.extend((now, workload) for workload in evicted)
         if evicted:
             self._attempts.append((now, preemptor.metadata.uid))
 

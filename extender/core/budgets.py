@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.columns import IntArray
 from extender.core.matching import PodGroup, PodGroups
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
@@ -68,6 +67,7 @@ class Charging(Index):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._has_pods = True
+        self._reserve(row, 1)
         self._note(int(self.snapshot.pod_node[row]))
         group = self._groups.of_pod[row]
         selected_by = group.selected_by.get(self._way)
@@ -111,13 +111,6 @@ class Charging(Index):
 
     def name_of(self, row: int) -> str:
         return next("/".join(key) for key, held in self._rows.items() if held == row)
-
-    def charges(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Every charge of some pods: (place in `rows`, budget row)."""
-        known = np.flatnonzero(rows < len(self.charged))
-        charged = self.charged[rows[known]]
-        place, nth = np.nonzero(charged != _NOTHING_SELECTED)
-        return known[place], charged[place, nth].astype(np.int64)
 
     def _selecting_rows(self, group: PodGroup) -> Iterator[int]:
         for row, selector in self._selecting[group.namespace].items():

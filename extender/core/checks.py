@@ -135,7 +135,7 @@ class Constraint(ABC):
 
     def taken_off(self, evictable: Evictable) -> IntArray:
         """[column, node]: the room without the evictable pods, an array of its own."""
-        freed: IntArray = np.einsum("kcn,kn->cn", self.demand, evictable.mask)
+        freed: IntArray = np.einsum("kcn,kn->cn", self.demand, evictable.mask.astype(np.int64))
         return self.room + freed
 
     def at(self, rows: Rows) -> Self:

@@ -2,7 +2,8 @@
 
     dry run -> the other order, where a budget would break -> whole gangs -> the fewest on the best nodes -> what is out
 
-Each step proposes other victims for some nodes; they are taken where they are better, and never otherwise.
+Each step proposes other victims for some nodes; they are taken where they are better, and never otherwise: what a
+policy forbids is worse than what none does, and then the profile's ranking decides.
 
 Rule: pods are put back in `core.preemption` alone; here it is only said in which groups and in which order.
 """
@@ -13,28 +14,30 @@ from dataclasses import replace
 import numpy as np
 
 from extender.core.checks import Check, Incoming, Rows
-from extender.core.columns import BoolArray, IntArray
-from extender.core.criteria import Losses, costs
+from extender.core.columns import BoolArray, IntArray, columns
+from extender.core.criteria import Losses, best_of, costs
 from extender.core.fewest import Problem, fewest
 from extender.core.limits import barriers
-from extender.core.preemption import Barrier, DryRun, dry_run, groups
-from extender.core.ranking import Keys, rank
+from extender.core.preemption import Barrier, DryRun, Trial, dry_run, in_other_order
+from extender.core.ranking import Keys
 from extender.core.violations import charging_of, overdrawn
 from extender.core.workloads import NONE, Gangs
+from extender.k8s.objects import Pod
 
-FINALISTS = 8
+FINALISTS = 3
 """On how many of the best nodes the fewest victims are searched for."""
 
 
 def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: BoolArray | None = None) -> DryRun:
-    """A dry run with the victims that the profile's policies prefer; see `core.preemption.dry_run`.
+    """A dry run with the victims that the profile's policies prefer, and what they forbid.
 
-    `ruled_out` has still to be asked, once nobody changes the victims any more.
+    `checks` are of the whole snapshot; `chosen`: see `core.policies.Protections.mask`.
     """
     policy = incoming.profile.preemption
     run = dry_run(incoming, checks, rows, chosen)
+    run = replace(run, barriers=tuple(_barriers(run, np.arange(len(rows)))))
     if policy.disruption_budgets == "Strict":
-        run = _in_the_other_order(run, chosen)
+        run = _in_the_other_order(run, run.barriers[0].nodes, chosen)
     if "PodGroups" in policy.ranking:
         run = _whole_gangs(run)
     if policy.victims == "Fewest":
@@ -42,48 +45,90 @@ def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: Bool
     return run
 
 
-def ruled_out(run: DryRun) -> DryRun:
-    """The same; nodes where a policy forbids to take these victims are no candidates."""
-    return replace(run, barriers=tuple(_barriers(run)))
+def with_victims(run: DryRun, places: IntArray, victims: BoolArray) -> DryRun:
+    """Other victims on some of the nodes, [k, place]."""
+    if not len(places):
+        return run
+    changed = run.victims.copy()
+    changed[:, places] = victims
+    run = replace(run, victims=changed)
+    return replace(run, barriers=tuple(_renewed(run, places)))
 
 
-def _barriers(run: DryRun) -> Iterator[Barrier]:
+def _renewed(run: DryRun, places: IntArray) -> Iterator[Barrier]:
+    for before, after in zip(run.barriers, _barriers(run, places), strict=True):
+        nodes = before.nodes.copy()
+        nodes[places] = after.nodes
+        yield replace(before, nodes=nodes)
+
+
+def _barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
+    """Which of these nodes are out, given their victims, [place]; that of Strict budgets comes first."""
     if run.incoming.profile.preemption.disruption_budgets == "Strict":
-        yield Barrier(_breaks(run), lambda place: f"would break {_broken_on(run, place)}")
-    yield from barriers(run)
+        yield Barrier(_breaks(run, places), lambda victims: f"would break {_broken_by(run.incoming, victims)}")
+    yield from barriers(run, places)
+
+
+def _where_better(run: DryRun, places: IntArray, victims: BoolArray, *, by_cost: bool) -> DryRun:
+    """Other victims on those of some nodes, [k, place], where they are better: allowed, or, if asked for, cheaper."""
+    other = with_victims(run, places, victims)
+    better = other.forbidden[places] < run.forbidden[places]
+    if by_cost:
+        better = _is_better(_keys(other, places), _keys(run, places))
+    worse = places[~(better & victims.any(axis=0))]
+    other.victims[:, worse] = run.victims[:, worse]
+    for after, before in zip(other.barriers, run.barriers, strict=True):
+        after.nodes[worse] = before.nodes[worse]
+    return replace(other)  # without what was worked out of the others
+
+
+def _keys(run: DryRun, places: IntArray) -> Keys:
+    """By what two choices of victims are compared: [place] each, the smaller the better."""
+    return [run.forbidden[places], *costs(run, places)]
+
+
+def _is_better(these: Keys, those: Keys) -> BoolArray:
+    """[place]: is the first key that differs smaller?"""
+    better = np.zeros(len(these[0]), np.bool_)
+    open_ = np.ones(len(these[0]), np.bool_)
+    for this, that in zip(these, those, strict=True):
+        better |= open_ & (this < that)
+        open_ &= this == that
+    return better
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def _breaks(run: DryRun) -> BoolArray:
-    """[node]: do the victims charge a budget more than it allows?"""
-    k, node = np.nonzero(run.victims)
+def _breaks(run: DryRun, places: IntArray) -> BoolArray:
+    """[place]: do the victims charge a budget more than it allows? Not if none of them is violating."""
+    breaks = np.zeros(len(places), np.bool_)
+    suspects = np.flatnonzero((columns(run.victims, places) & columns(run.grouped.violating, places)).any(axis=0))
     charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    breaks: BoolArray = overdrawn(charging, run.pods[k, node].astype(np.int64), node, len(run.rows)) > 0
+    taken = run.taken_on(places[suspects])
+    breaks[suspects] = overdrawn(charging, taken.pods, taken.places, taken.size)
     return breaks
 
 
-def _broken_on(run: DryRun, place: int) -> str:
-    charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    pods = run.pods[np.flatnonzero(run.victims[:, place]), place]
-    names = charging.broken_by(pods.tolist())
+def _broken_by(incoming: Incoming, victims: Sequence[Pod]) -> str:
+    rows = (incoming.snapshot.running_row(victim) for victim in victims)
+    charging = charging_of(incoming.snapshot, incoming.profile.preemption)
+    names = charging.broken_by(row for row in rows if row is not None)
     return f"disruption budgets {', '.join(names)}" if len(names) > 1 else f"disruption budget {names[0]}"
 
 
-def _in_the_other_order(run: DryRun, chosen: BoolArray | None) -> DryRun:
+def _in_the_other_order(run: DryRun, breaks: BoolArray, chosen: BoolArray | None) -> DryRun:
     """Where a budget would break, charge the least important pods first: others are spared then."""
-    broken = np.flatnonzero(run.makes_room & _breaks(run))
+    broken = np.flatnonzero(run.makes_room & breaks)
     if not len(broken):
         return run
-    grouped = groups(run.incoming, chosen, other_order=True).at(run.rows[broken])
+    grouped = in_other_order(run.incoming, chosen, run.grouped).at(run.rows[broken])
     differs = (grouped.violating != run.grouped.violating[:, broken]).any(axis=0)
     places, grouped = broken[differs], grouped.at(np.flatnonzero(differs))
     if not len(places):
         return run
     other = run.again(places, grouped, (grouped.violating, grouped.others))
-    better = np.flatnonzero(~_breaks(other))
-    return run.with_victims(places[better], other.victims[:, better])
+    return _where_better(run, places, other.victims, by_cost=False)
 
 
 # --- gangs ------------------------------------------------------------------------------------------------------------
@@ -91,6 +136,8 @@ def _in_the_other_order(run: DryRun, chosen: BoolArray | None) -> DryRun:
 
 def _whole_gangs(run: DryRun) -> DryRun:
     """Where a gang falls below its minimum, its other members are worth nothing: put them back last."""
+    if not run.snapshot.index(Gangs).members:
+        return run
     places = np.flatnonzero(run.makes_room)
     members, broken = _of_broken_gangs(run, places)
     places, members = places[broken], members[:, broken]
@@ -99,16 +146,7 @@ def _whole_gangs(run: DryRun) -> DryRun:
     grouped = run.grouped.at(places)
     last = members & grouped.evictable.mask
     other = run.again(places, grouped, (grouped.violating & ~last, grouped.others & ~last, last))
-    cheaper = _is_better(costs(other, np.arange(len(places))), costs(run, places))
-    better = np.flatnonzero(cheaper & other.makes_room & ~_newly_breaks(other, run, places))
-    return run.with_victims(places[better], other.victims[:, better])
-
-
-def _newly_breaks(other: DryRun, run: DryRun, places: IntArray) -> BoolArray:
-    """[place]: does a budget break that did not?"""
-    if run.incoming.profile.preemption.disruption_budgets != "Strict":
-        return np.zeros(len(places), np.bool_)
-    return _breaks(other) & ~_breaks(run)[places]
+    return _where_better(run, places, other.victims, by_cost=True)
 
 
 def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -125,50 +163,39 @@ def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArra
     return members, broken
 
 
-def _is_better(these: Keys, those: Keys) -> BoolArray:
-    """[place]: is the first key that differs smaller?"""
-    better = np.zeros(len(these[0]), np.bool_)
-    open_ = np.ones(len(these[0]), np.bool_)
-    for this, that in zip(these, those, strict=True):
-        better |= open_ & (this < that)
-        open_ &= this == that
-    return better
-
-
 # --- the fewest -------------------------------------------------------------------------------------------------------
 
 
 def _fewest(run: DryRun) -> DryRun:
-    """Search the best set on the best nodes, and on nodes where only sets that break a budget are known so far."""
+    """Search the best set on the best nodes, and on nodes where only sets that are ruled out are known so far."""
     places = np.flatnonzero(run.makes_room)
-    if not len(places):
-        return run
     strict = run.incoming.profile.preemption.disruption_budgets == "Strict"
-    breaks = _breaks(run)[places] if strict else np.zeros(len(places), np.bool_)
-    order = rank([breaks.astype(np.int64), *costs(run, places)], run.snapshot.name_order[run.rows[places]])
-    for place in places[order[:FINALISTS]].tolist():
-        found = fewest(_problem(run, place, strict=strict), frozenset(np.flatnonzero(run.victims[:, place]).tolist()))
-        if found.victims is not None:
-            victims = np.zeros((len(run.victims), 1), np.bool_)
-            victims[list(found.victims)] = True
-            run = run.with_victims(np.array([place]), victims)
-    return run
+    names = run.snapshot.name_order[run.rows[places]]
+    victims = run.victims.copy()
+    for place in best_of(run, places, FINALISTS, (run.forbidden[places],), (names,)).tolist():
+        known = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
+        found = fewest(_problem(run, place, strict=strict), known).victims
+        if found is not None:
+            victims[:, place] = False
+            victims[list(found), place] = True
+    changed = np.flatnonzero((victims != run.victims).any(axis=0))
+    return _where_better(run, changed, victims[:, changed], by_cost=True) if len(changed) else run
 
 
 def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:
     """One node, all of its evictable pods taken off."""
     one = np.array([place])
     grouped = run.grouped.at(one)
-    node = run.again(one, grouped, (np.zeros_like(grouped.violating),))
-    evictable = np.flatnonzero(node.grouped.evictable.mask[:, 0]).tolist()
+    trial = Trial([check.at(one) for check in run.checks], grouped.evictable)
+    evictable = np.flatnonzero(grouped.evictable.mask[:, 0]).tolist()
     charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    pods = node.pods[:, 0].tolist()
+    pods = run.incoming.layout.pod[:, run.rows[place]].tolist()
     return Problem(
-        constraints=tuple(node.trial.constraints),
-        rooms=tuple(node.trial.rooms),
+        constraints=tuple(trial.constraints),
+        rooms=tuple(trial.rooms),
         evictable=tuple(evictable),
         priority=run.incoming.layout.priority[:, run.rows[place]],
-        violating=node.grouped.violating[:, 0],
+        violating=grouped.violating[:, 0],
         charges={k: charging.charged_by(pods[k]) for k in evictable},
         allowed=charging.allowed,
         strict=strict,

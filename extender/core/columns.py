@@ -33,6 +33,18 @@ def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
     return array if len(rows) == array.shape[-1] else array[..., rows]
 
 
+def exceeding(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
+    """[place]: does some number stand there more often than `allowed[number]`? `places` and `numbers` go together."""
+    result = np.zeros(size, np.bool_)
+    room, together = allowed[numbers], np.bincount(places, minlength=size)[places]
+    result[places[room <= 0]] = True
+    # What all of a place together do not exceed need not be counted, nor where the answer is known.
+    risky = np.flatnonzero((room < together) & ~result[places])
+    keys, counts = np.unique(places[risky] * len(allowed) + numbers[risky], return_counts=True)
+    result[keys[counts > allowed[keys % len(allowed)]] // len(allowed)] = True
+    return result
+
+
 def bounded(amount: int) -> int:
     """An amount as a column holds it."""
     return min(max(amount, -LARGEST), LARGEST)

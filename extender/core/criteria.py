@@ -5,15 +5,15 @@ Upstream's five (pickOneNodeForPreemption, framework/preemption, v1.36), and tho
 Rule: [candidate] of whole numbers, the smaller the better.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from extender.core.columns import BoolArray, IntArray, columns
 from extender.core.preemption import DryRun
-from extender.core.ranking import Keys
+from extender.core.ranking import Keys, rank
 from extender.core.traits import Traits
 from extender.core.workloads import Gangs, Workloads
 from extender.k8s.requests import incoming_requests
@@ -31,6 +31,49 @@ def costs(run: DryRun, places: IntArray) -> Keys:
     """Of the nodes in these places, which must be candidates; at least one key for each criterion."""
     losses = Losses(run, places)
     return [key for name in run.incoming.profile.preemption.ranking for key in CRITERIA[name](losses)]
+
+
+def best_of(run: DryRun, places: IntArray, limit: int | None, first: Keys = (), then: Keys = ()) -> IntArray:
+    """The best `limit` (None: all) of these candidates in order; no more is worked out of the others than needed.
+
+    `first`, `then`: keys of all of them [candidate], asked before and after the profile's ranking.
+    """
+    best = np.arange(len(places)) if limit is None else _foremost(run, places, limit, first, then)
+    keys = *(key[best] for key in first), *costs(run, places[best]), *(key[best] for key in then)
+    order: IntArray = places[best[rank(keys)]] if len(best) else best
+    return order
+
+
+def _foremost(run: DryRun, places: IntArray, limit: int, first: Keys, then: Keys) -> IntArray:
+    """The best `limit` in no order: of those that are equal by a criterion, the next one is asked."""
+    sure: list[int] = []
+    left = np.arange(len(places))
+    for key_of in _one_by_one(run, places, first, then):
+        wanted = limit - len(sure)
+        if len(left) <= wanted:
+            break
+        key = key_of(left)
+        bound = key.min()
+        if np.count_nonzero(key == bound) < wanted:
+            bound = np.partition(key, wanted - 1)[wanted - 1]
+        sure += left[key < bound].tolist()
+        left = left[key == bound]
+    return np.array([*sure, *left[: limit - len(sure)].tolist()], np.int64)
+
+
+def _one_by_one(run: DryRun, places: IntArray, first: Keys, then: Keys) -> Iterator[Callable[[IntArray], IntArray]]:
+    """Keys in order, each to be asked for some of the candidates."""
+    for key in first:
+        yield key.__getitem__
+    for name in run.incoming.profile.preemption.ranking:
+        for number in range(_KEYS_OF.get(name, 1)):
+            yield partial(_nth_key, run, places, name, number)
+    for key in then:
+        yield key.__getitem__
+
+
+def _nth_key(run: DryRun, places: IntArray, name: str, number: int, left: IntArray) -> IntArray:
+    return CRITERIA[name](Losses(run, places[left]))[number]
 
 
 @dataclass(frozen=True)
@@ -169,4 +212,7 @@ CRITERIA: dict[str, Callable[[Losses], Keys]] = {
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,
 }
-"""Name -> keys; see `extender.core.profile` for the names."""
+"""Name -> one key or more; see `extender.core.profile` for the names."""
+
+_KEYS_OF = {"PodGroups": 2}
+"""How many keys a criterion has, where that is not one."""

@@ -3,24 +3,24 @@
 Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 
 from extender.core.checks import Incoming, Rows
-from extender.core.choosing import choose, ruled_out
+from extender.core.choosing import choose, with_victims
 from extender.core.columns import BoolArray, IntArray
-from extender.core.criteria import costs
+from extender.core.criteria import best_of, costs
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
 from extender.core.limits import veto
 from extender.core.moment import TIMELESS, Moment
 from extender.core.plugins import INDEXES
 from extender.core.policies import reasons
-from extender.core.preemption import NEVER_PREEMPTS, DryRun, eligible, groups
+from extender.core.preemption import NEVER_PREEMPTS, DryRun, eligible, groups, in_other_order
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.ranking import rank, standing
+from extender.core.ranking import standing
 from extender.core.scoring import score
 from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
@@ -96,9 +96,9 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     for index in INDEXES:
         snapshot.index(index)
     anybody = meet(snapshot, Pod(ObjectMeta()), profile)
-    groups(anybody)
+    grouped = groups(anybody)
     if profile.preemption.disruption_budgets == "Strict":
-        groups(anybody, other_order=True)
+        in_other_order(anybody, None, grouped)
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
@@ -151,7 +151,7 @@ def _tried(filtering: Filtering, rows: Rows) -> DryRun | None:
     tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
     if not len(tried) or not eligible(filtering)[0] or veto(filtering.incoming) is not None:
         return None
-    return ruled_out(choose(filtering.incoming, filtering.checks, tried))
+    return choose(filtering.incoming, filtering.checks, tried)
 
 
 def prioritize(
@@ -198,14 +198,14 @@ def preempt(
     if vetoed is not None:
         return PreemptDecision((), dict.fromkeys(offers, vetoed), left, frozenset(), vetoed)
     filtering = run_filters(incoming)
-    tried = _to_try(filtering, rows, undecided)
+    tried = _to_try(filtering, rows, undecided, offered.dropped)
     all_nodes = profile.preemption.candidates == "AllNodes"
     run = choose(incoming, filtering.checks, tried, offered.victims if all_nodes else None)
     named = offered.on(run)
     run = _prefer_named(run, named)
     if left:
-        run = replace(run, victims=np.where(undecided[run.rows], _as_offered(run, named), run.victims))
-    run = ruled_out(run)
+        theirs = np.flatnonzero(undecided[run.rows])
+        run = with_victims(run, theirs, _as_offered(run, named)[:, theirs])
     kept = _best(run, named, profile.keep_candidates)
     dropped = offered.dropped | _not_tried(filtering, rows[~np.isin(rows, tried)])
     dropped |= _beaten(run, offered.names, {candidate.node for candidate in kept})
@@ -213,13 +213,18 @@ def preempt(
     return PreemptDecision(kept, dropped, left, as_offered)
 
 
-def _to_try(filtering: Filtering, rows: Rows, undecided: BoolArray) -> Rows:
-    """Offered nodes where eviction may help as far as we can say; with AllNodes all where we can say that it may."""
-    codes = filtering.codes
+def _to_try(filtering: Filtering, rows: Rows, undecided: BoolArray, dropped: Collection[str]) -> Rows:
+    """Offered nodes where eviction may help as far as we can say; with AllNodes all where we can say that it may.
+
+    Not where kube-scheduler knows of pods that we do not (`dropped`).
+    """
+    codes, node_row = filtering.codes, filtering.incoming.snapshot.node_row
     offered = rows[(codes[rows] == Code.UNSCHEDULABLE) | (undecided[rows] & (codes[rows] != Code.UNRESOLVABLE))]
     if filtering.incoming.profile.preemption.candidates == "Offered":
         return np.unique(offered)
-    return np.union1d(offered, np.flatnonzero((codes == Code.UNSCHEDULABLE) & ~undecided))
+    others = (codes == Code.UNSCHEDULABLE) & ~undecided
+    others[[node_row[name] for name in dropped if name in node_row]] = False
+    return np.union1d(offered, np.flatnonzero(others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +296,10 @@ def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, 
     """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
     places = np.flatnonzero(run.candidate)
     unnamed = np.count_nonzero(run.victims & ~named, axis=0)[places]
-    order = rank(costs(run, places), unnamed, run.snapshot.name_order[run.rows[places]])
+    best = best_of(run, places, limit, then=(unnamed, run.snapshot.name_order[run.rows[places]]))
     violations, names = run.violations, run.snapshot.node_names
     return tuple(
-        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place]))
-        for place in places[order][:limit].tolist()
+        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
     )
 
 

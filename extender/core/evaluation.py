@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from extender.core.checks import Incoming
-from extender.core.choosing import choose, ruled_out
-from extender.core.criteria import costs
+from extender.core.choosing import choose
+from extender.core.criteria import best_of, costs
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
 from extender.core.moment import TIMELESS, Moment
 from extender.core.preemption import DryRun, eligible
 from extender.core.profile import Profile
-from extender.core.ranking import rank, tied_for_best
+from extender.core.ranking import tied_for_best
 from extender.core.scoring import Scores, score
 from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code, Verdict
@@ -40,8 +40,8 @@ class Evaluation:
         if not len(places):
             return None
         names = self.incoming.snapshot.name_order[self.dry_run.rows[places]]
-        best = int(rank(costs(self.dry_run, places), names)[0])
-        return self.incoming.snapshot.node_names[int(self.dry_run.rows[places[best]])]
+        (best,) = best_of(self.dry_run, places, 1, then=(names,))
+        return self.incoming.snapshot.node_names[int(self.dry_run.rows[best])]
 
     @property
     def selected_ties(self) -> list[str]:
@@ -115,5 +115,5 @@ def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment = TI
     incoming = meet(snapshot, pod, profile, moment)
     filtering = run_filters(incoming)
     scores = score(incoming, filtering.rows(Code.SUCCESS))
-    run = ruled_out(choose(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE)))
+    run = choose(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
     return Evaluation(incoming, filtering, scores, eligible(filtering), run)

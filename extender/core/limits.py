@@ -6,16 +6,18 @@ Rule: a limit only ever refuses.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from extender.core.checks import Incoming
-from extender.core.columns import BoolArray, IntArray
-from extender.core.moment import MINUTE, SECOND
-from extender.core.preemption import Barrier, DryRun
+from extender.core.columns import BoolArray, IntArray, columns, exceeding
+from extender.core.moment import MINUTE, SECOND, Moment
+from extender.core.preemption import Barrier, DryRun, Taken
 from extender.core.running import nanoseconds
 from extender.core.workloads import Namespaces
+from extender.k8s.objects import Pod
 
 # --- the preemptor ----------------------------------------------------------------------------------------------------
 
@@ -29,7 +31,7 @@ def _vetoes(incoming: Incoming) -> Iterator[str]:
     policy, moment = incoming.profile.preemption, incoming.moment
     limits, pod = policy.limits, incoming.pod
     created = pod.metadata.creation_timestamp
-    pending = moment.now - nanoseconds(created) if created else 0
+    pending = moment.now - nanoseconds(created) if policy.preempt_after and created else 0
     if pending < policy.preempt_after:
         yield (
             f"a pod may preempt once it has been pending for {policy.preempt_after / SECOND:g}s: not "
@@ -61,69 +63,86 @@ def _wait(ages: Iterable[int], window: int, at_most: int, wanted: int = 1) -> in
 # --- the candidates ---------------------------------------------------------------------------------------------------
 
 
-def barriers(run: DryRun) -> Iterator[Barrier]:
-    """Nodes whose victims are too many."""
-    limits = run.incoming.profile.preemption.limits
-    count: IntArray = np.count_nonzero(run.victims, axis=0)
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """On the victims of one node; who is leaving already is not among them: nobody evicts it again."""
+
+    harmless: int
+    """So many victims are never too many."""
+    exceeded: Callable[[Taken], BoolArray]
+    why: Callable[[Sequence[Pod]], str]
+
+
+def barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
+    """Which of these nodes have too many victims, [place]."""
+    limits = tuple(_limits(run.incoming))
+    count = np.count_nonzero(columns(run.victims, places), axis=0) if limits else 0
+    for limit in limits:
+        nodes = np.zeros(len(places), np.bool_)
+        crowded = np.flatnonzero(count > limit.harmless)
+        taken = run.taken_on(places[crowded])
+        nodes[crowded] = limit.exceeded(taken.only(~run.snapshot.running.terminating[taken.pods]))
+        yield Barrier(nodes, limit.why)
+
+
+def _limits(incoming: Incoming) -> Iterator[_Limit]:
+    limits = incoming.profile.preemption.limits
     if limits.max_victims is not None:
-        yield Barrier(
-            count > limits.max_victims,
-            lambda place: f"{count[place]} victims are more than the {limits.max_victims} of a preemption",
-        )
+        yield _at_once(limits.max_victims)
     if limits.evictions_per_minute is not None:
-        yield _per_minute(run, count, limits.evictions_per_minute)
+        yield _per_minute(incoming.moment, limits.evictions_per_minute)
     if limits.namespace_evictions_per_minute is not None:
-        yield _per_namespace(run, limits.namespace_evictions_per_minute)
+        yield _per_namespace(incoming, limits.namespace_evictions_per_minute)
 
 
-def _per_minute(run: DryRun, count: IntArray, limit: int) -> Barrier:
-    moment = run.incoming.moment
+def _at_once(limit: int) -> _Limit:
+    def why(victims: Sequence[Pod]) -> str:
+        return f"{len(_evicted(victims))} victims are more than the {limit} of a preemption"
+
+    return _Limit(limit, lambda taken: taken.count > limit, why)
+
+
+def _per_minute(moment: Moment, limit: int) -> _Limit:
     ages = [one.ago for one in moment.evictions if one.ago < MINUTE]
+    left = limit - len(ages)
 
-    def why(place: int) -> str:
-        wanted = int(count[place])
+    def why(victims: Sequence[Pod]) -> str:
+        wanted = len(_evicted(victims))
         wait = _wait(ages, MINUTE, limit, wanted) or 0
         when = f"not {moment.until(wait)}" if wanted <= limit else "never"
         return f"{wanted} victims are more than what is left of {limit} evictions a minute: {when}"
 
-    return Barrier(count > limit - len(ages), why)
+    return _Limit(left, lambda taken: taken.count > left, why)
 
 
-def _per_namespace(run: DryRun, limit: int) -> Barrier:
+def _per_namespace(incoming: Incoming, limit: int) -> _Limit:
     ages: dict[str, list[int]] = {}
-    for one in run.incoming.moment.evictions:
+    for one in incoming.moment.evictions:
         if one.ago < MINUTE:
             ages.setdefault(one.namespace, []).append(one.ago)
-    left = {namespace: limit - len(found) for namespace, found in ages.items()}
+    namespaces = incoming.snapshot.index(Namespaces)
+    left = np.full(max(namespaces.things, default=0) + 1, limit, np.int64)
+    for number, namespace in namespaces.things.items():
+        left[number] -= len(ages.get(str(namespace), ()))
 
-    def why(place: int) -> str:
-        said = (_why(run, limit, ages, name, wanted) for name, wanted in sorted(_by_namespace(run, place).items()))
+    def exceeded(taken: Taken) -> BoolArray:
+        return exceeding(taken.places, namespaces.of_pod[taken.pods], left, taken.size)
+
+    def why(victims: Sequence[Pod]) -> str:
+        wanted = sorted(Counter(pod.metadata.namespace for pod in _evicted(victims)).items())
+        said = (_why(incoming.moment, limit, ages.get(name, ()), name, count) for name, count in wanted)
         return "; ".join(filter(None, said))
 
-    return Barrier(_too_many(run, limit, left), why)
+    return _Limit(int(left.min()), exceeded, why)
 
 
-def _why(run: DryRun, limit: int, ages: Mapping[str, list[int]], namespace: str, wanted: int) -> str:
-    wait = _wait(ages.get(namespace, ()), MINUTE, limit, wanted)
+def _why(moment: Moment, limit: int, ages: Iterable[int], namespace: str, wanted: int) -> str:
+    wait = _wait(ages, MINUTE, limit, wanted)
     if wait is None:
         return ""
-    when = f"not {run.incoming.moment.until(wait)}" if wanted <= limit else "never"
+    when = f"not {moment.until(wait)}" if wanted <= limit else "never"
     return f"{wanted} victims in {namespace} are more than what is left of {limit} evictions a minute there: {when}"
 
 
-def _by_namespace(run: DryRun, place: int) -> Counter[str]:
-    return Counter(pod.metadata.namespace for pod in run.victims_on(place))
-
-
-def _too_many(run: DryRun, limit: int, left: Mapping[str, int]) -> BoolArray:
-    """[node]: has some namespace more victims there than it has evictions left?"""
-    namespaces = run.snapshot.index(Namespaces)
-    allowed = np.full(max(namespaces.things, default=0) + 1, limit, np.int64)
-    for number, namespace in namespaces.things.items():
-        allowed[number] = left.get(str(namespace), limit)
-    k, node = np.nonzero(run.victims)
-    numbers = namespaces.of_pod[run.pods[k, node]]
-    keys, counts = np.unique(node * len(allowed) + numbers, return_counts=True)
-    too_many = np.zeros(len(run.rows), np.bool_)
-    too_many[keys[counts > allowed[keys % len(allowed)]] // len(allowed)] = True
-    return too_many
+def _evicted(victims: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in victims if pod.metadata.deletion_timestamp is None]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.checks import Incoming
-from extender.core.columns import BoolArray, IntArray
+from extender.core.columns import NEVER, BoolArray, IntArray
 from extender.core.moment import SECOND
 from extender.core.profile import PreemptionPolicy, Protection
 from extender.core.running import start_time
@@ -168,7 +168,9 @@ class Protections(Index):
         one = after or before
         if isinstance(one, Namespace) and self._policy.tenant_label is not None:
             name = one.metadata.name
-            self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label) if after else None
+            self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label)
+            if after is None:
+                del self._tenants[name]
             self._tenant[list(self._by_namespace.get(name, ()))] = self._code_of(name)
         elif isinstance(one, PriorityClass) and self._policy.preemption_toleration:
             name, toleration = one.metadata.name, toleration_of(one if after else None)
@@ -192,12 +194,12 @@ class Protections(Index):
     def mask(self, incoming: Incoming, chosen: BoolArray | None) -> BoolArray:
         """[pod]: may not be a victim. `chosen`: [pod] that kube-scheduler chose; None: nobody is special."""
         size, running, now = len(self._special), incoming.snapshot.running, incoming.moment.now
-        count = min(size, len(running.start))
+        count = min(size, len(running.pods))
         start, protected = running.start[:count], np.zeros(count, np.bool_)
         for rule, meant in zip(self._policy.protections, self._meant[:, :count], strict=True):
             if _withstands(rule, incoming.pod):
                 protected |= meant if rule.min_runtime is None else meant & (start > now - rule.min_runtime)
-        if self._policy.preemption_toleration:
+        if any(toleration.duration for toleration in self._classes.values()):
             waits = incoming.pod.priority < self._minimum[:count]
             protected |= waits & (self._duration[:count] > 0) & (start > now - self._duration[:count])
         if self._policy.tenant_label is not None:
@@ -267,11 +269,11 @@ def _reasons(incoming: Incoming, pod: Pod) -> Iterator[str]:
         waits = incoming.pod.priority < toleration.minimum and toleration.duration > 0
         if waits and started + toleration.duration > moment.now:
             until = _until(incoming, started, toleration.duration)
-            yield f"tolerated by PriorityClass {name} up to priority {toleration.minimum} {until}".rstrip()
+            yield f"protected by PriorityClass {name} from priorities below {toleration.minimum} {until}".rstrip()
     if policy.tenant_label is not None:
         own, other = (_tenant(incoming, one) for one in (incoming.pod, pod))
         if own != other:
-            yield f"of another tenant: {policy.tenant_label} is {other or 'unset'}, not {own or 'unset'}"
+            yield f"of another tenant: {policy.tenant_label} is {_shown(other)}, not {_shown(own)}"
     wait = cooling(incoming).get(workload_of(pod))
     if wait is not None:
         yield f"its workload was evicted from lately, {moment.until(wait)}"
@@ -279,12 +281,17 @@ def _reasons(incoming: Incoming, pod: Pod) -> Iterator[str]:
 
 def _until(incoming: Incoming, started: int, duration: int) -> str:
     """Of a pod that has not started, and for what lasts for ever, there is no such time."""
-    ends = started + duration
     if duration >= _FOREVER:
         return ""
-    return "until it has started and run" if ends >= _FOREVER else incoming.moment.until(ends - incoming.moment.now)
+    if started == NEVER:
+        return f"until it has run for {duration / SECOND:g}s"
+    return incoming.moment.until(started + duration - incoming.moment.now)
 
 
 def _tenant(incoming: Incoming, pod: Pod) -> str | None:
     labels = incoming.snapshot.namespace_labels.get(pod.metadata.namespace, {})
     return labels.get(incoming.profile.preemption.tenant_label or "")
+
+
+def _shown(tenant: str | None) -> str:
+    return "unset" if tenant is None else tenant or '""'

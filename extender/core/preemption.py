@@ -9,6 +9,7 @@ Mirrors defaultpreemption.SelectVictimsOnNode (v1.36).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -71,21 +72,25 @@ class Groups:
     """[k, node]: their loss breaks a budget."""
     others: BoolArray
     """[k, node]."""
+    protected: BoolArray | None = None
+    """[pod]; None: nobody is."""
 
     def at(self, rows: Rows) -> "Groups":
         """The same for some nodes only."""
         first = None if self.evictable.first is None else self.evictable.first[rows]
         evictable = Evictable(self.evictable.mask[:, rows], first)
-        return Groups(evictable, self.violating[:, rows], self.others[:, rows])
+        return Groups(evictable, self.violating[:, rows], self.others[:, rows], self.protected)
 
 
-def groups(incoming: Incoming, chosen: BoolArray | None = None, *, other_order: bool = False) -> Groups:
-    """All pods of strictly lower priority that no policy protects.
+def groups(incoming: Incoming, chosen: BoolArray | None = None) -> Groups:
+    """All pods of strictly lower priority that no policy protects; `chosen`: see `Protections.mask`."""
+    return incoming.snapshot.index(KnownGroups, incoming.profile.preemption).of(incoming, chosen)
 
-    `chosen`: see `Protections.mask`. `other_order`: budgets are charged for the least important pods first.
-    """
+
+def in_other_order(incoming: Incoming, chosen: BoolArray | None, grouped: Groups) -> Groups:
+    """The same pods as `groups` gave, where budgets are charged for the least important ones first."""
     known = incoming.snapshot.index(KnownGroups, incoming.profile.preemption)
-    return known.of(incoming, chosen, other_order=other_order)
+    return known.of(incoming, chosen, in_other_order=grouped)
 
 
 class KnownGroups(Index):
@@ -102,21 +107,23 @@ class KnownGroups(Index):
         self._is_tail = self._protections is None and policy.importance[0] == "Priority"
         self._known: dict[tuple[object, ...], _Known] = {}
 
-    def of(self, incoming: Incoming, chosen: BoolArray | None, *, other_order: bool) -> Groups:
-        """See `groups`."""
+    def of(self, incoming: Incoming, chosen: BoolArray | None, *, in_other_order: Groups | None = None) -> Groups:
+        """See `groups` and `in_other_order`."""
         self._charging.refresh()
+        other_order = in_other_order is not None
         lower = (one for one in incoming.snapshot.running.priorities if one < incoming.pod.priority)
         below, protected = max(lower, default=_BELOW_ALL) + 1, None
         key: tuple[object, ...] = below, other_order
         if self._protections is not None:
-            protected = self._protections.mask(incoming, chosen)
+            protected = in_other_order.protected if in_other_order else self._protections.mask(incoming, chosen)
             key += (chosen is None, self._protections.key(incoming))
         asked = _Asked(incoming.layout, below, protected, other_order)
         known = self._known.pop(key, None)
         changed = None if known is None else self._changed(known, protected)
         if known is None or changed is None or not self._update(known.groups, changed, asked):
             known = _Known(self._build(asked))
-        known.seen, known.erased, known.protected = len(self._charging.journal), self._charging.erased, protected
+        known.seen, known.erased = len(self._charging.journal), self._charging.erased
+        known.groups = replace(known.groups, protected=protected)
         if len(self._known) >= _CACHED_GROUPS:
             del self._known[next(iter(self._known))]
         self._known[key] = known
@@ -127,10 +134,11 @@ class KnownGroups(Index):
         if known.erased != self._charging.erased:
             return None
         nodes = set(self._charging.journal[known.seen :])
-        if protected is not None and known.protected is not None:
-            if protected.shape != known.protected.shape:
+        before = known.groups.protected
+        if protected is not None and before is not None:
+            if protected.shape != before.shape:
                 return None
-            nodes.update(self.snapshot.pod_node[np.flatnonzero(protected != known.protected)].tolist())
+            nodes.update(self.snapshot.pod_node[np.flatnonzero(protected != before)].tolist())
         nodes.discard(-1)
         return nodes
 
@@ -173,8 +181,6 @@ class _Known:
     groups: Groups
     erased: int = 0
     seen: int = 0
-    protected: BoolArray | None = None
-    """[pod]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +228,32 @@ class Barrier:
 
     nodes: BoolArray
     """[node]."""
-    why: Callable[[int], str]
-    """Asked for one of them."""
+    why: Callable[[Sequence[Pod]], str]
+    """Of the victims of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """The victims of some nodes, one by one."""
+
+    pods: IntArray
+    """[victim] -> pod row."""
+    places: IntArray
+    """[victim] -> place of its node."""
+    size: int
+    """How many nodes."""
+
+    @property
+    def count(self) -> IntArray:
+        """[place]: how many."""
+        return np.bincount(self.places, minlength=self.size)
+
+    def only(self, mask: BoolArray) -> "Taken":
+        """Some of the victims."""
+        return Taken(self.pods[mask], self.places[mask], self.size)
+
+
+@dataclass(frozen=True)
 class DryRun:
     """What preemption would take from each of some nodes; [node] is a place in `rows`."""
 
@@ -254,7 +281,13 @@ class DryRun:
         pods: IntArray = columns(self.incoming.layout.pod, self.rows)
         return pods
 
-    @property
+    def taken_on(self, places: IntArray) -> Taken:
+        """The victims of some nodes."""
+        # In one dimension numpy finds what is set much faster than in two.
+        k, place = np.divmod(np.flatnonzero(columns(self.victims, places).reshape(-1)), max(len(places), 1))
+        return Taken(self.incoming.layout.pod[k, self.rows[places[place]]].astype(np.int64), place, len(places))
+
+    @cached_property
     def makes_room(self) -> BoolArray:
         """[node] where taking the victims makes room, and there is a victim."""
         return self.emptied.fits & self.victims.any(axis=0)
@@ -262,10 +295,16 @@ class DryRun:
     @property
     def candidate(self) -> BoolArray:
         """[node] where that may be done."""
-        allowed = self.makes_room
+        candidate: BoolArray = self.makes_room & (self.forbidden == 0)
+        return candidate
+
+    @cached_property
+    def forbidden(self) -> IntArray:
+        """[node]: 1 where a policy rules the victims out, else 0."""
+        forbidden = np.zeros(len(self.rows), np.int64)
         for barrier in self.barriers:
-            allowed &= ~barrier.nodes
-        return allowed
+            forbidden[barrier.nodes] = 1
+        return forbidden
 
     @property
     def violations(self) -> IntArray:
@@ -278,12 +317,6 @@ class DryRun:
     def again(self, places: IntArray, grouped: Groups, order: Sequence[BoolArray]) -> "DryRun":
         """Some of the nodes once more, with other groups or put back in another order."""
         return _run(self.incoming, [check.at(places) for check in self.checks], self.rows[places], grouped, order)
-
-    def with_victims(self, places: IntArray, victims: BoolArray) -> "DryRun":
-        """Other victims on some of the nodes, [k, place]."""
-        changed = self.victims.copy()
-        changed[:, places] = victims
-        return replace(self, victims=changed)
 
     def interchangeable(self, place: int, k: int, other: int) -> bool:
         """May the node's pods of these ranks take each other's place? Equally important, and all takes the same."""
@@ -303,7 +336,9 @@ class DryRun:
             return NO_VICTIMS
         if not self.makes_room[place]:
             return self.emptied.verdict(place)
-        return Verdict(Code.UNSCHEDULABLE, "", tuple(one.why(place) for one in self.barriers if one.nodes[place]))
+        return Verdict(
+            Code.UNSCHEDULABLE, "", tuple(one.why(self.victims_on(place)) for one in self.barriers if one.nodes[place])
+        )
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """The victims of one node in upstream's order: as they failed to be put back, then by importance."""
@@ -348,7 +383,8 @@ def _are_alike(incoming: Incoming, row: int, other: int) -> bool:
     pods, charging = (snapshot.pods[row], snapshot.pods[other]), charging_of(snapshot, policy)
     traits = snapshot.index(Traits, policy.eviction_cost_annotation).of.values()
     return (
-        charging.charged_by(row) == charging.charged_by(other)
+        snapshot.running.terminating[row] == snapshot.running.terminating[other]
+        and charging.charged_by(row) == charging.charged_by(other)
         and workload_of(pods[0]) == workload_of(pods[1])
         and pods[0].pod_group == pods[1].pod_group
         and all(trait[row] == trait[other] for trait in traits)

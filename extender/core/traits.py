@@ -3,6 +3,7 @@
 Rule: a number for each pod; the higher it is, the more is lost with the pod.
 """
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,9 @@ from extender.core.snapshot import Index, Snapshot
 from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import QOS_CLASSES, qos_class
+
+_COST = re.compile(r"-[0-9]{1,100}|0|[1-9][0-9]{0,9}")
+"""As Go reads it: no plus, no zeros at the beginning but behind a minus."""
 
 _INT32 = 2**31
 _GRACE = 30
@@ -26,13 +30,7 @@ def cost(pod: Pod, annotation: str) -> int:
     Mirrors helpers.GetDeletionCostFromPodAnnotations (pkg/apis/core/v1/helper, v1.36).
     """
     text = (pod.metadata.annotations or {}).get(annotation, "0")
-    first = text[1:2] if text.startswith("-") else text[:1]
-    if not first.isdecimal() or (first == "0" and text != "0"):
-        return 0  # as Go: no sign but a minus, no leading zeros
-    try:
-        value = int(text) if text.isascii() and "_" not in text else 0
-    except ValueError:
-        return 0
+    value = int(text) if _COST.fullmatch(text) else 0
     return value if -_INT32 <= value < _INT32 else 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from extender.core.budgets import Charging
-from extender.core.columns import BoolArray, IntArray
+from extender.core.columns import BoolArray, IntArray, exceeding
 from extender.core.layout import Layout
 from extender.core.live_budgets import LiveCharging
 from extender.core.profile import PreemptionPolicy
@@ -71,13 +71,10 @@ def violating_on(charging: Charging, evictable: Iterable[tuple[int, int]]) -> li
     return found
 
 
-def overdrawn(charging: Charging, pods: IntArray, places: IntArray, size: int) -> IntArray:
-    """Victims by pod row, each of one of `size` nodes -> [node]: how many charges its budgets do not allow."""
+def overdrawn(charging: Charging, pods: IntArray, places: IntArray, size: int) -> BoolArray:
+    """Victims by pod row, each of one of `size` nodes -> [node]: do they charge a budget more than it allows?"""
     charging.refresh()
-    victim, budget = charging.charges(pods)
-    allowed = np.maximum(np.array(charging.allowed, np.int64), 0)
-    keys, counts = np.unique(places[victim] * len(allowed) + budget, return_counts=True)
-    over = np.maximum(counts - allowed[keys % max(len(allowed), 1)], 0)
-    result = np.zeros(size, np.int64)
-    np.add.at(result, keys // max(len(allowed), 1), over)
-    return result
+    charged = charging.charged[pods]
+    nth = np.flatnonzero((charged >= 0).reshape(-1))
+    allowed = np.array(charging.allowed or [0], np.int64)
+    return exceeding(places[nth // charged.shape[1]], charged.reshape(-1)[nth].astype(np.int64), allowed, size)

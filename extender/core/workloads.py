@@ -106,9 +106,12 @@ class Gangs(Membership):
             self._minimum[gang] = after.minimum or 0
 
     def broken(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Victims by pod row, each of some place -> (place, gang, how many victims) of gangs that fall below."""
+        """Victims by pod row, each of some place -> (place, gang, how many victims) of gangs that fall below.
+
+        Who is leaving already is lost to its gang whether it is a victim or not.
+        """
         numbers = self.of_pod[pods]
-        member = numbers != NONE
+        member = (numbers != NONE) & ~self.snapshot.running.terminating[pods]
         size = int(numbers.max(initial=0)) + 1
         keys, lost = np.unique(places[member] * size + numbers[member], return_counts=True)
         spare = np.array([self.spare(number) for number in (keys % size).tolist()], np.int64)

@@ -28,9 +28,10 @@ def workload_of(pod: Pod) -> Workload:
     namespace, owner = pod.metadata.namespace, pod.metadata.controller
     if owner is None:
         return namespace, "Pod", pod.metadata.name
-    suffix = f"-{(pod.metadata.labels or {}).get(TEMPLATE_HASH)}"
-    if owner.kind == "ReplicaSet" and owner.name.endswith(suffix) and len(owner.name) > len(suffix):
-        return namespace, "Deployment", owner.name[: -len(suffix)]
+    template_hash = (pod.metadata.labels or {}).get(TEMPLATE_HASH)
+    deployment = owner.name.removesuffix(f"-{template_hash}")
+    if owner.kind == "ReplicaSet" and template_hash and deployment not in ("", owner.name):
+        return namespace, "Deployment", deployment
     return namespace, owner.kind, owner.name
 
 
@@ -45,17 +46,11 @@ def qos_class(pod: Pod) -> str:
 
 
 def _qos(given: list[ResourceRequirements]) -> str:
-    asked = [(_amounts(one.requests), _amounts(one.limits)) for one in given]
-    if not any(requests or limits for requests, limits in asked):
+    limits = [_amounts(one.limits) for one in given]
+    requests = [_amounts({**(one.limits or {}), **(one.requests or {})}) for one in given]  # the limit, without one
+    if not any((*requests, *limits)):
         return BEST_EFFORT
-    return GUARANTEED if all(_is_guaranteed(requests, limits) for requests, limits in asked) else BURSTABLE
-
-
-def _is_guaranteed(requests: dict[str, int], limits: dict[str, int]) -> bool:
-    """Without a request the limit is what is requested."""
-    return set(limits) == set(_QOS_RESOURCES) and all(
-        requests.get(name, limits[name]) == limits[name] for name in limits
-    )
+    return GUARANTEED if requests == limits and all(len(one) == len(_QOS_RESOURCES) for one in limits) else BURSTABLE
 
 
 def _amounts(resources: ResourceList | None) -> dict[str, int]:

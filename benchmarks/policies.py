@@ -1,0 +1,123 @@
+"""What the policies of preemption cost: the exhaustive dry run with all of them on beside the plain one.
+
+Both end with the victims of every node and the best candidate, as `/preempt` does. The cluster is the same, but its pods are ready and
+have owners, and its budgets say what they would say of it; what the service keeps up to date between requests is.
+"""
+
+from collections.abc import Iterator
+from zlib import crc32
+
+import numpy as np
+from msgspec.structs import replace
+
+from benchmarks.measure import Limit, Row, Run, Work, in_turns
+from benchmarks.world import World, change_a_pod
+from extender.core.budgets import matcher
+from extender.core.choosing import choose
+from extender.core.columns import IntArray
+from extender.core.criteria import best_of
+from extender.core.engine import prepare
+from extender.core.filtering import meet, run_filters
+from extender.core.matching import PodGroups
+from extender.core.moment import MINUTE, SECOND, Eviction, Moment
+from extender.core.profile import (
+    IMPORTANCE,
+    MORE_RANKING,
+    RANKING,
+    UPSTREAM,
+    Limits,
+    PreemptionPolicy,
+    Profile,
+    Protection,
+)
+from extender.core.snapshot import Snapshot
+from extender.core.verdict import Code
+from extender.k8s.objects import Condition, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus
+
+GROUP = "policies"
+ROUNDS = 101
+TIMES_PLAIN = Limit("≤", 2)
+
+NOW = 1_766_000_000 * SECOND
+DAY = 24 * 60 * MINUTE
+
+RULES = (
+    Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"})),
+    Protection("mirrorPods", annotations=(("kubernetes.io/config.mirror", None),)),
+    Protection("systemPods", namespaces=frozenset({"kube-system"})),
+    Protection("team-03", namespaces=frozenset({"team-03"}), unless_priority_at_least=2_000_000_000),
+    Protection("young", min_runtime=30 * DAY),
+)
+BUDGETS = PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live")
+ALL = PreemptionPolicy(
+    disruption_budgets="Strict",
+    budget_accounting="Live",
+    empty_selector="Everything",
+    candidates="AllNodes",
+    victims="Fewest",
+    importance=(*IMPORTANCE, "PodDeletionCost", "QoSClass"),
+    ranking=(*RANKING, *MORE_RANKING),
+    protections=RULES,
+    preemption_toleration=True,
+    tenant_label="tenant",
+    limits=Limits(5, 600, 60, 5 * MINUTE, 3),
+)
+
+
+def rows(world: World) -> Iterator[Row]:
+    snapshot = lively(world)
+    evictions = tuple(Eviction(n * SECOND, ("team-01", "Deployment", f"app-{n}")) for n in range(40))
+    moment = Moment(NOW, evictions)
+    plain = Work(decide(snapshot, world.pod, UPSTREAM, moment))
+    for name, policy in (("budgets Strict and Live", BUDGETS), ("all policies", ALL)):
+        work = Work(decide(prepare(snapshot, Profile(preemption=policy)), world.pod, Profile(preemption=policy), moment))
+        own, others = in_turns([work, plain], ROUNDS)
+        limit = TIMES_PLAIN if policy is ALL else None
+        yield Row(GROUP, f"dry run and best node, {name} (warm)", own, "no policies", others, limit)
+        changed = Work(work.run, prepare=lambda: change_a_pod(snapshot))
+        own, others = in_turns([changed, Work(plain.run, prepare=lambda: change_a_pod(snapshot))], ROUNDS)
+        yield Row(GROUP, f"dry run and best node, {name}, after a pod changed", own, "no policies", others, limit)
+
+
+def decide(snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment) -> Run:
+    filtering = run_filters(meet(snapshot, pod, profile, moment))
+    tried = filtering.rows(Code.UNSCHEDULABLE)
+    nobody = np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
+
+    def run() -> IntArray:
+        incoming = meet(snapshot, pod, profile, moment)
+        run = choose(incoming, run_filters(incoming).checks, tried, nobody)
+        places = np.flatnonzero(run.candidate)
+        return best_of(run, places, 1, then=(snapshot.name_order[run.rows[places]],))
+
+    return run
+
+
+def lively(world: World) -> Snapshot:
+    """The same cluster, its pods ready but one in fifty, owned by ReplicaSets, its budgets up to date."""
+    snapshot = Snapshot.build(replace(world.objects, pods=tuple(map(_lively, world.objects.pods))))
+    for budget in snapshot.budgets:
+        healthy, allowed = _healthy(snapshot, budget), budget.status.disruptions_allowed
+        status = PodDisruptionBudgetStatus(allowed, healthy, healthy - allowed, healthy)
+        snapshot.put("PodDisruptionBudget", replace(budget, status=status))
+    snapshot.settle()
+    return snapshot
+
+
+def _healthy(snapshot: Snapshot, budget: PodDisruptionBudget) -> int:
+    selector = matcher(budget)
+    groups = snapshot.index(PodGroups).in_namespaces(frozenset({budget.metadata.namespace}))
+    selected = (group.members for group in groups if selector is not None and selector.matches(group.labels))
+    return sum(snapshot.pods[row].is_ready for rows in selected for row in rows)
+
+
+def _lively(pod: Pod) -> Pod:
+    labels = pod.metadata.labels or {}
+    name = f"{labels.get('app', 'bare')}-{labels.get('pod-template-hash', '0')}"
+    owner = OwnerReference("apps/v1", "ReplicaSet", name, controller=True)
+    ready = Condition("Ready", "False" if crc32(pod.metadata.name.encode()) % 50 == 0 else "True")
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, owner_references=[owner]),
+        status=replace(pod.status, conditions=[ready]),
+    )
