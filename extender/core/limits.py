@@ -28,6 +28,7 @@ def veto(incoming: Incoming) -> str | None:
 
 
 def _vetoes(incoming: Incoming) -> Iterator[str]:
+    yield from _in_the_dark(incoming)
     policy, moment = incoming.profile.preemption, incoming.moment
     limits, pod = policy.limits, incoming.pod
     created = pod.metadata.creation_timestamp
@@ -46,6 +47,15 @@ def _vetoes(incoming: Incoming) -> Iterator[str]:
         wait = _wait([one.ago for one in moment.evictions], MINUTE, limits.evictions_per_minute)
         if wait is not None:
             yield f"{limits.evictions_per_minute} evictions a minute are the limit: not {moment.until(wait)}"
+
+
+def _in_the_dark(incoming: Incoming) -> Iterator[str]:
+    """What protects pods must not be guessed."""
+    policy, unread = incoming.profile.preemption, incoming.snapshot.unread
+    if policy.tenant_label is not None and "namespaces" in unread:
+        yield "nobody knows of which tenant a pod is: Namespaces may not be read"
+    if policy.preemption_toleration and "priority_classes" in unread:
+        yield "nobody knows who tolerates preemption: PriorityClasses may not be read"
 
 
 def _wait(ages: Iterable[int], window: int, at_most: int, wanted: int = 1) -> int | None:

@@ -7,7 +7,7 @@ import pytest
 from extender.core import engine
 from extender.core.engine import Offer
 from extender.core.evaluation import evaluate
-from extender.core.profile import Profile
+from extender.core.profile import PreemptionPolicy, Profile
 from extender.k8s.objects import TopologySpreadConstraint
 from tests.builders import built, cluster, incoming, node, pod, typed
 
@@ -97,3 +97,28 @@ def test_where_device_classes_may_not_be_read_any_extended_resource_may_be_backe
     asking = incoming(requests={"example.com/gpu": "1"})
     assert not_evaluated(cut_off(), asking) == ((), 0)
     assert not_evaluated(cut_off("device_classes"), asking) == (("DynamicResources",), 2)
+
+
+# --- what protects pods ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "policy", "vetoed"),
+    [
+        (["namespaces"], {"tenant_label": "team"}, "nobody knows of which tenant a pod is: Namespaces may not be read"),
+        (["namespaces"], {"preemption_toleration": True}, None),
+        (
+            ["priority_classes"],
+            {"preemption_toleration": True},
+            "nobody knows who tolerates preemption: PriorityClasses may not be read",
+        ),
+        (["priority_classes", "namespaces"], {}, None),
+    ],
+)
+def test_nobody_is_evicted_where_it_cannot_be_known_who_is_protected(fields, policy, vetoed):
+    """n1 has 2 cores: a takes them, the preemptor wants them."""
+    snapshot = cut_off(*fields, running=[pod("a", cpu="2")])
+    profile = Profile(preemption=PreemptionPolicy(**policy))
+    decision = engine.preempt(snapshot, typed(incoming(cpu="2")), {"n1": Offer(("uid-a",))}, profile)
+    assert decision.vetoed == vetoed
+    assert [candidate.node for candidate in decision.kept] == ([] if vetoed else ["n1"])
