@@ -9,8 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from extender.cluster.store import Change, ClusterStore
+from extender.core.profile import Profile
 from extender.k8s.objects import Value
 
 READ_AT_ONCE = 20
@@ -46,7 +48,18 @@ class Unreadable:
     why: str
 
 
-Item = Listed | Changed | Unreadable
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Decisions will be made by another profile."""
+
+    profile: Profile
+    is_ready: asyncio.Event
+    """To be set when the picture is."""
+    kind: ClassVar[str] = "Pod"
+    """What is to be listed anew if this fails."""
+
+
+Item = Listed | Changed | Unreadable | Policies
 
 
 class Inbox:
@@ -96,6 +109,14 @@ class Inbox:
                 self._loop.call_soon_threadsafe(self._filled.set)
 
     # --- for the event loop ---
+
+    def policies(self, profile: Profile) -> asyncio.Event:
+        """Let the picture be made ready for this profile, in its turn -> set when it is."""
+        item = Policies(profile, asyncio.Event())
+        with self._room:
+            self._items.append((self._clock(), 0, item))
+        self._filled.set()
+        return item.is_ready
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

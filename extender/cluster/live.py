@@ -15,11 +15,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from extender.cluster.decode import Decoder
-from extender.cluster.inbox import Changed, Inbox, Item, Listed, Unreadable
+from extender.cluster.inbox import Changed, Inbox, Item, Listed, Policies, Unreadable
 from extender.cluster.protocol import POD_GROUPS, RESOURCES, Api, Settings, is_older
 from extender.cluster.reflector import Reflector
 from extender.cluster.store import Change, ClusterStore, version_of
 from extender.cluster.view import StreamView
+from extender.core.profile import Profile
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import KINDS, Key
 from extender.k8s.objects import Value
@@ -249,7 +250,15 @@ class KubernetesSource:
                 await asyncio.sleep(0)
                 ends = time.perf_counter() + turn
 
+    async def adopt(self, profile: Profile) -> None:
+        """Get the picture ready for decisions by this profile, while others are made."""
+        await self.inbox.policies(profile).wait()
+
     def _steps(self, item: Item) -> Iterator[None]:
+        if isinstance(item, Policies):
+            yield from self.store.adopt(item.profile, self._refuse)
+            item.is_ready.set()
+            return
         if isinstance(item, Listed):
             self._listed_at[item.kind] = item.version
         if self.store.version == 0:

@@ -14,6 +14,7 @@ from pathlib import Path
 from extender.cluster.files import LoadReport, cluster_files, read_cluster
 from extender.cluster.store import ClusterStore
 from extender.cluster.view import StreamView
+from extender.core.profile import Profile
 from extender.errors import ClusterFileError
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ class FileSource:
 
     def streams(self) -> Sequence[StreamView]:
         return ()
+
+    async def adopt(self, profile: Profile) -> None:
+        """What decisions by this profile need of the picture is worked out now."""
+        self.store.prepare_for(profile)
 
     def load(self) -> LoadReport:
         """Read the source into the store; ClusterFileError, and the store stays as it was, if that fails."""

@@ -75,6 +75,12 @@ class ClusterStore:
             self._snapshot.settle()
             prepare(self._snapshot, profile)
 
+    def adopt(self, profile: Profile, refused: Refused | None = None) -> Iterator[None]:
+        """The same in steps, while decisions go on by the profile before."""
+        self._profile = profile
+        if self._snapshot is not None:
+            yield from self.rebuild(refused)
+
     def settle(self, at_most: int) -> bool:
         """Lay out some of the nodes that changes touched, so that the next reader need not -> whether none is left."""
         return self.changing().settle(at_most)

@@ -59,7 +59,7 @@ def create_app(
         max_body_full=config.server.max_body_full,
     )
     store.prepare_for(service.settings.profile)
-    service.configured.on_change = lambda settings: store.prepare_for(settings.profile)
+    service.configured.make_ready = source.adopt
     service.metrics.follow(store, source, service.configured)
     app.include_router(create_router())
     app.add_exception_handler(HTTPException, on_http_exception)

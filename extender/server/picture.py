@@ -5,6 +5,7 @@ from typing import Protocol
 
 from extender.cluster.store import ClusterStore
 from extender.cluster.view import StreamView
+from extender.core.profile import Profile
 
 
 class Source(Protocol):
@@ -20,6 +21,9 @@ class Source(Protocol):
 
     async def run(self) -> None:
         """Keep the store equal to the source until cancelled."""
+
+    async def adopt(self, profile: Profile) -> None:
+        """Get the picture ready for decisions by this profile, while others are made."""
 
     def problem(self) -> str | None:
         """Why nothing may be decided on the picture now; None if it is as true as it can be."""
@@ -38,6 +42,9 @@ class NoSource:
     fatal = None
 
     async def run(self) -> None:
+        """Nothing to do."""
+
+    async def adopt(self, profile: Profile) -> None:
         """Nothing to do."""
 
     def problem(self) -> str | None:

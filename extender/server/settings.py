@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -85,12 +85,14 @@ class LiveSettings:
 
     def __init__(self, config: Configuration, file: ConfigFile | None = None) -> None:
         self.settings = Settings.of(config)
-        self.on_change: Callable[[Settings], None] = lambda _: None
-        """Told of other settings before they are in effect."""
+        self.make_ready: Callable[[Profile], Awaitable[None]] | None = None
+        """Works out what decisions by other policies need of the picture, while they are still made by the old ones."""
         self.last_error: str | None = None
         """What is wrong with the file as it is now, a line per mistake; None if it is in effect."""
         self.waiting: tuple[str, ...] = ()
         """Keys that have changed and take effect at the next start."""
+        self._wanted = self.settings
+        self._getting_ready: asyncio.Task[None] | None = None
         self._started_with = config
         self._file = file
         self._tried: Signature | None = None
@@ -102,6 +104,8 @@ class LiveSettings:
         lines = self.settings.notes()
         if self.last_error is not None:
             lines += [f"configuration: {mistake}; the one before is used" for mistake in self.last_error.splitlines()]
+        if self._wanted != self.settings:
+            lines.append("configuration: changed, the policies of preemption are in effect once the picture is ready")
         if self.waiting:
             lines.append(f"configuration: changed, but in effect only after a restart: {', '.join(self.waiting)}")
         return lines
@@ -138,7 +142,7 @@ class LiveSettings:
         return is_due
 
     def _put(self, config: Configuration, settings: Settings) -> bool:
-        is_new = settings != self.settings
+        is_new, self._wanted = settings != self._wanted, settings
         if is_new or self.last_error is not None:
             log.info("configuration read again")
         self.last_error = None
@@ -147,11 +151,29 @@ class LiveSettings:
             log.warning("configuration: changed, but in effect only after a restart: %s", ", ".join(waiting))
         self.waiting = waiting
         if is_new:
-            self.on_change(settings)
-            self.settings = settings
+            self._switch(settings)
             for note in settings.notes():
                 log.warning("%s", note)
         return is_new
+
+    def _switch(self, settings: Settings) -> None:
+        """At once, except for policies for which a large picture has to be gone through."""
+        if self._getting_ready is not None:
+            self._getting_ready.cancel()
+        held = self.settings.profile.preemption
+        if self.make_ready is None or settings.profile.preemption == held:
+            self.settings = settings
+        else:
+            self.settings = replace(settings, profile=replace(settings.profile, preemption=held))
+            self._getting_ready = asyncio.create_task(self._once_ready(settings, self.make_ready), name="make-ready")
+
+    async def _once_ready(self, settings: Settings, make_ready: Callable[[Profile], Awaitable[None]]) -> None:
+        try:
+            await make_ready(settings.profile)
+        except Exception:  # then the first request waits for it
+            log.exception("the picture could not be made ready for other policies")
+        self.settings = settings
+        log.info("the policies of preemption are in effect")
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):

@@ -7,7 +7,9 @@ import pytest
 
 from extender.cluster.files import load_cluster
 from extender.cluster.store import ClusterStore
+from extender.core.profile import PreemptionPolicy
 from extender.server.app import create_app
+from extender.server.settings import ConfigFile, LiveSettings
 from tests.fakes.api_server import FakeAPI
 from tests.http.conftest import client_for, configuration, filled_store, node, pod, preempt_body
 from tests.unit.cluster.live_rig import serving
@@ -144,3 +146,23 @@ async def test_why_nobody_is_evicted_is_at_most_500_characters_of_plain_text(api
     assert len(why) == 500
     assert why.isascii()
     assert why.isprintable()
+
+
+async def test_other_policies_are_in_effect_once_the_picture_is_ready_for_them(api, tmp_path):
+    """The kill switch does not wait for that: it is on at once."""
+    path = tmp_path / "extender.yaml"
+    path.write_text("read by the fake below")
+    wanted = configuration(preemption=LIVE, killSwitch={"enabled": True})
+    async with serving(api.url) as (_, live):
+        await live.read()
+        settings = LiveSettings(configuration())
+        settings.make_ready = live.source.adopt
+        before, file = live.store.snapshot(), ConfigFile(path, lambda: wanted)
+        while not await settings.poll(file):
+            pass
+        assert settings.settings.kill_switch == "Veto"
+        assert settings.settings.profile.preemption == PreemptionPolicy()
+        assert any("once the picture is ready" in line for line in settings.warnings())
+        await live.until(lambda: settings.settings.profile == wanted.profile())
+        assert live.store.snapshot() is not before
+        assert live.holds(api)
