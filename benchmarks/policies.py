@@ -70,7 +70,9 @@ def rows(world: World) -> Iterator[Row]:
     moment = Moment(NOW, evictions)
     plain = Work(decide(snapshot, world.pod, UPSTREAM, moment))
     for name, policy in (("budgets Strict and Live", BUDGETS), ("all policies", ALL)):
-        work = Work(decide(prepare(snapshot, Profile(preemption=policy)), world.pod, Profile(preemption=policy), moment))
+        work = Work(
+            decide(prepare(snapshot, Profile(preemption=policy)), world.pod, Profile(preemption=policy), moment)
+        )
         own, others = in_turns([work, plain], ROUNDS)
         limit = TIMES_PLAIN if policy is ALL else None
         yield Row(GROUP, f"dry run and best node, {name} (warm)", own, "no policies", others, limit)

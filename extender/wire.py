@@ -24,6 +24,7 @@ from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
 from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.core.running import nanoseconds
 from extender.errors import RequestError
 from extender.k8s import quantity
 from extender.k8s.objects import Int64, Pod, ResourceList
@@ -202,6 +203,7 @@ def decode_filter(body: bytes) -> FilterRequest:
     """The pod and the nodes of an ExtenderArgs body; RequestError if it is none."""
     args = _decode(body, _ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
     _check_quantities(args.pod)
+    _check_age(args.pod)
     if args.nodes is None and args.node_names is None:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
@@ -221,6 +223,7 @@ def decode_preempt(body: bytes) -> PreemptRequest:
         body, _PREEMPTION_ARGS, _PREEMPTION_KEYS, lambda a: not (a.victims is None and a.meta_victims is None)
     )
     _check_quantities(args.pod)
+    _check_age(args.pod)
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
@@ -335,7 +338,17 @@ def _request_error(error: Exception, body: bytes, where: str = "") -> RequestErr
     return RequestError(f"{place}: {what}"[:_LONGEST_MESSAGE])
 
 
-# --- quantities of the incoming pod ---------------------------------------------------------------------------------
+# --- what stands in the incoming pod --------------------------------------------------------------------------------
+
+
+def _check_age(pod: Pod) -> None:
+    """RequestError for a time of creation that cannot be read."""
+    created = pod.metadata.creation_timestamp
+    try:
+        if created:
+            nanoseconds(created)
+    except ValueError:
+        raise RequestError("Pod.metadata.creationTimestamp: not a time such as 2026-01-31T08:00:00Z") from None
 
 
 def _check_quantities(pod: Pod) -> None:

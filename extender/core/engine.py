@@ -17,7 +17,7 @@ from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
 from extender.core.limits import veto
 from extender.core.moment import TIMELESS, Moment
 from extender.core.plugins import INDEXES
-from extender.core.policies import reasons
+from extender.core.policies import is_special, protects, reasons
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, eligible, groups, in_other_order
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.ranking import standing
@@ -36,6 +36,7 @@ _LOWEST_FITTING = 6
 
 UNKNOWN_NODE = "node is not in the cluster picture"
 UNKNOWN_VICTIM = "an offered victim is not known on this node"
+NO_HELP = "no victims would make the pod fit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def preempt(
         run = with_victims(run, theirs, _as_offered(run, named)[:, theirs])
     kept = _best(run, named, profile.keep_candidates)
     dropped = offered.dropped | _not_tried(filtering, rows[~np.isin(rows, tried)])
-    dropped |= _beaten(run, offered.names, {candidate.node for candidate in kept})
+    dropped |= _beaten(run, offered, {candidate.node for candidate in kept})
     as_offered = frozenset(name for name, row in zip(offered.names, rows.tolist(), strict=True) if undecided[row])
     return PreemptDecision(kept, dropped, left, as_offered)
 
@@ -303,30 +304,42 @@ def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, 
     )
 
 
-def _beaten(run: DryRun, offered: Sequence[str], kept: set[str]) -> dict[str, str]:
-    """Why the offered nodes that were tried are not in the answer."""
-    candidate, place_of = run.candidate, {row: place for place, row in enumerate(run.rows.tolist())}
-    rows = ((name, run.snapshot.node_row[name]) for name in offered if name not in kept)
-    places = ((name, place_of[row]) for name, row in rows if row in place_of)
-    return {name: BEATEN if candidate[place] else _no_candidate(run, place) for name, place in places}
-
-
 BEATEN = "another node is the better candidate"
 
+SPECIAL = "a mirror pod, system-critical or leaving already, and not chosen by kube-scheduler"
+
 _FEW = 3
-"""Of so many pods is said why they may not be evicted."""
+"""Of so many pods of a node is said why they may not be evicted, …"""
+
+_MOST_NODES = 100
+"""… and on no more nodes than these: who reads of more?"""
 
 
-def _no_candidate(run: DryRun, place: int) -> str:
-    said = run.verdict(place).message or "no victims would make the pod fit"
-    protected = [] if run.makes_room[place] else _protected_on(run, place)
+def _beaten(run: DryRun, offered: _Offered, kept: set[str]) -> dict[str, str]:
+    """Why the offered nodes that were tried are not in the answer."""
+    place_of = {row: place for place, row in enumerate(run.rows.tolist())}
+    rows = ((name, run.snapshot.node_row[name]) for name in offered.names if name not in kept)
+    places = {name: place_of[row] for name, row in rows if row in place_of}
+    candidate, dropped = run.candidate, {}
+    others = [name for name, place in places.items() if not candidate[place]]
+    explained = set(others[:_MOST_NODES]) if protects(run.incoming.profile.preemption) else ()
+    for name, place in places.items():
+        dropped[name] = BEATEN if candidate[place] else run.verdict(place).message or NO_HELP
+        if name in explained and not run.makes_room[place]:
+            dropped[name] += _not_evictable(run, offered, name)
+    return dropped
+
+
+def _not_evictable(run: DryRun, offered: _Offered, node: str) -> str:
+    """Which pods of lower priority a policy protects, with all reasons."""
+    lower = (pod for pod in run.snapshot.pods_on(node) if pod.priority < run.incoming.pod.priority)
+    protected = [(pod, why) for pod in lower if (why := _protected_by(run, offered, pod))]
     shown = [f"{pod.key} is {'; '.join(why)}" for pod, why in protected[:_FEW]]
     more = [f"{len(protected) - _FEW} more"] if len(protected) > _FEW else []
-    return f"{said}; not evictable: {', '.join(shown + more)}" if protected else said
+    return f"; not evictable: {', '.join(shown + more)}" if protected else ""
 
 
-def _protected_on(run: DryRun, place: int) -> list[tuple[Pod, tuple[str, ...]]]:
-    """Pods of lower priority that a policy protects, with all reasons."""
-    lower = (pod for pod in run.snapshot.pods_on(run.snapshot.node_names[run.rows[place]]))
-    found = ((pod, reasons(run.incoming, pod)) for pod in lower if pod.priority < run.incoming.pod.priority)
-    return [(pod, why) for pod, why in found if why]
+def _protected_by(run: DryRun, offered: _Offered, pod: Pod) -> tuple[str, ...]:
+    found, row = reasons(run.incoming, pod), run.snapshot.running_row(pod)
+    is_left_out = run.incoming.profile.preemption.candidates == "AllNodes" and is_special(pod)
+    return (*found, SPECIAL) if is_left_out and not (row is not None and offered.victims[row]) else found

@@ -5,6 +5,7 @@ Rule: values only; whoever asks for a decision says when it is asked for.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 from extender.k8s.workloads import Workload
 
@@ -37,7 +38,7 @@ class Attempt:
     """UID."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
     """When a decision is made. `Moment()` is good for profiles in which no policy looks at the time."""
 
@@ -47,6 +48,11 @@ class Moment:
     """The latest first; as far back as the profile's limits look."""
     attempts: tuple[Attempt, ...] = ()
     """The same."""
+
+    @cached_property
+    def last_evicted(self) -> dict[Workload, int]:
+        """Workload -> nanoseconds since its last eviction."""
+        return {eviction.workload: eviction.ago for eviction in reversed(self.evictions)}
 
     def until(self, wait: int) -> str:
         """The time after so many nanoseconds, rounded up to a second, as reasons show it."""

@@ -240,11 +240,8 @@ def _withstands(rule: Protection, preemptor: Pod) -> bool:
 
 def cooling(incoming: Incoming) -> dict[Workload, int]:
     """Workloads of which a pod was evicted lately -> nanoseconds for which no other one may be."""
-    cooldown, found = incoming.profile.preemption.limits.cooldown, dict[Workload, int]()
-    for eviction in incoming.moment.evictions:
-        if eviction.ago < cooldown:
-            found.setdefault(eviction.workload, cooldown - eviction.ago)
-    return found
+    cooldown, last = incoming.profile.preemption.limits.cooldown, incoming.moment.last_evicted
+    return {workload: cooldown - ago for workload, ago in last.items() if ago < cooldown}
 
 
 # --- one pod, with reasons --------------------------------------------------------------------------------------------
@@ -274,9 +271,10 @@ def _reasons(incoming: Incoming, pod: Pod) -> Iterator[str]:
         own, other = (_tenant(incoming, one) for one in (incoming.pod, pod))
         if own != other:
             yield f"of another tenant: {policy.tenant_label} is {_shown(other)}, not {_shown(own)}"
-    wait = cooling(incoming).get(workload_of(pod))
-    if wait is not None:
-        yield f"its workload was evicted from lately, {moment.until(wait)}"
+    cooldown = policy.limits.cooldown
+    wait = cooldown - moment.last_evicted.get(workload_of(pod), cooldown) if cooldown else 0
+    if wait > 0:
+        yield f"cooling down after an eviction from its workload, {moment.until(wait)}"
 
 
 def _until(incoming: Incoming, started: int, duration: int) -> str:

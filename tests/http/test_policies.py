@@ -99,7 +99,7 @@ async def test_a_workload_is_left_alone_for_a_while(api):
         assert (await preempt(client, "first", 1))[0] == ["worker-1"]
         nodes, why = await preempt(client, "second", 2)
         assert nodes == []
-        assert "not evictable: shop/cart-2 is its workload was evicted from lately, until 20" in why
+        assert "not evictable: shop/cart-2 is cooling down after an eviction from its workload, until 20" in why
 
 
 async def test_a_preemptor_that_never_comes_to_run_stops_evicting(api):

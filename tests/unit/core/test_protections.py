@@ -258,7 +258,7 @@ def test_all_reasons_are_collected():
         "protected by young until 2026-01-01T00:01:00Z",
         "protected by PriorityClass gold from priorities below 2000 until 2026-01-01T00:01:30Z",
         "of another tenant: tenant is red, not unset",
-        "its workload was evicted from lately, until 2026-01-01T00:00:50Z",
+        "cooling down after an eviction from its workload, until 2026-01-01T00:00:50Z",
     )
 
 
@@ -456,14 +456,14 @@ def test_a_workload_that_lost_a_pod_is_left_alone_for_a_while(one, workload, ago
     chosen = profile(limits=Limits(cooldown=60 * SECOND))
     said = why(one, chosen, after(120, Eviction(round(ago * SECOND), workload)))
     ends = "2026-01-01T00:02:50Z" if ago == 10 else "2026-01-01T00:02:01Z"
-    assert said == ((f"its workload was evicted from lately, until {ends}",) if cools else ())
+    assert said == ((f"cooling down after an eviction from its workload, until {ends}",) if cools else ())
 
 
 def test_the_last_eviction_of_a_workload_counts():
     """Evicted 55 s and 5 s ago: 55 s more."""
     evictions = [Eviction(ago * SECOND, ("default", "Pod", "a")) for ago in (5, 55)]
     said = why(pod("a"), profile(limits=Limits(cooldown=60 * SECOND)), after(0, *evictions))
-    assert said == ("its workload was evicted from lately, until 2026-01-01T00:00:55Z",)
+    assert said == ("cooling down after an eviction from its workload, until 2026-01-01T00:00:55Z",)
 
 
 def test_evictions_do_not_matter_without_a_cooldown():
