@@ -1,0 +1,37 @@
+"""The extender in the storm: the engine's decision on its own picture, and what it remembers of what it approved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.storm.clock import Clock
+from extender.cluster.history import History
+from extender.cluster.store import ClusterStore
+from extender.core import engine
+from extender.core.engine import Candidate, Offer
+from extender.core.profile import Profile
+from extender.k8s.objects import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Extender:
+    """Asked by kube-scheduler, once for every preemption."""
+
+    store: ClusterStore
+    profile: Profile
+    history: History
+
+    @classmethod
+    def begin(cls, clock: Clock, store: ClusterStore, profile: Profile) -> "Extender":
+        return cls(store, profile, History(clock.nanoseconds, clock.nanoseconds))
+
+    def preempt(self, pod: Pod, offers: Mapping[str, Offer]) -> Candidate | None:
+        """As the service does it: decide, and assume and remember what was approved. None: a veto."""
+        self.store.assumed.asked_for(pod)
+        moment = self.history.moment(self.profile.preemption.limits)
+        decision = engine.preempt(self.store.snapshot(), pod, offers, self.profile, moment)
+        if not decision.kept:
+            return None
+        (candidate,) = decision.kept
+        self.store.assumed.preempted(pod, candidate.node, candidate.victims)
+        self.history.approved(pod, candidate.victims)
+        return candidate

@@ -1,0 +1,217 @@
+"""kube-scheduler in the storm: who is tried when, which candidates the extender is offered, what comes of its answer.
+
+A preemptor that fits is bound. One that does not fit waits if its victims are still leaving; else the dry run's
+candidates are offered, from a random node on until there are a hundred (defaultpreemption, v1.36). After a failure it
+waits for something to change, one second at first and up to ten (the queue's back-off). One pod is tried at a time.
+
+Rule: it decides on its own picture by the default profile, whatever the extender's is.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from benchmarks.storm.clock import Clock
+from benchmarks.storm.truth import MIB, Life
+from extender.cluster.store import ClusterStore
+from extender.core import engine
+from extender.core.columns import BoolArray, IntArray
+from extender.core.engine import Candidate, Offer
+from extender.core.filtering import meet, run_filters
+from extender.core.profile import Profile
+from extender.core.snapshot import Snapshot
+from extender.core.verdict import Code
+from extender.k8s.objects import Pod
+from extender.k8s.requests import incoming_requests
+
+ONE_TRY = 0.005
+"""Seconds from one pod's turn to the next one's."""
+FIRST_WAIT, LONGEST_WAIT = 1.0, 10.0
+LATEST = 60.0
+"""Tried again after so long even if nothing has changed."""
+
+MIN_CANDIDATES = 100
+MIN_CANDIDATES_SHARE = 0.1
+
+FITTING = Profile()
+CANDIDATES = Profile(keep_candidates=None)
+
+
+class Doing(Protocol):
+    """What comes of a turn, in the cluster and outside."""
+
+    def tried(self, life: Life, fits: bool) -> None: ...
+
+    def ask(self, pod: Pod, offers: dict[str, Offer]) -> Candidate | None: ...
+
+    def bind(self, life: Life, node: str) -> None: ...
+
+    def preempt(self, life: Life, candidate: Candidate) -> None: ...
+
+    def fail(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A pod between two turns."""
+
+    life: Life
+    not_before: float
+
+
+@dataclass(slots=True)
+class KubeScheduler:
+    """The queue, and a turn."""
+
+    clock: Clock
+    store: ClusterStore
+    doing: Doing
+    chance: random.Random
+    is_leaving_for: Callable[[Life], bool]
+    """Is somebody on its way out of the node that the pod is nominated to?"""
+    _ready: list[tuple[int, int, Life]] = field(default_factory=list)
+    _tries: dict[str, int] = field(default_factory=dict)
+    _waiting: dict[str, Waiting] = field(default_factory=dict)
+    _count: int = 0
+    _is_busy: bool = False
+
+    # --- the queue --------------------------------------------------------------------------------------------
+
+    def add(self, life: Life) -> None:
+        """Its turn comes as soon as those before it have had theirs: higher priority first, then who came first."""
+        self._count += 1
+        heapq.heappush(self._ready, (-life.template.priority, self._count, life))
+        if not self._is_busy:
+            self._is_busy = True
+            self.clock.after(0, self._next)
+
+    def something_changed(self) -> None:
+        """Those who wait are tried again, once they have waited long enough."""
+        waiting = list(self._waiting.values())
+        self._waiting.clear()
+        for one in waiting:
+            self._again(one.life, one.not_before - self.clock.now)
+
+    def _again(self, life: Life, seconds: float) -> None:
+        self.clock.after(max(0.0, seconds), lambda: self.add(life))
+
+    def _wait(self, life: Life) -> None:
+        tries = self._tries[life.uid]
+        waiting = Waiting(life, self.clock.now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
+        self._waiting[life.uid] = waiting
+
+        def at_last() -> None:
+            if self._waiting.get(life.uid) is waiting:
+                del self._waiting[life.uid]
+                self.add(life)
+
+        self.clock.after(LATEST, at_last)
+
+    def _next(self) -> None:
+        _, _, life = heapq.heappop(self._ready)
+        self._tries[life.uid] = self._tries.get(life.uid, 0) + 1
+        self._try(life)
+        self._is_busy = bool(self._ready)
+        if self._ready:
+            self.clock.after(ONE_TRY, self._next)
+
+    # --- a turn -----------------------------------------------------------------------------------------------
+
+    def _try(self, life: Life) -> None:
+        snapshot = self.store.snapshot()
+        filtering = run_filters(meet(snapshot, life.pod, FITTING))
+        fitting = filtering.rows(Code.SUCCESS)
+        if len(fitting):
+            self.doing.tried(life, fits=True)
+            self._bind(life, best_fitting(snapshot, life.pod, fitting))
+            return
+        if not self.is_leaving_for(life):
+            self.doing.tried(life, fits=False)
+            self._preempt(snapshot, life, filtering.rows(Code.UNSCHEDULABLE))
+        self._wait(life)
+
+    def _bind(self, life: Life, node: str) -> None:
+        self.store.assumed.bound(life.pod.metadata.namespace, life.name, life.uid, node)
+        self.doing.bind(life, node)
+
+    def _preempt(self, snapshot: Snapshot, life: Life, potential: IntArray) -> None:
+        offers = self._sample(snapshot, life.pod, potential)
+        candidate = self.doing.ask(life.pod, offers) if offers else None
+        if candidate is None:
+            return
+        if not _are_known(snapshot, candidate):
+            self.doing.fail()
+            return
+        self.store.assumed.preempted(life.pod, candidate.node, ())
+        self.doing.preempt(life, candidate)
+
+    def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, Offer]:
+        """From a random node on, until there are enough candidates and one that breaks no budget (DryRunPreemption)."""
+        names = [snapshot.node_names[row] for row in potential.tolist()]
+        nothing_named = dict.fromkeys(names, Offer(()))
+        kept = engine.preempt(snapshot, pod, nothing_named, CANDIDATES).kept
+        of_node = {candidate.node: candidate for candidate in kept}
+        begin = self.chance.randrange(len(names)) if names else 0
+        enough = max(MIN_CANDIDATES, int(MIN_CANDIDATES_SHARE * len(names)))
+        offers: dict[str, Offer] = {}
+        harmless = False
+        for name in (*names[begin:], *names[:begin]):
+            if len(offers) >= enough and harmless:
+                break
+            if name in of_node:
+                candidate = of_node[name]
+                uids = tuple(victim.metadata.uid for victim in candidate.victims)
+                offers[name] = Offer(uids, candidate.num_pdb_violations)
+                harmless |= candidate.num_pdb_violations == 0
+        return offers
+
+    # --- pods that were evicted -------------------------------------------------------------------------------
+
+    def place(self, waiting: list[Life]) -> list[Life]:
+        """Bind those that fit beside all that are nominated, most important first -> those that still wait."""
+        if not waiting:
+            return []
+        snapshot = self.store.snapshot()
+        room = _room(snapshot)
+        left = []
+        for life in sorted(waiting, key=lambda one: -one.template.priority):
+            wanted = np.array([life.template.cpu, life.template.memory * MIB])
+            fits: BoolArray = np.asarray((room >= wanted[:, None]).all(axis=0))
+            if life.only_node:
+                fits &= np.arange(room.shape[1]) == snapshot.node_row[life.only_node]
+            row = int(np.where(fits, room[0], -1).argmax())
+            if fits[row]:
+                room[:, row] -= wanted
+                self._bind(life, snapshot.node_names[row])
+            else:
+                left.append(life)
+        return left
+
+
+def best_fitting(snapshot: Snapshot, pod: Pod, fitting: IntArray) -> str:
+    """The node it is nominated to, if it fits there, else the one with most cpu to spare."""
+    nominated = snapshot.node_row.get(pod.status.nominated_node_name)
+    if nominated is not None and nominated in fitting:
+        return snapshot.node_names[nominated]
+    free = (snapshot.allocatable - snapshot.used)[0, fitting]
+    return snapshot.node_names[int(fitting[free.argmax()])]
+
+
+def _room(snapshot: Snapshot) -> IntArray:
+    """[cpu and memory, node] beside running and nominated pods."""
+    room: IntArray = (snapshot.allocatable - snapshot.used)[:2].copy()
+    for nominee in snapshot.nominees:
+        row = snapshot.node_row[nominee.status.nominated_node_name]
+        wanted = incoming_requests(nominee)
+        room[:, row] -= (wanted["cpu"], wanted["memory"])
+    return room
+
+
+def _are_known(snapshot: Snapshot, candidate: Candidate) -> bool:
+    """Does kube-scheduler find every victim on the node? If not, the whole answer is an error (v1.36)."""
+    on_node = {pod.metadata.uid for pod in snapshot.pods_on(candidate.node)}
+    return all(victim.metadata.uid in on_node for victim in candidate.victims)

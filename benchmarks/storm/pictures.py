@@ -1,0 +1,72 @@
+"""What kube-scheduler and the extender have seen: the truth, a little later; each has a store of its own.
+
+The stores are the service's own (`ClusterStore`), with the assumptions that each of the two can make.
+
+Rule: nothing reaches a store before it is late enough, but for what its owner did itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.storm.clock import Clock
+from benchmarks.storm.plan import Storm
+from benchmarks.storm.truth import Budget, Life, Truth
+from extender.cluster.store import Change, ClusterStore
+from extender.core.profile import Profile
+from extender.k8s.kinds import ClusterObjects
+
+Seen = Callable[[Change], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Hands every change of the truth to both stores when it is seen, and then to `seen`."""
+
+    storm: Storm
+    clock: Clock
+    truth: Truth
+    of_scheduler: ClusterStore
+    of_extender: ClusterStore
+    seen: Seen
+    _counting: set[str]
+    """Names of the budgets that are counted again at the end of this moment."""
+
+    @classmethod
+    def begin(cls, storm: Storm, clock: Clock, truth: Truth, profile: Profile, seen: Seen) -> "Pictures":
+        """Both have seen everything until now; the extender decides by the profile."""
+        stores = ClusterStore(clock.seconds), ClusterStore(clock.seconds)
+        stores[1].prepare_for(profile)
+        objects = ClusterObjects(
+            nodes=truth.nodes,
+            pods=tuple(life.pod for life in truth.pods.values()),
+            budgets=tuple(budget.object for budget in truth.budgets),
+        )
+        for store in stores:
+            store.replace(objects)
+        pictures = cls(storm, clock, truth, *stores, seen, set())
+        truth.listen(pictures.pod_changed, pictures.health_changed)
+        return pictures
+
+    def pod_changed(self, life: Life, deleted: bool) -> None:
+        self._show(self.storm.watch_lag, Change("Pod", life.pod, deleted))
+
+    def health_changed(self, budget: Budget) -> None:
+        """Whatever else changes in this moment is counted with it."""
+        if budget.limits.name not in self._counting:
+            self._counting.add(budget.limits.name)
+            self.clock.after(0, lambda: self._count(budget))
+
+    def _count(self, budget: Budget) -> None:
+        self._counting.discard(budget.limits.name)
+        before = budget.object.status
+        self.truth.renew_status(budget)
+        if budget.object.status != before:
+            self._show(self.storm.status_lag, Change("PodDisruptionBudget", budget.object))
+
+    def _show(self, later: float, change: Change) -> None:
+        def show() -> None:
+            for store in (self.of_scheduler, self.of_extender):
+                store.apply(change)
+            self.seen(change)
+
+        self.clock.after(later, show)

@@ -1,0 +1,9 @@
+"""The presets that are compared, as an operator would configure them."""
+
+from extender.config import Configuration
+
+POLICIES = {
+    preset: Configuration.model_validate({"preemption": {"preset": preset}}).profile()
+    for preset in ("upstream", "careful", "strict")
+}
+"""Preset -> the profile that the extender decides by; kube-scheduler itself always decides by upstream's."""
