@@ -13,19 +13,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.checks import Check, Incoming, Rows
+from extender.core.checks import Check, Evictable, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray, columns
-from extender.core.criteria import Losses, best_of, costs
+from extender.core.criteria import Losses, foremost, keys_in_turn
 from extender.core.fewest import Problem, fewest
 from extender.core.limits import barriers
 from extender.core.preemption import Barrier, DryRun, Trial, dry_run, in_other_order
-from extender.core.ranking import Keys
 from extender.core.violations import charging_of, overdrawn
 from extender.core.workloads import NONE, Gangs
 from extender.k8s.objects import Pod
 
-FINALISTS = 3
-"""On how many of the best nodes the fewest victims are searched for."""
+FINALISTS = 2
+"""On how many of the best nodes the fewest victims are searched for, …"""
+
+LAST_RESORTS = 16
+"""… and on how many where all sets that are known are ruled out."""
 
 
 def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: BoolArray | None = None) -> DryRun:
@@ -69,32 +71,28 @@ def _barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
     yield from barriers(run, places)
 
 
-def _where_better(run: DryRun, places: IntArray, victims: BoolArray, *, by_cost: bool) -> DryRun:
-    """Other victims on those of some nodes, [k, place], where they are better: allowed, or, if asked for, cheaper."""
+def _where_cheaper(run: DryRun, places: IntArray, victims: BoolArray) -> DryRun:
+    """Other victims on those of some nodes, [k, place], where they are allowed and were not, or else are cheaper."""
     other = with_victims(run, places, victims)
-    better = other.forbidden[places] < run.forbidden[places]
-    if by_cost:
-        better = _is_better(_keys(other, places), _keys(run, places))
-    worse = places[~(better & victims.any(axis=0))]
-    other.victims[:, worse] = run.victims[:, worse]
-    for after, before in zip(other.barriers, run.barriers, strict=True):
-        after.nodes[worse] = before.nodes[worse]
-    return replace(other)  # without what was worked out of the others
+    cheaper = _is_cheaper(other, run, places) & victims.any(axis=0)
+    return with_victims(run, places[cheaper], victims[:, cheaper])
 
 
-def _keys(run: DryRun, places: IntArray) -> Keys:
+def _is_cheaper(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
+    """[place]: is the first key that differs smaller than in the other?"""
+    cheaper, equal = np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
+    for this, that in zip(_keys(run, places), _keys(other, places), strict=True):
+        cheaper |= equal & (this < that)
+        equal &= this == that
+        if not equal.any():
+            break
+    return cheaper
+
+
+def _keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
     """By what two choices of victims are compared: [place] each, the smaller the better."""
-    return [run.forbidden[places], *costs(run, places)]
-
-
-def _is_better(these: Keys, those: Keys) -> BoolArray:
-    """[place]: is the first key that differs smaller?"""
-    better = np.zeros(len(these[0]), np.bool_)
-    open_ = np.ones(len(these[0]), np.bool_)
-    for this, that in zip(these, those, strict=True):
-        better |= open_ & (this < that)
-        open_ &= this == that
-    return better
+    yield run.forbidden[places].astype(np.int64)
+    yield from keys_in_turn(run, places)
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
@@ -102,11 +100,11 @@ def _is_better(these: Keys, those: Keys) -> BoolArray:
 
 def _breaks(run: DryRun, places: IntArray) -> BoolArray:
     """[place]: do the victims charge a budget more than it allows? Not if none of them is violating."""
-    breaks = np.zeros(len(places), np.bool_)
-    suspects = np.flatnonzero((columns(run.victims, places) & columns(run.grouped.violating, places)).any(axis=0))
+    flagged = columns(run.victims, places) & columns(run.grouped.violating, places)
     charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    taken = run.taken_on(places[suspects])
-    breaks[suspects] = overdrawn(charging, taken.pods, taken.places, taken.size)
+    breaks = overdrawn(charging, run.taken_on(places, flagged))  # the violating ones alone tell of most nodes
+    suspects = np.flatnonzero(flagged.any(axis=0) & ~breaks)
+    breaks[suspects] = overdrawn(charging, run.taken_on(places[suspects]))
     return breaks
 
 
@@ -119,16 +117,15 @@ def _broken_by(incoming: Incoming, victims: Sequence[Pod]) -> str:
 
 def _in_the_other_order(run: DryRun, breaks: BoolArray, chosen: BoolArray | None) -> DryRun:
     """Where a budget would break, charge the least important pods first: others are spared then."""
-    broken = np.flatnonzero(run.makes_room & breaks)
-    if not len(broken):
-        return run
-    grouped = in_other_order(run.incoming, chosen, run.grouped).at(run.rows[broken])
-    differs = (grouped.violating != run.grouped.violating[:, broken]).any(axis=0)
-    places, grouped = broken[differs], grouped.at(np.flatnonzero(differs))
+    other_groups = in_other_order(run.incoming, chosen, run.grouped)
+    differs = (columns(other_groups.violating, run.rows) != run.grouped.violating).any(axis=0)
+    places = np.flatnonzero(run.makes_room & breaks & differs)
     if not len(places):
         return run
+    grouped = other_groups.at(run.rows[places])
     other = run.again(places, grouped, (grouped.violating, grouped.others))
-    return _where_better(run, places, other.victims, by_cost=False)
+    keeps = other.makes_room & ~_breaks(other, np.arange(len(places)))
+    return with_victims(run, places[keeps], other.victims[:, keeps])
 
 
 # --- gangs ------------------------------------------------------------------------------------------------------------
@@ -146,7 +143,7 @@ def _whole_gangs(run: DryRun) -> DryRun:
     grouped = run.grouped.at(places)
     last = members & grouped.evictable.mask
     other = run.again(places, grouped, (grouped.violating & ~last, grouped.others & ~last, last))
-    return _where_better(run, places, other.victims, by_cost=True)
+    return _where_cheaper(run, places, other.victims)
 
 
 def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -172,31 +169,34 @@ def _fewest(run: DryRun) -> DryRun:
     strict = run.incoming.profile.preemption.disruption_budgets == "Strict"
     names = run.snapshot.name_order[run.rows[places]]
     victims = run.victims.copy()
-    for place in best_of(run, places, FINALISTS, (run.forbidden[places],), (names,)).tolist():
+    finalists = LAST_RESORTS if run.forbidden[places].all() else FINALISTS
+    for place in foremost(run, places, finalists, (run.forbidden[places].astype(np.int64),), (names,)).tolist():
         known = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
         found = fewest(_problem(run, place, strict=strict), known).victims
         if found is not None:
             victims[:, place] = False
             victims[list(found), place] = True
     changed = np.flatnonzero((victims != run.victims).any(axis=0))
-    return _where_better(run, changed, victims[:, changed], by_cost=True) if len(changed) else run
+    return _where_cheaper(run, changed, victims[:, changed]) if len(changed) else run
 
 
 def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:
-    """One node, all of its evictable pods taken off."""
+    """One node, its evictable pods taken off; where budgets are strict, those stay whose budgets allow nothing."""
     one = np.array([place])
-    grouped = run.grouped.at(one)
-    trial = Trial([check.at(one) for check in run.checks], grouped.evictable)
-    evictable = np.flatnonzero(grouped.evictable.mask[:, 0]).tolist()
+    mask, pods = run.grouped.evictable.mask[:, one].copy(), run.incoming.layout.pod[:, run.rows[place]].tolist()
     charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    pods = run.incoming.layout.pod[:, run.rows[place]].tolist()
+    charges = {k: charging.charged_by(pods[k]) for k in np.flatnonzero(mask[:, 0]).tolist()}
+    if strict:
+        spent = {k for k, budgets in charges.items() if any(charging.allowed[budget] <= 0 for budget in budgets)}
+        mask[list(spent)] = False
+    trial = Trial([check.at(one) for check in run.checks], Evictable(mask, None))
     return Problem(
         constraints=tuple(trial.constraints),
         rooms=tuple(trial.rooms),
-        evictable=tuple(evictable),
+        evictable=tuple(np.flatnonzero(mask[:, 0]).tolist()),
         priority=run.incoming.layout.priority[:, run.rows[place]],
-        violating=grouped.violating[:, 0],
-        charges={k: charging.charged_by(pods[k]) for k in evictable},
+        violating=run.grouped.violating[:, place],
+        charges=charges,
         allowed=charging.allowed,
         strict=strict,
     )

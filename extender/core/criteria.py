@@ -11,8 +11,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from extender.core.columns import BoolArray, IntArray, columns
+from extender.core.columns import NEVER, BoolArray, IntArray, Taken, columns, how_many
 from extender.core.preemption import DryRun
+from extender.core.profile import IMPORTANCE
 from extender.core.ranking import Keys, rank
 from extender.core.traits import Traits
 from extender.core.workloads import Gangs, Workloads
@@ -29,26 +30,37 @@ _PARTS = 10**6
 
 def costs(run: DryRun, places: IntArray) -> Keys:
     """Of the nodes in these places, which must be candidates; at least one key for each criterion."""
+    return list(keys_in_turn(run, places))
+
+
+def keys_in_turn(run: DryRun, places: IntArray) -> Iterator[IntArray]:
+    """The same, one by one: no more is worked out than is asked for."""
     losses = Losses(run, places)
-    return [key for name in run.incoming.profile.preemption.ranking for key in CRITERIA[name](losses)]
+    for name in run.incoming.profile.preemption.ranking:
+        yield from CRITERIA[name](losses)
 
 
-def best_of(run: DryRun, places: IntArray, limit: int | None, first: Keys = (), then: Keys = ()) -> IntArray:
+def best_of(run: DryRun, places: IntArray, limit: int | None, then: Keys = ()) -> IntArray:
     """The best `limit` (None: all) of these candidates in order; no more is worked out of the others than needed.
 
-    `first`, `then`: keys of all of them [candidate], asked before and after the profile's ranking.
+    `then`: keys of all of them [candidate], asked after the profile's ranking.
     """
-    best = np.arange(len(places)) if limit is None else _foremost(run, places, limit, first, then)
-    keys = *(key[best] for key in first), *costs(run, places[best]), *(key[best] for key in then)
-    order: IntArray = places[best[rank(keys)]] if len(best) else best
+    best = places if limit is None else foremost(run, places, limit, then=then)
+    if len(best) <= 1:
+        return best
+    which = np.searchsorted(places, best)
+    order: IntArray = best[rank([*costs(run, best), *(key[which] for key in then)])]
     return order
 
 
-def _foremost(run: DryRun, places: IntArray, limit: int, first: Keys, then: Keys) -> IntArray:
-    """The best `limit` in no order: of those that are equal by a criterion, the next one is asked."""
+def foremost(run: DryRun, places: IntArray, limit: int, first: Keys = (), then: Keys = ()) -> IntArray:
+    """The best `limit` in no order: of those that are equal by a criterion, the next one is asked.
+
+    `first`, `then`: keys of all of them [candidate], asked before and after the profile's ranking.
+    """
     sure: list[int] = []
     left = np.arange(len(places))
-    for key_of in _one_by_one(run, places, first, then):
+    for key_of in _in_turn(run, places, first, then):
         wanted = limit - len(sure)
         if len(left) <= wanted:
             break
@@ -58,10 +70,10 @@ def _foremost(run: DryRun, places: IntArray, limit: int, first: Keys, then: Keys
             bound = np.partition(key, wanted - 1)[wanted - 1]
         sure += left[key < bound].tolist()
         left = left[key == bound]
-    return np.array([*sure, *left[: limit - len(sure)].tolist()], np.int64)
+    return places[sorted([*sure, *left[: limit - len(sure)].tolist()])]
 
 
-def _one_by_one(run: DryRun, places: IntArray, first: Keys, then: Keys) -> Iterator[Callable[[IntArray], IntArray]]:
+def _in_turn(run: DryRun, places: IntArray, first: Keys, then: Keys) -> Iterator[Callable[[IntArray], IntArray]]:
     """Keys in order, each to be asked for some of the candidates."""
     for key in first:
         yield key.__getitem__
@@ -97,24 +109,22 @@ class Losses:
     @cached_property
     def count(self) -> IntArray:
         """[candidate]: how many victims."""
-        count: IntArray = np.count_nonzero(self.victims, axis=0)
-        return count
+        return how_many(self.victims)
 
     @cached_property
-    def _one_by_one(self) -> tuple[IntArray, IntArray]:
-        k, candidate = np.nonzero(self.victims)
-        pods: IntArray = self.run.incoming.layout.pod[k, self.rows[candidate]].astype(np.int64)
-        return pods, candidate
+    def taken(self) -> Taken:
+        """The victims one by one."""
+        return self.run.taken_on(self.places)
 
     @property
     def pods(self) -> IntArray:
         """[victim] -> pod row."""
-        return self._one_by_one[0]
+        return self.taken.pods
 
     @property
     def of(self) -> IntArray:
         """[victim] -> candidate."""
-        return self._one_by_one[1]
+        return self.taken.places
 
     def total(self, amounts: IntArray) -> IntArray:
         """[victim] -> [candidate]."""
@@ -130,21 +140,19 @@ class Losses:
 
     @cached_property
     def highest_priority(self) -> IntArray:
-        layout = self.run.incoming.layout
         if self.run.incoming.profile.preemption.importance[0] == "Priority":
-            first: IntArray = layout.priority[self.victims.argmax(axis=0), self.rows]
-            return first
+            return self.run.first_priority[self.places]
         return self.highest(self.run.snapshot.running.priority[self.pods])
 
     @property
     def earliest_start(self) -> IntArray:
         """Of the victims that have the highest priority, nanoseconds."""
         layout, running = self.run.incoming.layout, self.run.snapshot.running
-        if self.run.incoming.profile.preemption.importance[:2] == ("Priority", "StartTime"):
-            first: IntArray = running.start[layout.pod[self.victims.argmax(axis=0), self.rows]]
+        if self.run.incoming.profile.preemption.importance[:2] == IMPORTANCE:
+            first: IntArray = running.start[layout.pod[self.run.first_victim[self.places], self.rows]]
             return first
         top = running.priority[self.pods] == self.highest_priority[self.of]
-        earliest = np.full(len(self.places), np.iinfo(np.int64).max)
+        earliest = np.full(len(self.places), NEVER)
         np.minimum.at(earliest, self.of[top], running.start[self.pods[top]])
         return earliest
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from extender.core.checks import Incoming, Rows
 from extender.core.choosing import choose, with_victims
-from extender.core.columns import BoolArray, IntArray
+from extender.core.columns import BoolArray, IntArray, how_many
 from extender.core.criteria import best_of, costs
 from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
 from extender.core.limits import veto
@@ -200,8 +200,7 @@ def preempt(
         return PreemptDecision((), dict.fromkeys(offers, vetoed), left, frozenset(), vetoed)
     filtering = run_filters(incoming)
     tried = _to_try(filtering, rows, undecided, offered.dropped)
-    all_nodes = profile.preemption.candidates == "AllNodes"
-    run = choose(incoming, filtering.checks, tried, offered.victims if all_nodes else None)
+    run = choose(incoming, filtering.checks, tried, offered.victims if protects(profile.preemption) else None)
     named = offered.on(run)
     run = _prefer_named(run, named)
     if left:
@@ -296,7 +295,7 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
 def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, ...]:
     """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
     places = np.flatnonzero(run.candidate)
-    unnamed = np.count_nonzero(run.victims & ~named, axis=0)[places]
+    unnamed = how_many(run.victims & ~named)[places]
     best = best_of(run, places, limit, then=(unnamed, run.snapshot.name_order[run.rows[places]]))
     violations, names = run.violations, run.snapshot.node_names
     return tuple(
@@ -341,5 +340,5 @@ def _not_evictable(run: DryRun, offered: _Offered, node: str) -> str:
 
 def _protected_by(run: DryRun, offered: _Offered, pod: Pod) -> tuple[str, ...]:
     found, row = reasons(run.incoming, pod), run.snapshot.running_row(pod)
-    is_left_out = run.incoming.profile.preemption.candidates == "AllNodes" and is_special(pod)
-    return (*found, SPECIAL) if is_left_out and not (row is not None and offered.victims[row]) else found
+    is_chosen = row is not None and offered.victims[row]
+    return (*found, SPECIAL) if is_special(pod) and not is_chosen else found

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.checks import Incoming
-from extender.core.columns import BoolArray, IntArray, columns, exceeding
+from extender.core.columns import BoolArray, IntArray, Taken, columns, exceeding, how_many
 from extender.core.moment import MINUTE, SECOND, Moment
-from extender.core.preemption import Barrier, DryRun, Taken
+from extender.core.preemption import Barrier, DryRun
 from extender.core.running import nanoseconds
 from extender.core.workloads import Namespaces
 from extender.k8s.objects import Pod
@@ -79,20 +79,31 @@ class _Limit:
 
     harmless: int
     """So many victims are never too many."""
-    exceeded: Callable[[Taken], BoolArray]
+    exceeded: Callable[[Taken], BoolArray] | None
+    """[node] of the victims of nodes that have more; None: there they are too many."""
     why: Callable[[Sequence[Pod]], str]
 
 
 def barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
     """Which of these nodes have too many victims, [place]."""
     limits = tuple(_limits(run.incoming))
-    count = np.count_nonzero(columns(run.victims, places), axis=0) if limits else 0
+    if not limits:
+        return
+    evicted = _without_the_leaving(run, places)
+    count = how_many(evicted)
     for limit in limits:
-        nodes = np.zeros(len(places), np.bool_)
-        crowded = np.flatnonzero(count > limit.harmless)
-        taken = run.taken_on(places[crowded])
-        nodes[crowded] = limit.exceeded(taken.only(~run.snapshot.running.terminating[taken.pods]))
+        nodes = count > limit.harmless
+        if limit.exceeded is not None:
+            crowded = np.flatnonzero(nodes)
+            nodes[crowded] = limit.exceeded(run.taken_on(places[crowded], evicted[:, crowded]))
         yield Barrier(nodes, limit.why)
+
+
+def _without_the_leaving(run: DryRun, places: IntArray) -> BoolArray:
+    """[k, place]: victims."""
+    victims: BoolArray = columns(run.victims, places)
+    leaving = run.snapshot.running.terminating
+    return victims & ~leaving[columns(run.pods, places)] if leaving.any() else victims
 
 
 def _limits(incoming: Incoming) -> Iterator[_Limit]:
@@ -109,7 +120,7 @@ def _at_once(limit: int) -> _Limit:
     def why(victims: Sequence[Pod]) -> str:
         return f"{len(_evicted(victims))} victims are more than the {limit} of a preemption"
 
-    return _Limit(limit, lambda taken: taken.count > limit, why)
+    return _Limit(limit, None, why)
 
 
 def _per_minute(moment: Moment, limit: int) -> _Limit:
@@ -122,7 +133,7 @@ def _per_minute(moment: Moment, limit: int) -> _Limit:
         when = f"not {moment.until(wait)}" if wanted <= limit else "never"
         return f"{wanted} victims are more than what is left of {limit} evictions a minute: {when}"
 
-    return _Limit(left, lambda taken: taken.count > left, why)
+    return _Limit(left, None, why)
 
 
 def _per_namespace(incoming: Incoming, limit: int) -> _Limit:

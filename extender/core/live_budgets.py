@@ -44,8 +44,16 @@ class Held:
         """How many unready ones."""
         status = self.object.status
         is_healthy = min(status.current_healthy, self.healthy) >= status.desired_healthy > 0
-        lets_go = self.object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or is_healthy
-        return UNLIMITED if lets_go else self.allowed
+        return UNLIMITED if is_healthy or self.lets_unready_go else 0
+
+    @property
+    def lets_unready_go(self) -> bool:
+        return self.object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+
+    @property
+    def is_shared(self) -> bool:
+        """Do unready pods charge what ready ones do? They do where no pod has to be healthy."""
+        return self.object.status.desired_healthy == 0 and not self.lets_unready_go
 
 
 class LiveCharging(Charging):
@@ -77,7 +85,8 @@ class LiveCharging(Charging):
         (budget,) = selected_by
         if self._is_disrupted(budget, pod):
             return ()
-        return (budget if pod.is_ready else self._held[budget].unready,)
+        held = self._held[budget]
+        return (budget if pod.is_ready or held.is_shared else held.unready,)
 
     def _count(self, row: int, what: str, budgets: tuple[int, ...], by: int = 1) -> None:
         self._counted[row] = what, budgets
@@ -99,8 +108,18 @@ class LiveCharging(Charging):
         if held is None:
             self._held[row] = Held(budget, self._new_row())
         else:
-            held.object = budget
+            was_shared, held.object = held.is_shared, budget
+            if held.is_shared != was_shared:
+                self._look_at_all_of(row)
         self._changed.add(row)
+
+    def _look_at_all_of(self, row: int) -> None:
+        """Its pods may charge another row now."""
+        namespace = self._held[row].object.metadata.namespace
+        for group in self._groups.in_namespaces(frozenset((namespace,))):
+            if row in group.selected_by.get(self._way, ()):
+                for member in group.members:
+                    self._look_again(member, self.snapshot.pods[member])
 
     def _forget(self, row: int) -> None:
         super()._forget(row)

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from extender.core.checks import Incoming
 from extender.core.columns import NEVER, BoolArray, IntArray
 from extender.core.moment import SECOND
-from extender.core.profile import PreemptionPolicy, Protection
+from extender.core.profile import IMPORTANCE, PreemptionPolicy, Protection
 from extender.core.running import start_time
 from extender.core.snapshot import Index, Snapshot
 from extender.core.workloads import Workloads
@@ -36,13 +37,19 @@ _LOWEST = -(2**31) - 1
 
 
 def protects(policy: PreemptionPolicy) -> bool:
-    """Is anybody protected at all?"""
+    """Is anybody protected, or may a victim be another one than kube-scheduler's own?
+
+    Then those are protected too that we never add (`is_special`).
+    """
     return bool(
         policy.protections
         or policy.preemption_toleration
         or policy.tenant_label is not None
         or policy.limits.cooldown
         or policy.candidates == "AllNodes"
+        or policy.victims == "Fewest"
+        or policy.importance != IMPORTANCE
+        or policy.reads_pod_groups
     )
 
 
@@ -130,7 +137,7 @@ class Protections(Index):
     def _allocate(self, size: int) -> None:
         self._meant: BoolArray = np.zeros((len(self._policy.protections), size), np.bool_)
         """[rule, pod]."""
-        self._tenant: IntArray = np.zeros(size, np.int64)
+        self._tenant: npt.NDArray[np.int32] = np.zeros(size, np.int32)
         """[pod] -> code of the value of its namespace's tenant label."""
         self._minimum: IntArray = np.full(size, _LOWEST, np.int64)
         self._duration: IntArray = np.zeros(size, np.int64)

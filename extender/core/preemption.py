@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from extender.core.checks import Check, Constraint, Evictable, Incoming, Rows
-from extender.core.columns import BoolArray, IntArray, columns
+from extender.core.columns import BoolArray, IntArray, Taken, columns, how_many
 from extender.core.filtering import Filtering, Judgement, judge
 from extender.core.layout import Layout
 from extender.core.policies import Protections, protects
@@ -150,8 +150,7 @@ class KnownGroups(Index):
     def _first(self, asked: "_Asked", mask: BoolArray, nodes: IntArray | slice) -> IntArray | None:
         if not self._is_tail:
             return None
-        first: IntArray = np.count_nonzero(~mask & (asked.layout.pod[:, nodes] >= 0), axis=0)
-        return first
+        return how_many(~mask & (asked.layout.pod[:, nodes] >= 0))
 
     def _update(self, groups: Groups, nodes: set[int], asked: "_Asked") -> bool:
         """Look at some nodes again; False if to build all anew is what it takes, or is cheaper."""
@@ -206,18 +205,19 @@ class Trial:
         self.constraints = [check for check in checks if isinstance(check, Constraint)]
         own = zip(checks, self.emptied, strict=True)
         self.rooms = [room.copy() for check, room in own if isinstance(check, Constraint)]
-        self._taken = [np.empty_like(room) for room in self.rooms]
+        parts = zip(self.constraints, self.rooms, strict=True)
+        self._parts = [(one, one.demand, one.nominated, room, np.empty_like(room)) for one, room in parts]
 
     def put_back(self, k: int, wanted: BoolArray) -> BoolArray:
         """Put the pods of rank `k` back on the `wanted` nodes [node] -> where they may stay [node]."""
         stay = wanted.copy()
-        for constraint, room in zip(self.constraints, self.rooms, strict=True):
-            stay &= constraint.fits_beside(room, constraint.demand[k])
-            if constraint.nominated is not None:
-                stay &= constraint.fits_beside(room - constraint.nominated, constraint.demand[k])
+        for constraint, demand, nominated, room, _ in self._parts:
+            stay &= constraint.fits_beside(room, demand[k])
+            if nominated is not None:
+                stay &= constraint.fits_beside(room - nominated, demand[k])
         staying = stay.astype(np.int64)
-        for constraint, room, taken in zip(self.constraints, self.rooms, self._taken, strict=True):
-            np.multiply(constraint.demand[k], staying, out=taken)
+        for _, demand, _, room, taken in self._parts:
+            np.multiply(demand[k], staying, out=taken)
             np.subtract(room, taken, out=room)
         return stay
 
@@ -230,27 +230,6 @@ class Barrier:
     """[node]."""
     why: Callable[[Sequence[Pod]], str]
     """Of the victims of one of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """The victims of some nodes, one by one."""
-
-    pods: IntArray
-    """[victim] -> pod row."""
-    places: IntArray
-    """[victim] -> place of its node."""
-    size: int
-    """How many nodes."""
-
-    @property
-    def count(self) -> IntArray:
-        """[place]: how many."""
-        return np.bincount(self.places, minlength=self.size)
-
-    def only(self, mask: BoolArray) -> "Taken":
-        """Some of the victims."""
-        return Taken(self.pods[mask], self.places[mask], self.size)
 
 
 @dataclass(frozen=True)
@@ -281,10 +260,11 @@ class DryRun:
         pods: IntArray = columns(self.incoming.layout.pod, self.rows)
         return pods
 
-    def taken_on(self, places: IntArray) -> Taken:
-        """The victims of some nodes."""
+    def taken_on(self, places: IntArray, victims: BoolArray | None = None) -> Taken:
+        """The victims of some nodes, or some of them, [k, place]."""
+        shown = columns(self.victims, places) if victims is None else victims
         # In one dimension numpy finds what is set much faster than in two.
-        k, place = np.divmod(np.flatnonzero(columns(self.victims, places).reshape(-1)), max(len(places), 1))
+        k, place = np.divmod(np.flatnonzero(shown.reshape(-1)), max(len(places), 1))
         return Taken(self.incoming.layout.pod[k, self.rows[places[place]]].astype(np.int64), place, len(places))
 
     @cached_property
@@ -295,15 +275,27 @@ class DryRun:
     @property
     def candidate(self) -> BoolArray:
         """[node] where that may be done."""
-        candidate: BoolArray = self.makes_room & (self.forbidden == 0)
+        candidate: BoolArray = self.makes_room & ~self.forbidden
         return candidate
 
     @cached_property
-    def forbidden(self) -> IntArray:
-        """[node]: 1 where a policy rules the victims out, else 0."""
-        forbidden = np.zeros(len(self.rows), np.int64)
+    def first_victim(self) -> IntArray:
+        """[node] -> rank of the most important victim, where there is one."""
+        first: IntArray = self.victims.argmax(axis=0)
+        return first
+
+    @cached_property
+    def first_priority(self) -> IntArray:
+        """[node] -> its priority."""
+        priority: IntArray = self.incoming.layout.priority[self.first_victim, self.rows]
+        return priority
+
+    @cached_property
+    def forbidden(self) -> BoolArray:
+        """[node] where a policy rules the victims out."""
+        forbidden = np.zeros(len(self.rows), np.bool_)
         for barrier in self.barriers:
-            forbidden[barrier.nodes] = 1
+            forbidden |= barrier.nodes
         return forbidden
 
     @property
@@ -311,8 +303,7 @@ class DryRun:
         """[node] -> NumPDBViolations: violating pods that were not put back."""
         if self.incoming.profile.preemption.disruption_budgets == "Strict":
             return np.zeros(len(self.rows), np.int64)  # no candidate has any
-        violations: IntArray = np.count_nonzero(self.victims & self.grouped.violating, axis=0)
-        return violations
+        return how_many(self.victims & self.grouped.violating)
 
     def again(self, places: IntArray, grouped: Groups, order: Sequence[BoolArray]) -> "DryRun":
         """Some of the nodes once more, with other groups or put back in another order."""
@@ -396,5 +387,5 @@ def reprieve(trial: Trial, groups: Sequence[BoolArray]) -> BoolArray:
     victims = np.zeros_like(groups[0])
     for group in groups:
         for k in np.flatnonzero(group.any(axis=1)):
-            victims[k] |= group[k] & ~trial.put_back(int(k), group[k])
+            victims[k] |= group[k] ^ trial.put_back(int(k), group[k])
     return victims

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from extender.core.budgets import Charging
-from extender.core.columns import BoolArray, IntArray, exceeding
+from extender.core.columns import BoolArray, Taken, exceeding
 from extender.core.layout import Layout
 from extender.core.live_budgets import LiveCharging
 from extender.core.profile import PreemptionPolicy
@@ -71,10 +71,11 @@ def violating_on(charging: Charging, evictable: Iterable[tuple[int, int]]) -> li
     return found
 
 
-def overdrawn(charging: Charging, pods: IntArray, places: IntArray, size: int) -> BoolArray:
-    """Victims by pod row, each of one of `size` nodes -> [node]: do they charge a budget more than it allows?"""
+def overdrawn(charging: Charging, taken: Taken) -> BoolArray:
+    """[node]: do the victims charge a budget more than it allows?"""
     charging.refresh()
-    charged = charging.charged[pods]
+    charged = charging.charged[taken.pods]
     nth = np.flatnonzero((charged >= 0).reshape(-1))
     allowed = np.array(charging.allowed or [0], np.int64)
-    return exceeding(places[nth // charged.shape[1]], charged.reshape(-1)[nth].astype(np.int64), allowed, size)
+    budgets = charged.reshape(-1)[nth].astype(np.int64)
+    return exceeding(taken.places[nth // charged.shape[1]], budgets, allowed, taken.size)

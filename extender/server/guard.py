@@ -15,7 +15,7 @@ from itertools import pairwise
 from extender.core.checks import Incoming
 from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.moment import TIMELESS, Moment
-from extender.core.policies import reasons
+from extender.core.policies import protects, reasons
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot import Snapshot
 from extender.errors import GuardError
@@ -153,7 +153,7 @@ def _is_special(pod: Pod) -> bool:
 def _evictable(case: Case) -> Iterator[Pod]:
     """Pods of the node that the preemptor may evict."""
     for uid, pod in case.present.items():
-        is_left_out = case.policy.candidates == "AllNodes" and uid not in case.offered_uids and _is_special(pod)
+        is_left_out = protects(case.policy) and uid not in case.offered_uids and _is_special(pod)
         if pod.priority < case.preemptor.priority and not is_left_out and not reasons(case.incoming, pod):
             yield pod
 
@@ -175,7 +175,7 @@ def _keeps_budgets(case: Case) -> bool:
 
 def _is_within_limit(case: Case) -> bool:
     most = case.policy.limits.max_victims
-    return most is None or len(case.uids) <= most
+    return most is None or sum(victim.metadata.deletion_timestamp is None for victim in case.victims) <= most
 
 
 RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from extender.core.matching import PodGroups
 from extender.core.profile import PreemptionPolicy
-from extender.core.running import is_assumed_leaving
+from extender.core.running import identity, is_assumed_leaving
 from extender.core.snapshot import Snapshot, derived_by
 from extender.core.traits import cost, grace_period
 from extender.k8s.annotations import DELETION_COST
@@ -74,7 +74,7 @@ class Recount:
             return self._overdrawn(pod for pod in evictable if pod.metadata.uid in victims)
         charging = [(pod, charged) for pod in evictable if (charged := self._charged(pod))]
         charges, allowed, found = Counter[Charge](), dict[Charge, int](), 0
-        for pod, charged in sorted(charging, key=lambda one: importance_by(self._policy, one[0])):
+        for pod, charged in sorted(charging, key=lambda one: self._order(one[0])):
             charges.update(charged)
             allowed |= {charge: self._allowed(charge) for charge in charged if charge not in allowed}
             found += any(charges[one] > allowed[one] for one in charged) and pod.metadata.uid in victims
@@ -84,6 +84,11 @@ class Recount:
         """How many charges of the victims the budgets do not allow."""
         charges = Counter(charge for pod in victims for charge in self._charged(pod))
         return sum(max(count - max(self._allowed(charge), 0), 0) for charge, count in charges.items())
+
+    def _order(self, pod: Pod) -> tuple[int | datetime, ...]:
+        """By importance; of pods that are equally important the first one listed."""
+        running = self._snapshot.running
+        return *importance_by(self._policy, pod), int(running.order[running.row_of[identity(pod)]])
 
     # --- what a pod charges -----------------------------------------------------------------------------------
 
@@ -98,7 +103,12 @@ class Recount:
             return [SEVERAL]
         if self._is_disrupted(selecting[0], pod):
             return []
-        return [("pods" if pod.is_ready else "unready", selecting[0])]
+        return [("pods" if pod.is_ready or self._shares(selecting[0]) else "unready", selecting[0])]
+
+    def _shares(self, index: int) -> bool:
+        """Do unready pods take from what the budget allows? They do where no pod has to be healthy."""
+        budget = self._budgets[index]
+        return budget.status.desired_healthy == 0 and budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
 
     def _is_disrupted(self, index: int, pod: Pod) -> bool:
         return pod.metadata.name in (self._budgets[index].status.disrupted_pods or {})
@@ -130,7 +140,7 @@ class Recount:
             return allowed
         is_healthy = status.desired_healthy > 0 and min(healthy, status.current_healthy) >= status.desired_healthy
         may_go = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-        return 2**31 if may_go else allowed
+        return 2**31 if may_go else 0
 
     def _seen(self, index: int) -> tuple[int, int]:
         """(healthy pods, pods that are assumed to be leaving) of a budget."""

@@ -165,7 +165,7 @@ def read_preempt(_: Service, body: bytes) -> PreemptRequest:
 def decide_preempt(service: Service, request: PreemptRequest) -> PreemptDecision:
     """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
     service.asked_for(request.pod)
-    snapshot, offers = service.snapshot(), dict(request.offers)
+    snapshot, offers, rejected = service.snapshot(), dict(request.offers), dict[str, str]()
     profile, moment = service.settings.profile, service.moment()
     for attempt in range(MAX_GUARDED_TRIES):
         decision = engine.preempt(snapshot, request.pod, offers, profile, moment)
@@ -185,8 +185,9 @@ def decide_preempt(service: Service, request: PreemptRequest) -> PreemptDecision
             service.metrics.guard_rejected(rule)
             log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
             offers.pop(node, None)
+            rejected[node] = f"rejected by the last check ({rule})"
         if result.kept or not decision.kept:
-            decided = replace(decision, kept=result.kept)
+            decided = replace(decision, kept=result.kept, dropped=decision.dropped | rejected)
             _log_preemption(service, request.pod, decided)
             return decided
     raise GuardError("every candidate node was rejected by the last check; the log says why")

@@ -1,0 +1,431 @@
+"""What must hold for any policies of preemption, on the cases of `policies.py`; each example is a seed.
+
+What is counted again here is counted in plain Python on the raw objects, and not as the engine or its guard do it.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from extender.core import engine
+from extender.core.filtering import meet
+from extender.core.moment import MINUTE, SECOND, Attempt, Eviction, Moment
+from extender.core.preemption import groups
+from extender.core.profile import Limits, PreemptionPolicy, Profile
+from extender.core.running import LEAVING_SINCE
+from extender.server.guard import guard_preempt
+from tests.builders import built, typed
+from tests.property.generate import Draw
+from tests.property.policies import NOW, every_node, question, some_protections
+from tests.property.recount import Room, finished, priority
+from tests.property.test_engine import AT_LENGTH, MANY, SEEDS
+from tests.reference.selectors import InvalidSelectorError, Selector, label_selector
+
+MANY = settings(MANY, max_examples=250)
+SOME = settings(MANY, max_examples=120)
+FEW = settings(MANY, max_examples=60)
+"""Of each of several policies."""
+
+UPSTREAM = PreemptionPolicy()
+STRICT = PreemptionPolicy(disruption_budgets="Strict")
+
+NARROWING = {
+    "strict budgets": STRICT,
+    "strict and live budgets": replace(STRICT, budget_accounting="Live"),
+    "strict budgets, an empty selector means all": replace(STRICT, empty_selector="Everything"),
+    "at most two victims": PreemptionPolicy(limits=Limits(max_victims=2)),
+    "evictions a minute": PreemptionPolicy(limits=Limits(evictions_per_minute=3)),
+    "evictions a minute in a namespace": PreemptionPolicy(limits=Limits(namespace_evictions_per_minute=2)),
+    "attempts": PreemptionPolicy(limits=Limits(max_attempts=1)),
+    "a while pending": PreemptionPolicy(preempt_after=10 * SECOND),
+}
+"""Policies that only rule out nodes, or sets of victims."""
+
+PROTECTING = {
+    "protections": PreemptionPolicy(protections=some_protections(Draw(1), share=1.0)),
+    "toleration": PreemptionPolicy(preemption_toleration=True),
+    "tenants": PreemptionPolicy(tenant_label="team"),
+    "cooldown": PreemptionPolicy(limits=Limits(cooldown=5 * MINUTE)),
+}
+"""Policies that rule out victims."""
+
+OTHERS = {
+    "live budgets": PreemptionPolicy(budget_accounting="Live"),
+    "all nodes": PreemptionPolicy(candidates="AllNodes"),
+    "fewest": PreemptionPolicy(victims="Fewest"),
+}
+
+
+def each(policies):
+    return pytest.mark.parametrize("policy", [pytest.param(one, id=name) for name, one in policies.items()])
+
+
+class Asked:
+    """A question, the snapshot to ask, and what is said of it."""
+
+    def __init__(self, seed, policy=None, keep=None, everywhere=False):
+        self.question = question(seed, policy, keep)
+        self.snapshot = built(self.question.cluster)
+        if everywhere:
+            self.question = replace(self.question, offers=every_node(self.snapshot, self.question.pod))
+        self.decision = self.question.ask(self.snapshot)
+        items = self.question.cluster["items"]
+        self.pods = {item["metadata"]["uid"]: item for item in items if item["kind"] == "Pod"}
+        self.limit = priority(self.question.pod)
+
+    @property
+    def policy(self):
+        return self.question.profile.preemption
+
+    def under(self, policy):
+        """The same question to the same snapshot under another policy."""
+        profile = replace(self.question.profile, preemption=policy)
+        return replace(self.question, profile=profile).ask(self.snapshot)
+
+    def evictable(self, policy):
+        """[k, node], in upstream's layout."""
+        profile = replace(self.question.profile, preemption=policy)
+        incoming = meet(self.snapshot, typed(self.question.pod), profile, self.question.moment)
+        return groups(incoming).evictable.mask.copy()
+
+    def judged(self):
+        """(node, victims) of the candidates that we judge ourselves."""
+        return [(node, uids) for node, uids in chosen(self.decision).items() if node not in self.decision.as_offered]
+
+
+def chosen(decision):
+    return {one.node: [victim.metadata.uid for victim in one.victims] for one in decision.kept}
+
+
+# --- policies only narrow ---------------------------------------------------------------------------------------------
+
+
+@each(NARROWING | PROTECTING | {"live budgets": OTHERS["live budgets"]})
+@FEW
+@given(SEEDS)
+def test_nobody_may_be_evicted_whom_kube_scheduler_would_not(policy, seed):
+    asked = Asked(seed, policy)
+    mask, upstreams = asked.evictable(policy), asked.evictable(UPSTREAM)
+    assert not (mask & ~upstreams).any()
+    if policy not in PROTECTING.values():
+        assert (mask == upstreams).all()
+
+
+@each(NARROWING)
+@FEW
+@given(SEEDS)
+def test_a_policy_that_rules_out_nodes_adds_none(policy, seed):
+    """And of those that are left the victims are kube-scheduler's, but for the other order of strict budgets."""
+    asked = Asked(seed, policy, everywhere=True)
+    upstreams = chosen(asked.under(UPSTREAM))
+    kept = chosen(asked.decision)
+    assert kept.keys() <= upstreams.keys()
+    if policy.disruption_budgets == "BestEffort":
+        assert kept == {node: upstreams[node] for node in kept}
+
+
+@each(PROTECTING | OTHERS)
+@FEW
+@given(SEEDS)
+def test_victims_are_of_lower_priority_run_there_and_their_loss_makes_room(policy, seed):
+    """They may be others than kube-scheduler's."""
+    makes_room(Asked(seed, policy))
+
+
+@MANY
+@given(SEEDS)
+def test_victims_are_of_lower_priority_run_there_and_their_loss_makes_room_under_any_policies(seed):
+    makes_room(Asked(seed))
+
+
+def makes_room(asked):
+    if not asked.decision.kept:
+        return
+    room = Room.of(asked.question.cluster, asked.question.pod)
+    for node, uids in chosen(asked.decision).items():
+        victims = [asked.pods[uid] for uid in uids]
+        assert uids
+        assert len(set(uids)) == len(uids)
+        assert all(victim["spec"]["nodeName"] == node and not finished(victim) for victim in victims)
+        assert all(priority(victim) < asked.limit for victim in victims)
+    for node, uids in asked.judged():
+        assert room.complaint(node, uids) is None
+
+
+@SOME
+@given(SEEDS)
+def test_a_veto_leaves_nothing(seed):
+    """Of any policies that would have answered something."""
+    asked = Asked(seed)
+    uid, workload = asked.question.pod["metadata"]["uid"], ("default", "Pod", "x")
+    before = Moment(NOW, (Eviction(SECOND, workload),) * 3, (Attempt(SECOND, uid),) * 3)
+    for vetoing in (
+        replace(asked.policy, preempt_after=60 * SECOND),
+        replace(asked.policy, limits=Limits(max_attempts=3)),
+        replace(asked.policy, limits=Limits(evictions_per_minute=3)),
+    ):
+        profile = replace(asked.question.profile, preemption=vetoing)
+        decision = replace(asked.question, profile=profile, moment=before).ask(asked.snapshot)
+        assert decision.vetoed
+        assert decision.kept == ()
+        assert decision.dropped == dict.fromkeys(asked.question.offers, decision.vetoed)
+
+
+# --- strict budgets ---------------------------------------------------------------------------------------------------
+
+
+def broken(asked, uids):
+    """Names of the budgets that these victims really break, by the raw objects."""
+    items, policy = asked.question.cluster["items"], asked.policy
+    budgets = [item for item in items if item["kind"] == "PodDisruptionBudget"]
+    victims = [asked.pods[uid] for uid in uids]
+    if policy.budget_accounting == "Live":
+        return broken_live(asked, budgets, victims)
+    charges = Counter(
+        place for place, one in enumerate(budgets) for victim in victims if charges_for(one, victim, policy)
+    )
+    return [budgets[place] for place, count in charges.items() if count > max(allowed(budgets[place]), 0)]
+
+
+def allowed(budget):
+    return budget["status"].get("disruptionsAllowed", 0)
+
+
+def is_selected(budget, pod, policy):
+    if budget["metadata"]["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    try:
+        selector = label_selector(budget["spec"].get("selector"))
+    except InvalidSelectorError:
+        selector = Selector(None)
+    if selector.is_empty:
+        return policy.empty_selector == "Everything"
+    labels = pod["metadata"].get("labels")
+    return bool(labels) and selector.matches(labels)
+
+
+def is_charged_already(budget, pod):
+    return pod["metadata"]["name"] in (budget["status"].get("disruptedPods") or {})
+
+
+def charges_for(budget, pod, policy):
+    return is_selected(budget, pod, policy) and not is_charged_already(budget, pod)
+
+
+def is_ready(pod):
+    conditions = [one for one in pod["status"].get("conditions") or () if one["type"] == "Ready"]
+    return bool(conditions) and conditions[0]["status"] == "True"
+
+
+def broken_live(asked, budgets, victims):
+    """As the eviction API would say: a pod of several budgets never goes; who leaves or has not started is free."""
+    found, ready, unready = [], Counter[int](), Counter[int]()
+    for victim in victims:
+        own = [place for place, one in enumerate(budgets) if is_selected(one, victim, asked.policy)]
+        if not own or victim["metadata"].get("deletionTimestamp") or victim["status"].get("phase") == "Pending":
+            continue
+        if len(own) > 1:
+            found += [budgets[place] for place in own]
+        elif not is_charged_already(budgets[own[0]], victim):
+            (ready if is_ready(victim) else unready)[own[0]] += 1
+    for place in ready + unready:
+        may_go, unready_go_free = left_over(asked, budgets[place])
+        charged = ready[place] + (0 if unready_go_free else unready[place])
+        if charged > max(may_go, 0):
+            found.append(budgets[place])
+    return found
+
+
+def left_over(asked, budget):
+    """How many healthy pods may be lost, and whether those that are not ready need not be counted."""
+    status, nodes = budget["status"], set(asked.snapshot.node_names)
+    of_it = [
+        pod
+        for pod in asked.pods.values()
+        if pod["spec"].get("nodeName") in nodes and not finished(pod) and charges_for(budget, pod, asked.policy)
+    ]
+    stamps = [pod["metadata"].get("deletionTimestamp") for pod in of_it if is_ready(pod)]
+    healthy, approved = stamps.count(None), stamps.count(LEAVING_SINCE)
+    desired = status["desiredHealthy"]
+    free = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+    free = free or (desired > 0 and min(healthy, status["currentHealthy"]) >= desired)
+    if status["observedGeneration"] < budget["metadata"]["generation"]:
+        return 0, free
+    return min(allowed(budget) - approved, healthy - desired), free
+
+
+def breaks_no_budget(seed):
+    asked = Asked(seed)
+    strict = Asked(seed, replace(asked.policy, disruption_budgets="Strict"))
+    for one in strict.decision.kept:
+        assert one.num_pdb_violations == 0
+        assert broken(strict, [victim.metadata.uid for victim in one.victims]) == []
+
+
+@MANY
+@given(SEEDS)
+def test_no_candidate_of_strict_budgets_breaks_one(seed):
+    """Under any other policies, and as offered, too."""
+    breaks_no_budget(seed)
+
+
+@pytest.mark.slow
+@AT_LENGTH
+@given(SEEDS)
+def test_no_candidate_of_strict_budgets_breaks_one_at_length(seed):
+    breaks_no_budget(seed)
+
+
+@pytest.mark.parametrize("accounting", ["Reported", "Live"])
+@FEW
+@given(SEEDS)
+def test_strict_budgets_rule_out_no_node_where_kube_schedulers_victims_break_none(accounting, seed):
+    """And the reason that is given names a budget wherever they do."""
+    strict = Asked(seed, replace(STRICT, budget_accounting=accounting), everywhere=True)
+    kept = chosen(strict.decision)
+    upstream = strict.under(replace(UPSTREAM, budget_accounting=accounting))
+    for node, uids in chosen(upstream).items():
+        if not broken(strict, uids):
+            assert kept[node] == uids
+        elif node not in kept:
+            assert strict.decision.dropped[node].startswith("would break disruption budget")
+
+
+# --- candidates: all nodes --------------------------------------------------------------------------------------------
+
+
+def is_special(pod):
+    metadata = pod["metadata"]
+    mirror = "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})
+    return mirror or bool(metadata.get("deletionTimestamp")) or priority(pod) >= 2_000_000_000
+
+
+@MANY
+@given(SEEDS)
+def test_no_special_pod_is_a_victim_that_kube_scheduler_did_not_name(seed):
+    asked = Asked(seed)
+    everywhere = Asked(seed, replace(asked.policy, candidates="AllNodes"))
+    for node, uids in chosen(everywhere.decision).items():
+        assert node in everywhere.snapshot.node_row
+        offer = everywhere.question.offers.get(node, engine.Offer(()))
+        assert not [uid for uid in uids if uid not in offer.victims and is_special(everywhere.pods[uid])]
+
+
+UPSTREAMS_WAY = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
+
+
+def cost(asked, kept):
+    """By upstream's ranking: the smaller, the better."""
+    priorities = [victim.priority for victim in kept.victims]
+    return kept.num_pdb_violations, max(priorities), sum(priorities) + len(priorities) * 2**31, len(priorities)
+
+
+@SOME
+@given(SEEDS)
+def test_the_best_of_all_nodes_is_no_worse_than_the_best_of_the_offered_ones(seed):
+    """Where nobody is special; those who are may be victims under Offered."""
+    asked = Asked(seed, PreemptionPolicy(candidates="AllNodes"))
+    offered = asked.under(UPSTREAM)
+    victims = [asked.pods[uid] for uids in chosen(offered).values() for uid in uids]
+    if offered.kept and not any(is_special(pod) for pod in [*asked.pods.values()]):
+        assert victims
+        assert cost(asked, asked.decision.kept[0]) <= cost(asked, offered.kept[0])
+        assert chosen(asked.decision).items() >= chosen(offered).items()
+
+
+# --- victims: the fewest ----------------------------------------------------------------------------------------------
+
+
+@MANY
+@given(SEEDS)
+def test_the_fewest_are_no_worse_on_any_node(seed):
+    """In the order of importance and of ranking that is upstream's."""
+    asked = Asked(seed, PreemptionPolicy(victims="Fewest"), everywhere=True)
+    reprieve = {one.node: one for one in asked.under(UPSTREAM).kept}
+    assert chosen(asked.decision).keys() == reprieve.keys()
+    for one in asked.decision.kept:
+        assert cost(asked, one) <= cost(asked, reprieve[one.node])
+
+
+@SOME
+@given(SEEDS)
+def test_the_fewest_are_found_on_every_node_on_which_putting_back_finds_somebody(seed):
+    """Under any policies: a better set never costs a candidate."""
+    asked = Asked(seed, everywhere=True)
+    fewest = asked.under(replace(asked.policy, victims="Fewest"))
+    reprieve = asked.under(replace(asked.policy, victims="Reprieve"))
+    assert chosen(fewest).keys() >= chosen(reprieve).keys()
+
+
+# --- the guard, and sameness ------------------------------------------------------------------------------------------
+
+
+def guards(seed):
+    asked = Asked(seed, keep=None if seed % 2 else 1)
+    one = asked.question
+    result = guard_preempt(
+        asked.snapshot,
+        typed(one.pod),
+        one.offers,
+        asked.decision.kept,
+        as_offered=asked.decision.as_offered,
+        profile=one.profile,
+        moment=one.moment,
+    )
+    assert result.rejected == {}
+
+
+@MANY
+@given(SEEDS)
+def test_the_guard_accepts_whatever_policies_choose(seed):
+    guards(seed)
+
+
+@pytest.mark.slow
+@AT_LENGTH
+@given(SEEDS)
+def test_the_guard_accepts_whatever_policies_choose_at_length(seed):
+    guards(seed)
+
+
+@SOME
+@given(SEEDS)
+def test_the_same_question_has_the_same_answer(seed):
+    """From the same snapshot, from a new one, and after other policies were asked about; and all nodes are told."""
+    asked, other = Asked(seed), question(seed + 1)
+    assert asked.question.ask(asked.snapshot) == asked.decision
+    assert asked.question.ask(built(asked.question.cluster)) == asked.decision
+    changed = built(asked.question.cluster)
+    replace(asked.question, profile=other.profile, moment=other.moment).ask(changed)
+    replace(asked.question, profile=Profile(keep_candidates=None)).ask(changed)
+    assert asked.question.ask(changed) == asked.decision
+    told = chosen(asked.decision).keys() | asked.decision.dropped.keys()
+    assert told >= asked.question.offers.keys()
+    assert not chosen(asked.decision).keys() & asked.decision.dropped.keys()
+
+
+@SOME
+@given(SEEDS)
+def test_one_candidate_is_the_first_of_all(seed):
+    everything, one = Asked(seed), Asked(seed, keep=1)
+    assert one.decision.kept == everything.decision.kept[:1]
+
+
+@SOME
+@given(SEEDS)
+def test_filter_says_that_eviction_helps_where_preempt_finds_somebody(seed):
+    """Where all nodes are offered. In /filter special pods may be victims; in /preempt if kube-scheduler names them."""
+    asked = Asked(seed, everywhere=True)
+    one = asked.question
+    if asked.decision.as_offered or asked.policy.candidates == "AllNodes":
+        return
+    names = asked.snapshot.node_names
+    failed = engine.filter(asked.snapshot, typed(one.pod), names, one.profile, one.moment).failed
+    for node in failed.keys() - chosen(asked.decision).keys():
+        assert any(is_special(asked.pods[pod.metadata.uid]) for pod in asked.snapshot.pods_on(node))
+    scores = engine.prioritize(asked.snapshot, typed(one.pod), names, one.profile, one.moment).scores
+    assert all(score > 0 for name, score in zip(names, scores, strict=True) if name in failed)
+    assert np.count_nonzero(scores) >= len(failed)
