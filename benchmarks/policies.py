@@ -1,7 +1,8 @@
 """What the policies of preemption cost: the exhaustive dry run with all of them on beside the plain one.
 
-Both end with the victims of every node and the best candidate, as `/preempt` does. The cluster is the same, but its pods are ready and
-have owners, and its budgets say what they would say of it; what the service keeps up to date between requests is.
+Both end with the victims of every node and the best candidate, as `/preempt` does. The cluster is the same, but its
+pods are ready and have owners, and its budgets say what they would say of it. What the service keeps up to date
+between requests is there.
 """
 
 from collections.abc import Iterator
