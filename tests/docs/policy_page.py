@@ -1,0 +1,197 @@
+"""docs/policies.md as values, and its examples as questions to the real service.
+
+An example is a fenced YAML block with `nodes`. Its short forms (POD) are explained on the page itself; everything else
+in it is as Kubernetes or the configuration file spells it.
+
+Rule: a key that is not known here is an error: the page must not say what nobody checks.
+"""
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from extender.cluster.files import load_cluster
+from extender.cluster.history import History
+from extender.cluster.store import ClusterStore
+from extender.config import Configuration
+from extender.core import engine
+from extender.core.profile import Profile
+from extender.server.app import create_app
+from tests.builders import JSON, built, cluster, node, placed, pod, typed
+from tests.http.conftest import client_for
+
+PATH = Path(__file__).parents[2] / "docs" / "policies.md"
+PAGE = PATH.read_text(encoding="utf-8")
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+"""When all examples take place."""
+
+EXAMPLE = {
+    "nodes", "pods", "objects", "offered", "approved", "evicted", "attempts", "pod", "configuration",
+    "kube-scheduler", "answer", "because", "log",
+}  # fmt: skip
+
+POD = (
+    "name", "node", "cpu", "priority", "namespace", "labels", "annotations", "owner", "class", "started", "created",
+    "ready", "qos", "grace",
+)  # fmt: skip
+"""Keys of a pod, as the page's table has them."""
+
+HISTORY = ("name", "namespace", "owner", "ago")
+"""Keys of what was evicted before."""
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+def blocks() -> Iterator[tuple[str, Any]]:
+    """(heading above it, the block as a value) of each fenced YAML block, in order."""
+    heading = ""
+    for match in re.finditer(r"^##+ (?P<heading>.+)$|^ *```yaml\n(?P<block>(?:.*\n)*?) *```$", PAGE, re.MULTILINE):
+        if match["heading"]:
+            heading = match["heading"].strip("`")
+        else:
+            yield heading, yaml.load(textwrap.dedent(match["block"]), _Loader)
+
+
+class _Loader(yaml.SafeLoader):
+    """Times stay texts."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def examples() -> Iterator[tuple[str, JSON]]:
+    """(heading and number below it, example)."""
+    numbers: dict[str, int] = {}
+    for heading, block in blocks():
+        if isinstance(block, dict) and "nodes" in block:
+            numbers[heading] = numbers.get(heading, 0) + 1
+            yield f"{heading} {numbers[heading]}", block
+
+
+def table_below(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    section = re.split(r"^##+ ", PAGE.partition(f" {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert table is not None, f"there is no table below {heading!r}"
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table[0].splitlines()[2:]]
+
+
+# --- an example -----------------------------------------------------------------------------------------------------
+
+
+def pod_of(short: Mapping[str, Any], *, waits: bool = False) -> JSON:
+    """A pod from its short form; `waits`: for a node."""
+    unknown = short.keys() - set(POD)
+    assert not unknown, f"no such key of a pod: {unknown}"
+    metadata: JSON = {key: short[key] for key in ("annotations",) if key in short}
+    if "created" in short:
+        metadata["creationTimestamp"] = short["created"]
+    if "owner" in short:
+        kind, name = short["owner"].split("/")
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": kind, "name": name, "controller": True}]
+    status: JSON = {"conditions": [{"type": "Ready", "status": str(short.get("ready", True))}]}
+    if "qos" in short:
+        status["qosClass"] = short["qos"]
+    spec: JSON = {"priorityClassName": short["class"]} if "class" in short else {}
+    if "grace" in short:
+        spec["terminationGracePeriodSeconds"] = short["grace"]
+    made = pod(
+        short["name"],
+        str(short["cpu"]),
+        priority=short.get("priority", 0),
+        namespace=short.get("namespace", "default"),
+        labels=short.get("labels", {}),
+        metadata=metadata,
+        status={} if waits else status,
+        phase="Pending" if waits else "Running",
+        start=None if waits else short.get("started", "2026-01-01T00:00:00Z"),
+        **spec,
+    )
+    return made if waits else placed(made, short["node"])
+
+
+def cluster_of(example: JSON) -> JSON:
+    """A List."""
+    nodes = {node(name, cpu=str(given["cpu"])): () for name, given in example["nodes"].items()}
+    return cluster(nodes, others=[*map(pod_of, example.get("pods", ())), *example.get("objects", ())])
+
+
+def offers_of(example: JSON) -> JSON:
+    """What kube-scheduler offers: what its own dry run finds, on all nodes or on those that it looked at."""
+    looked_at = example.get("offered", list(example["nodes"]))
+    return kube_scheduler(example, None, looked_at)
+
+
+def kube_scheduler(example: JSON, keep: int | None, looked_at: list[str]) -> JSON:
+    """Node -> names of the victims, of the best nodes, by the unconfigured engine."""
+    snapshot = built(cluster_of(example))
+    offers = {name: engine.Offer(()) for name in looked_at}
+    decision = engine.preempt(
+        snapshot, typed(pod_of(example["pod"], waits=True)), offers, Profile(keep_candidates=keep)
+    )
+    return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
+
+
+def served(example: JSON) -> httpx.AsyncClient:
+    """A client of the service, as the example configures it, after what it says happened before."""
+    store = ClusterStore()
+    store.replace(load_cluster(cluster_of(example)))
+    app = create_app(store, Configuration.model_validate(example["configuration"]))
+    app.state.service = replace(app.state.service, history=history_of(example))
+    for name in example.get("approved", ()):
+        (victim,) = (one for one in store.snapshot().objects.pods.values() if one.metadata.name == name)
+        other = typed(pod("another-preemptor", None, start=None, phase="Pending"))
+        store.assumed.preempted(other, victim.spec.node_name, [victim])
+    return client_for(app)
+
+
+def history_of(example: JSON) -> History:
+    """What was approved before: `evicted` for others, `attempts` of the pod itself."""
+    other, own = typed(pod("another-preemptor")), typed(pod_of(example["pod"], waits=True))
+    past = [(seconds(one["ago"]), other, victim_of(one)) for one in example.get("evicted", ())]
+    past += [(seconds(ago), own, typed(pod("earlier-victim"))) for ago in example.get("attempts", ())]
+    elapsed = 0
+    history = History(lambda: elapsed, lambda: round(NOW.timestamp()) * 10**9)
+    for ago, preemptor, victim in sorted(past, key=lambda one: -one[0]):
+        elapsed = -ago * 10**9
+        history.approved(preemptor, [victim])
+    elapsed = 0
+    return history
+
+
+def victim_of(short: JSON) -> Any:
+    unknown = short.keys() - set(HISTORY)
+    assert not unknown, f"no such key of what was evicted: {unknown}"
+    about = {key: value for key, value in short.items() if key != "ago"}
+    return typed(pod_of(about | {"cpu": 0, "node": "n1"}))
+
+
+def seconds(text: str) -> int:
+    amount, unit = int(text[:-1]), text[-1]
+    return amount * {"s": 1, "m": 60}[unit]
+
+
+def body_of(example: JSON) -> bytes:
+    """What kube-scheduler asks."""
+    offered = offers_of(example).items()
+    meta = {name: {"Pods": [{"UID": f"uid-{one}"} for one in victims]} for name, victims in offered}
+    return json.dumps({"Pod": pod_of(example["pod"], waits=True), "NodeNameToMetaVictims": meta}).encode()
+
+
+def named(answer: httpx.Response) -> JSON:
+    """Node -> names of the victims."""
+    nodes = answer.json()["NodeNameToMetaVictims"].items()
+    return {name: [one["UID"].removeprefix("uid-") for one in victims["Pods"]] for name, victims in nodes}

@@ -1,0 +1,208 @@
+"""docs/policies.md is true: its examples answer as printed, its tables are the code's, no key is left out."""
+
+import logging
+import re
+from datetime import datetime
+
+import numpy as np
+import pytest
+import yaml
+
+from extender.config import Configuration
+from extender.config.preemption import PRESETS, ProtectSection
+from extender.config.section import Section
+from extender.core.choosing import FINALISTS
+from extender.core.criteria import costs
+from extender.core.evaluation import evaluate
+from extender.core.fewest import STEPS
+from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, MORE_RANKING, RANKING, PreemptionPolicy, Profile
+from extender.server.openapi import VETOED
+from tests.builders import built, typed
+from tests.docs.policy_page import (
+    EXAMPLE,
+    PAGE,
+    PATH,
+    POD,
+    blocks,
+    body_of,
+    cluster_of,
+    examples,
+    kube_scheduler,
+    named,
+    pod_of,
+    served,
+    table_below,
+)
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLES = dict(examples())
+
+
+# --- examples -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
+async def test_an_example_answers_as_printed(example, caplog):
+    assert example.keys() <= EXAMPLE
+    async with served(example) as client:
+        with caplog.at_level(logging.INFO, logger="extender"):
+            answer = await client.post("/preempt", content=body_of(example))
+    assert answer.status_code == 200
+    assert (named(answer), answer.headers.get(VETOED)) == (example["answer"], example.get("because"))
+    if "log" in example:
+        assert example["log"] in [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
+def test_kube_scheduler_by_itself_would_do_as_printed(example):
+    looked_at = example.get("offered", list(example["nodes"]))
+    assert kube_scheduler(example, 1, looked_at) == example["kube-scheduler"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
+def test_an_example_is_small(example):
+    assert len(example["nodes"]) <= 2
+    assert 1 <= len(example["pods"]) <= 4
+
+
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"upstream"}))
+def test_there_is_an_example_of_each_preset(preset):
+    assert any(one["configuration"].get("preemption", {}).get("preset") == preset for one in EXAMPLES.values())
+
+
+def test_the_keys_of_pods_are_explained():
+    assert [row[0].strip("`") for row in table_below("How to read the examples")] == list(POD)
+
+
+def test_every_other_block_is_a_configuration():
+    others = [block for _, block in blocks() if "nodes" not in block]
+    own = [block for block in others if block.get("kind") != "KubeSchedulerConfiguration"]
+    assert own
+    assert len(own) < len(others)
+    for block in own:
+        Configuration.model_validate(block)
+
+
+def test_the_configuration_of_the_readme_is_one():
+    text = (PATH.parents[1] / "README.md").read_text(encoding="utf-8").partition("**Policies.**")[2]
+    block = text.partition("```yaml\n")[2].partition("```")[0]
+    assert Configuration.model_validate(yaml.safe_load(block)) != Configuration()
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def values(section: Section) -> dict[str, str]:
+    """Key below `preemption`, as `protect.ownPods` -> its value as text."""
+    found = {}
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        below = values(value) if isinstance(value, Section) else None
+        if below is None:
+            found[str(field.alias)] = _text(section.model_dump(by_alias=True)[str(field.alias)])
+        else:
+            found |= {f"{field.alias}.{key}": text for key, text in below.items()}
+    return found
+
+
+def _text(value: object) -> str:
+    """As it stands in the file."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_the_table_of_presets_is_what_presets_set():
+    of = {name: values(Configuration.model_validate({"preemption": {"preset": name}}).preemption) for name in PRESETS}
+    keys = [key for key in of["upstream"] if len({of[name][key] for name in PRESETS}) > 1 and key != "preset"]
+    head, table = list(PRESETS), table_below("Presets")
+    assert f"| key | {' | '.join(f'`{name}`' for name in head)} |" in PAGE
+    shown = {row[0].strip("`"): row[1:] for row in table}
+    assert shown == {key: [of[name][key] for name in head] for key in keys}
+
+
+def test_the_table_of_importance_has_every_criterion():
+    assert [row[0].strip("`") for row in table_below("`importance`")] == [*IMPORTANCE, *MORE_IMPORTANCE]
+
+
+def test_the_table_of_ranking_has_every_criterion():
+    assert [row[0].strip("`") for row in table_below("`ranking`")] == [*RANKING, *MORE_RANKING]
+
+
+def numbers(name: str) -> dict[str, list[int]]:
+    """Node -> what the criterion makes of it, in the example below the table."""
+    example = EXAMPLES["ranking 1"]
+    policy = PreemptionPolicy(ranking=(name,))
+    run = evaluate(
+        built(cluster_of(example)), typed(pod_of(example["pod"], waits=True)), Profile(preemption=policy)
+    ).dry_run
+    keys = costs(run, np.flatnonzero(run.candidate))
+    rows = run.rows[run.candidate].tolist()
+    return {run.snapshot.node_names[row]: [int(key[place]) for key in keys] for place, row in enumerate(rows)}
+
+
+@pytest.mark.parametrize("row", table_below("`ranking`"), ids=lambda row: row[0].strip("`"))
+def test_the_numbers_of_criteria_are_those_of_the_example(row):
+    criterion, _, *shown = row
+    found = numbers(criterion.strip("`"))
+    assert [found["n1"], found["n2"]] == [[_number(text) for text in cell.split(", ")] for cell in shown]
+
+
+def _number(text: str) -> int:
+    """Of a time: the later, the smaller."""
+    return -round(datetime.fromisoformat(text).timestamp()) * 10**9 if "T" in text else int(text)
+
+
+def test_the_table_of_switches_has_every_switch():
+    assert [row[0].strip("`") for row in table_below("`protect`")] == [
+        f"protect.{field.alias}" for field in ProtectSection.model_fields.values()
+    ]
+
+
+def test_every_default_is_said():
+    """Headings and the tables below them name the keys; the page's table of keys says what each is by default."""
+    shown = {row[0].strip("`"): row[1].strip("`") for row in table_below("Every key")}
+    assert shown == values(Configuration().preemption)
+
+
+def test_of_every_key_that_vetoes_there_is_an_example():
+    """Set, and the answer is not what kube-scheduler does by itself."""
+    differing = [one["configuration"] for one in EXAMPLES.values() if one["answer"] != one["kube-scheduler"]]
+    shown = [values(Configuration.model_validate(one).preemption) for one in differing]
+    default = values(Configuration().preemption)
+    for key, _, veto, _ in table_below("Every key"):
+        name = key.strip("`")
+        assert veto not in ("yes", "with Strict") or any(one[name] != default[name] for one in shown), name
+
+
+def test_how_long_the_fewest_are_searched_is_said():
+    assert f"on the {FINALISTS} best nodes" in PAGE
+    assert f"It searches {FINALISTS} nodes, not all, and at most {STEPS:,} sets on each" in PAGE
+
+
+def test_every_key_is_mentioned_in_the_text():
+    text = PAGE.partition("## Every key")[0]
+    keys = [*values(Configuration().preemption), "mode", "killSwitch.enabled", "killSwitch.preempt"]
+    missing = [key for key in keys if not re.search(rf"`[^`\n]*\b{re.escape(key.rpartition('.')[2])}\b", text)]
+    assert missing == [], "docs/policies.md does not say what these are"
+
+
+def test_links_lead_somewhere():
+    anchors = {anchor(heading) for heading in re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)}
+    for target in re.findall(r"\]\(([^)\s]+)\)", PAGE):
+        path, _, fragment = target.partition("#")
+        if path:
+            other = (PATH.parent / path).resolve()
+            assert other.is_file(), target
+            if not fragment:
+                continue
+            found = {anchor(one) for one in re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), re.MULTILINE)}
+            assert fragment in found, target
+        else:
+            assert fragment in anchors, target
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
