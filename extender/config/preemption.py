@@ -266,7 +266,7 @@ class PreemptionSection(Section):
     """How many nodes /preempt answers at most, best first: a number, or All. One wrong node fails the whole answer."""
     victims: Literal["Reprieve", "Fewest"] = "Reprieve"
     """How victims are chosen on a node. Reprieve: all are taken off and put back one by one, as kube-scheduler does.
-    Fewest: the best set there is, on the best nodes."""
+    Fewest: the best set there is, on each node that is answered."""
     importance: Annotated[list[str], Field(min_length=1)] = list(IMPORTANCE)
     """By what the more important of two pods is found, in that order: Priority, StartTime, and also PodDeletionCost,
     QoSClass, EvictionCost, GracePeriod."""

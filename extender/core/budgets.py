@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from extender.core.columns import IntArray
 from extender.core.matching import PodGroup, PodGroups
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
@@ -46,6 +47,7 @@ class Charging(Index):
         self._groups = snapshot.index(PodGroups)
         self.allowed: list[int] = []
         """[budget]: what it allows."""
+        self._allowances: IntArray | None = None
         self.journal: list[int] = []
         """Rows of nodes on which the pods, or what budgets say of them, changed, in this order."""
         self.erased = 0
@@ -161,6 +163,13 @@ class Charging(Index):
 
     # --- budgets ---
 
+    @property
+    def allowances(self) -> IntArray:
+        """`allowed` as an array."""
+        if self._allowances is None:
+            self._allowances = np.array(self.allowed, np.int64)
+        return self._allowances
+
     def object_changed(
         self, _field: str, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None
     ) -> None:
@@ -187,6 +196,7 @@ class Charging(Index):
         if self._free:
             return self._free.pop()
         self.allowed.append(0)
+        self._allowances = None
         return len(self.allowed) - 1
 
     def _allow(self, row: int, allowed: int) -> None:
@@ -194,6 +204,7 @@ class Charging(Index):
         lower = min(allowed, self.allowed[row])
         if allowed != self.allowed[row]:
             self.allowed[row] = allowed
+            self._allowances = None
             for node, pods in self.together.get(row, {}).items():
                 if len(pods) > lower:
                     self._note(node)

@@ -91,9 +91,12 @@ class Evictable:
 
     mask: BoolArray
     """[k, node]."""
-    first: IntArray | None
-    """[node] -> rank of the first evictable pod, where all that come after it are evictable too: the number of pods
-    that must stay. None: nothing of that sort is known."""
+    freed: IntArray | None = None
+    """[resource, node]: what they take together of BASE_RESOURCES; None: nobody has added it up."""
+
+    def at(self, rows: Rows) -> "Evictable":
+        """The same for some nodes only."""
+        return Evictable(self.mask[:, rows], None if self.freed is None else self.freed[:, rows])
 
 
 @dataclass(frozen=True)

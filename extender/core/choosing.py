@@ -24,10 +24,10 @@ from extender.core.workloads import NONE, Gangs
 from extender.k8s.objects import Pod
 
 FINALISTS = 2
-"""On how many of the best nodes the fewest victims are searched for, …"""
+"""On how many of the best nodes the fewest victims are searched for, if no more are to be answered, …"""
 
-LAST_RESORTS = 16
-"""… and on how many where all sets that are known are ruled out."""
+MOST_FINALISTS = 16
+"""… and on how many at most."""
 
 
 def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: BoolArray | None = None) -> DryRun:
@@ -164,12 +164,14 @@ def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArra
 
 
 def _fewest(run: DryRun) -> DryRun:
-    """Search the best set on the best nodes, and on nodes where only sets that are ruled out are known so far."""
+    """Search the best sets on the best nodes; on more of them where all that is known is ruled out."""
     places = np.flatnonzero(run.makes_room)
     strict = run.incoming.profile.preemption.disruption_budgets == "Strict"
     names = run.snapshot.name_order[run.rows[places]]
     victims = run.victims.copy()
-    finalists = LAST_RESORTS if run.forbidden[places].all() else FINALISTS
+    answered = run.incoming.profile.keep_candidates or MOST_FINALISTS
+    wanted = MOST_FINALISTS if run.forbidden[places].all() else max(answered, FINALISTS)
+    finalists = min(wanted, MOST_FINALISTS)
     for place in foremost(run, places, finalists, (run.forbidden[places].astype(np.int64),), (names,)).tolist():
         known = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
         found = fewest(_problem(run, place, strict=strict), known).victims
@@ -189,7 +191,7 @@ def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:
     if strict:
         spent = {k for k, budgets in charges.items() if any(charging.allowed[budget] <= 0 for budget in budgets)}
         mask[list(spent)] = False
-    trial = Trial([check.at(one) for check in run.checks], Evictable(mask, None))
+    trial = Trial([check.at(one) for check in run.checks], Evictable(mask))
     return Problem(
         constraints=tuple(trial.constraints),
         rooms=tuple(trial.rooms),

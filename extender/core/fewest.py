@@ -104,9 +104,10 @@ def fewest(problem: Problem, start: frozenset[int] | None, steps: int = STEPS) -
         return Found(None, True, 0)
     if not start or (problem.strict and not problem.keeps_budgets(start)):
         start = None
-    search = _Search(_arranged(problem), steps)
+    known = problem.cost(start) if start else None
+    search = _Search(_arranged(problem, _worth_losing(problem, known)), steps)
     try:
-        victims, exact = search.best(problem.cost(start) if start else None), True
+        victims, exact = search.best(known), True
     except _StepsUsedUp:
         victims, exact = search.found, False
     chosen = frozenset(search.pods.ranks[place] for place in _places(victims)) if victims else start
@@ -221,8 +222,16 @@ class _Pods:
     """[place]: who is lost before it: would do in its place and is no dearer."""
 
 
-def _arranged(problem: Problem) -> _Pods:
-    ranks = sorted(problem.evictable, key=lambda k: (-int(problem.priority[k]), k))
+def _worth_losing(problem: Problem, known: Cost | None) -> list[int]:
+    """Ranks: where nothing is violated, no pod of a higher priority than the highest that is lost already."""
+    if known is None or known[0] > 0:
+        return list(problem.evictable)
+    return [k for k in problem.evictable if problem.priority[k] <= known[1]]
+
+
+def _arranged(problem: Problem, worth_losing: Iterable[int]) -> _Pods:
+    """All others stay."""
+    ranks = sorted(worth_losing, key=lambda k: (-int(problem.priority[k]), k))
     priorities = [int(problem.priority[k]) for k in ranks]
     grouped = groupby(range(len(ranks)), key=priorities.__getitem__)
     capped, rounds = _budgets(problem, ranks) if problem.strict else _violations(problem, ranks)
@@ -269,7 +278,7 @@ def _columns(
     others = []
     for constraint, emptied in zip(problem.constraints, problem.rooms, strict=True):
         takes = constraint.demand[ranks, :, 0]
-        room = emptied - takes.sum(axis=0)[:, np.newaxis]
+        room = emptied - constraint.demand[list(problem.evictable), :, 0].sum(axis=0)[:, np.newaxis]
         if type(constraint).fits is not EveryColumn.fits or (takes < 0).any():
             others.append(_Other(constraint, room, takes))
             continue

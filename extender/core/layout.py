@@ -47,8 +47,8 @@ class Layout:
         """[k, node], NEVER where there is no pod (so that it is never lower than a preemptor's)."""
         self.demand: IntArray = np.zeros((depth, len(BASE_RESOURCES), size), np.int64)
         """[k, resource, node]."""
-        self.taken: IntArray = np.zeros((depth + 1, len(BASE_RESOURCES), size), np.int64)
-        """[k, resource, node]: sum of the demands of ranks < k; k runs to K inclusive."""
+        self.used: IntArray = np.zeros((len(BASE_RESOURCES), size), np.int64)
+        """[resource, node]: sum of the demands."""
 
     def resize(self, depth: int, size: int, pods: int) -> None:
         """Make room for so many ranks, nodes and pod rows; new nodes are empty, and those beyond `size` gone."""
@@ -62,10 +62,9 @@ class Layout:
         kept = min(size, held[1])
         for after, before in zip(self._arrays(), old, strict=True):
             after[: len(before), ..., :kept] = before[..., :kept]
-        self.taken[held[0] + 1 :] = self.taken[held[0]]
 
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.pod, self.priority, self.demand, self.taken
+        return self.pod, self.priority, self.demand, self.used
 
     def lay_out(self, nodes: Sequence[int], running: Iterable[Iterable[int]], of: PodColumns) -> None:
         """Put down the `running` pod rows of each of the `nodes`; there must be room for them (`resize`)."""
@@ -83,7 +82,7 @@ class Layout:
         self.rank[pods] = ranks
         self.priority[ranks, at] = of.priority[pods]
         self.demand[ranks, :, at] = of.demand[pods]
-        self.taken[1:, :, columns] = np.cumsum(self.demand[:, :, columns], axis=0)
+        self.used[:, columns] = self.demand[:, :, columns].sum(axis=0)
 
     def _clear(self, columns: IntArray) -> None:
         self.pod[:, columns] = -1

@@ -132,11 +132,14 @@ class Protections(Index):
         self._codes: dict[object, int] = {}
         self._by_namespace: dict[str, set[int]] = {}
         self._by_class: dict[str, set[int]] = {}
+        self._holding_always = [number for number, rule in enumerate(policy.protections) if _holds_always(rule)]
         self._allocate(64)
 
     def _allocate(self, size: int) -> None:
         self._meant: BoolArray = np.zeros((len(self._policy.protections), size), np.bool_)
         """[rule, pod]."""
+        self._always: BoolArray = np.zeros(size, np.bool_)
+        """[pod]: one of the rules that always hold means it."""
         self._tenant: npt.NDArray[np.int32] = np.zeros(size, np.int32)
         """[pod] -> code of the value of its namespace's tenant label."""
         self._minimum: IntArray = np.full(size, _LOWEST, np.int64)
@@ -146,11 +149,11 @@ class Protections(Index):
         """[pod]: never a victim unless kube-scheduler chose it: mirror pods, system-critical and leaving ones."""
 
     def _reserve(self, row: int) -> None:
-        held = self._meant, self._tenant, self._minimum, self._duration, self._special
+        held = self._meant, self._always, self._tenant, self._minimum, self._duration, self._special
         size = self._special.size
         if row >= size:
             self._allocate(2 * (row + 1))
-            new = self._meant, self._tenant, self._minimum, self._duration, self._special
+            new = self._meant, self._always, self._tenant, self._minimum, self._duration, self._special
             for after, before in zip(new, held, strict=True):
                 after[..., :size] = before
 
@@ -158,7 +161,9 @@ class Protections(Index):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._reserve(row)
-        self._meant[:, row] = [means(rule, pod) for rule in self._policy.protections]
+        meant = [means(rule, pod) for rule in self._policy.protections]
+        self._meant[:, row] = meant
+        self._always[row] = any(meant[number] for number in self._holding_always)
         self._special[row] = is_special(pod)
         if self._policy.tenant_label is not None:
             self._by_namespace.setdefault(pod.metadata.namespace, set()).add(row)
@@ -200,17 +205,14 @@ class Protections(Index):
 
     def mask(self, incoming: Incoming, chosen: BoolArray | None) -> BoolArray:
         """[pod]: may not be a victim. `chosen`: [pod] that kube-scheduler chose; None: nobody is special."""
-        size, running, now = len(self._special), incoming.snapshot.running, incoming.moment.now
-        count = min(size, len(running.pods))
-        start, protected = running.start[:count], np.zeros(count, np.bool_)
-        for rule, meant in zip(self._policy.protections, self._meant[:, :count], strict=True):
-            if _withstands(rule, incoming.pod):
-                protected |= meant if rule.min_runtime is None else meant & (start > now - rule.min_runtime)
-        if any(toleration.duration for toleration in self._classes.values()):
-            waits = incoming.pod.priority < self._minimum[:count]
-            protected |= waits & (self._duration[:count] > 0) & (start > now - self._duration[:count])
-        if self._policy.tenant_label is not None:
-            protected |= self._tenant[:count] != self._code_of(incoming.pod.metadata.namespace)
+        running = incoming.snapshot.running
+        count = min(len(self._special), len(running.pods))
+        protected = self._always[:count].copy()
+        for means_them, until in self._for_a_time(incoming, count):
+            protected |= means_them if until is None else means_them & (running.start[:count] > until)
+        own = self._code_of(incoming.pod.metadata.namespace)
+        if len(self._codes) > 1:
+            protected |= self._tenant[:count] != own
         if self._workloads is not None:
             for workload in cooling(incoming):
                 protected[self._workloads.rows_of(workload)] = True
@@ -218,6 +220,20 @@ class Protections(Index):
         if chosen is not None:
             protected |= self._special[:count] & ~chosen[:count]
         return _padded(protected, len(running.start))
+
+    def _for_a_time(self, incoming: Incoming, count: int) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
+        """[pod] that rules mean which hold for some preemptors, or of pods that have started after some time only."""
+        now = incoming.moment.now
+        for rule, meant in zip(self._policy.protections, self._meant[:, :count], strict=True):
+            if not _holds_always(rule) and _withstands(rule, incoming.pod):
+                yield meant, None if rule.min_runtime is None else now - rule.min_runtime
+        if any(toleration.duration for toleration in self._classes.values()):
+            duration = self._duration[:count]
+            yield (incoming.pod.priority < self._minimum[:count]) & (duration > 0), now - duration
+
+
+def _holds_always(rule: Protection) -> bool:
+    return rule.min_runtime is None and rule.unless_priority_at_least is None
 
 
 def is_special(pod: Pod) -> bool:

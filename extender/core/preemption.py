@@ -77,9 +77,7 @@ class Groups:
 
     def at(self, rows: Rows) -> "Groups":
         """The same for some nodes only."""
-        first = None if self.evictable.first is None else self.evictable.first[rows]
-        evictable = Evictable(self.evictable.mask[:, rows], first)
-        return Groups(evictable, self.violating[:, rows], self.others[:, rows], self.protected)
+        return Groups(self.evictable.at(rows), self.violating[:, rows], self.others[:, rows], self.protected)
 
 
 def groups(incoming: Incoming, chosen: BoolArray | None = None) -> Groups:
@@ -104,7 +102,6 @@ class KnownGroups(Index):
         super().__init__(snapshot)
         self._charging = charging_of(snapshot, policy)
         self._protections = snapshot.index(Protections, policy) if protects(policy) else None
-        self._is_tail = self._protections is None and policy.importance[0] == "Priority"
         self._known: dict[tuple[object, ...], _Known] = {}
 
     def of(self, incoming: Incoming, chosen: BoolArray | None, *, in_other_order: Groups | None = None) -> Groups:
@@ -145,12 +142,7 @@ class KnownGroups(Index):
     def _build(self, asked: "_Asked") -> Groups:
         mask = asked.mask(slice(None))
         breaking = violating(self._charging, asked.layout, mask, other_order=asked.other_order)
-        return Groups(Evictable(mask, self._first(asked, mask, slice(None))), breaking, mask & ~breaking)
-
-    def _first(self, asked: "_Asked", mask: BoolArray, nodes: IntArray | slice) -> IntArray | None:
-        if not self._is_tail:
-            return None
-        return how_many(~mask & (asked.layout.pod[:, nodes] >= 0))
+        return Groups(Evictable(mask, _freed(asked.layout, mask)), breaking, mask & ~breaking)
 
     def _update(self, groups: Groups, nodes: set[int], asked: "_Asked") -> bool:
         """Look at some nodes again; False if to build all anew is what it takes, or is cheaper."""
@@ -165,12 +157,17 @@ class KnownGroups(Index):
             pods = layout.pod[evictable, node].tolist()
             breaking[violating_on(self._charging, zip(evictable.tolist(), pods, strict=True)), place] = True
         groups.evictable.mask[:, columns] = mask
-        first = self._first(asked, mask, columns)
-        if first is not None and groups.evictable.first is not None:
-            groups.evictable.first[columns] = first
+        if groups.evictable.freed is not None:
+            groups.evictable.freed[:, columns] = _freed(layout, mask, columns)
         groups.violating[:, columns] = breaking
         groups.others[:, columns] = mask & ~breaking
         return True
+
+
+def _freed(layout: Layout, mask: BoolArray, nodes: IntArray | slice = slice(None)) -> IntArray:
+    """[k, node] of some nodes -> [resource, node]: what these pods take."""
+    freed: IntArray = np.einsum("kcn,kn->cn", layout.demand[:, :, nodes], mask.astype(np.int64))
+    return freed
 
 
 @dataclass(slots=True)

@@ -413,8 +413,7 @@ class Snapshot:
     @property
     def used(self) -> IntArray:
         """[resource, node]: what the running pods request."""
-        used: IntArray = self.layout.taken[-1]
-        return used
+        return self.layout.used
 
     @property
     def nominees(self) -> Iterator[Pod]:

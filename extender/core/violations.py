@@ -33,7 +33,7 @@ def violating(charging: Charging, layout: Layout, evictable: BoolArray, *, other
     """
     charging.refresh()
     running, sign = charging.snapshot.pod_node, -1 if other_order else 1
-    spent = np.array([*(allowed <= 0 for allowed in charging.allowed), False])  # the last: what is no budget
+    spent = np.append(charging.allowances <= 0, False)  # the last: what is no budget
     by_pod = np.zeros(len(running), np.bool_)
     charged = charging.charged[: len(by_pod)]
     by_pod[: len(charged)] = spent[charged].any(axis=1)
@@ -76,6 +76,5 @@ def overdrawn(charging: Charging, taken: Taken) -> BoolArray:
     charging.refresh()
     charged = charging.charged[taken.pods]
     nth = np.flatnonzero((charged >= 0).reshape(-1))
-    allowed = np.array(charging.allowed or [0], np.int64)
     budgets = charged.reshape(-1)[nth].astype(np.int64)
-    return exceeding(taken.places[nth // charged.shape[1]], budgets, allowed, taken.size)
+    return exceeding(taken.places[nth // charged.shape[1]], budgets, charging.allowances, taken.size)

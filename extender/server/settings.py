@@ -158,10 +158,9 @@ class LiveSettings:
 
     def _switch(self, settings: Settings) -> None:
         """At once, except for policies for which a large picture has to be gone through."""
-        if self._getting_ready is not None:
-            self._getting_ready.cancel()
+        is_underway = self._getting_ready is not None and self._getting_ready.cancel()
         held = self.settings.profile.preemption
-        if self.make_ready is None or settings.profile.preemption == held:
+        if self.make_ready is None or (settings.profile.preemption == held and not is_underway):
             self.settings = settings
         else:
             self.settings = replace(settings, profile=replace(settings.profile, preemption=held))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from extender.core.checks import CodeArray, EveryColumn, Evictable, Incoming, Rows
 from extender.core.columns import BASE_RESOURCES, NEVER, BoolArray, IntArray, bounded
 from extender.core.devices import left_to_device_classes
-from extender.core.layout import Layout, Placed
+from extender.core.layout import Placed
 from extender.core.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import Profile, ScoringStrategy
 from extender.core.snapshot import Snapshot
@@ -39,9 +39,6 @@ class ResourceColumns(EveryColumn):
     """[column]."""
     too_small: BoolArray
     """[node]: even empty, the node lacks some requested resource."""
-    layout: Layout
-    rows: Rows | None
-    """Which nodes of the layout these are; None: all."""
 
     def codes(self, room: IntArray) -> CodeArray:
         rejected = np.where(self.too_small, np.uint8(Code.UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE))
@@ -59,20 +56,17 @@ class ResourceColumns(EveryColumn):
         return pods + tuple(f"Insufficient {name}" for name in short if name != "pods")
 
     def taken_off(self, evictable: Evictable) -> IntArray:
-        """What the pods that must stay take stands in the layout already, where they come first."""
-        if evictable.first is None:
+        if evictable.freed is None:
             return super().taken_off(evictable)
-        rows = np.arange(self.room.shape[1]) if self.rows is None else self.rows
         base = len([name for name in self.names if name in BASE_RESOURCES])
-        freed = self.layout.taken[-1, :base, rows] - self.layout.taken[evictable.first, :base, rows]
+        freed = evictable.freed[:base]
         if base < len(self.names):
-            others = np.einsum("kcn,kn->nc", self.demand[:, base:], evictable.mask)
-            freed = np.concatenate((freed, others), axis=1)
-        return self.room + freed.T
+            others = np.einsum("kcn,kn->cn", self.demand[:, base:], evictable.mask.astype(np.int64))
+            freed = np.concatenate((freed, others))
+        return self.room + freed
 
     def at(self, rows: Rows) -> Self:
-        own = rows if self.rows is None else self.rows[rows]
-        return replace(super().at(rows), too_small=self.too_small[rows], rows=own)
+        return replace(super().at(rows), too_small=self.too_small[rows])
 
 
 def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
@@ -92,11 +86,7 @@ def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
     room = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
     unfit = asked > capacity
     unfit[_PODS] = False  # "Too many pods" may always be helped
-    return (
-        ResourceColumns(
-            FIT, room, demand, _nominated(incoming, names), names, np.logical_or.reduce(unfit), layout, None
-        ),
-    )
+    return (ResourceColumns(FIT, room, demand, _nominated(incoming, names), names, np.logical_or.reduce(unfit)),)
 
 
 def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, ...]:
