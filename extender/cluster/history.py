@@ -53,11 +53,18 @@ class History:
         now = self._clock()
         _forget(self._evictions, now - max(limits.cooldown, MINUTE))
         _forget(self._attempts, now - limits.attempts_within)
+        evictions, attempts = _looked_at(limits)
         return Moment(
             self._wall_clock(),
-            tuple(Eviction(now - at, workload) for at, workload in reversed(self._evictions)),
-            tuple(Attempt(now - at, preemptor) for at, preemptor in reversed(self._attempts)),
+            tuple(Eviction(now - at, workload) for at, workload in reversed(self._evictions)) if evictions else (),
+            tuple(Attempt(now - at, preemptor) for at, preemptor in reversed(self._attempts)) if attempts else (),
         )
+
+
+def _looked_at(limits: Limits) -> tuple[bool, bool]:
+    """Do they look at evictions; at attempts?"""
+    per_minute = limits.evictions_per_minute is not None or limits.namespace_evictions_per_minute is not None
+    return bool(limits.cooldown) or per_minute, limits.max_attempts is not None
 
 
 def _forget(entries: "deque[tuple[int, Workload]] | deque[tuple[int, str]]", before: int) -> None:

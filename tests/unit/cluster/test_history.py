@@ -26,6 +26,9 @@ class Clocks:
         self.wall += round(seconds * SECOND)
 
 
+PER_MINUTE = Limits(evictions_per_minute=9)
+
+
 def evicted(moment: Moment) -> list[tuple[float, str]]:
     return [(one.ago / SECOND, one.workload[2]) for one in moment.evictions]
 
@@ -93,11 +96,17 @@ def remembered(limits: Limits, seconds: float) -> tuple[int, int]:
 
 
 def test_evictions_are_remembered_for_a_minute_and_for_the_cooldown():
-    for limits in (Limits(), Limits(cooldown=1), Limits(cooldown=MINUTE)):
+    for limits in (Limits(cooldown=1), Limits(cooldown=MINUTE), PER_MINUTE, Limits(namespace_evictions_per_minute=9)):
         assert remembered(limits, 59.999999999)[0] == 2
         assert remembered(limits, 60)[0] == 0
     assert remembered(Limits(cooldown=300 * SECOND), 299)[0] == 2
     assert remembered(Limits(cooldown=300 * SECOND), 300)[0] == 0
+
+
+def test_a_moment_holds_only_what_limits_look_at():
+    assert remembered(Limits(), 1) == (0, 0)
+    assert remembered(PER_MINUTE, 1) == (2, 0)
+    assert remembered(Limits(max_attempts=3), 1) == (0, 1)
 
 
 def test_attempts_are_remembered_for_as_long_as_limits_look_back():
@@ -112,9 +121,9 @@ def test_only_what_is_too_old_is_forgotten():
     for victim in (A, B, C):
         history.approved(URGENT, [victim])
         clocks.pass_(30)
-    assert evicted(history.moment(Limits())) == [(30, "c")]
+    assert evicted(history.moment(PER_MINUTE)) == [(30, "c")]
     clocks.pass_(29)
-    assert evicted(history.moment(Limits())) == [(59, "c")]
+    assert evicted(history.moment(PER_MINUTE)) == [(59, "c")]
 
 
 def test_what_longer_limits_look_for_is_lost_once_shorter_ones_were_in_effect():
