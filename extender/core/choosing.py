@@ -40,7 +40,7 @@ def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: Bool
     run = replace(run, barriers=tuple(_barriers(run, np.arange(len(rows)))))
     if policy.disruption_budgets == "Strict":
         run = _in_the_other_order(run, run.barriers[0].nodes, chosen)
-    if "PodGroups" in policy.ranking:
+    if policy.reads_pod_groups:
         run = _whole_gangs(run)
     if policy.victims == "Fewest":
         run = _fewest(run)

@@ -7,7 +7,7 @@ BASE_RESOURCES.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from extender.k8s.selectors import Requirement
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 """Columns that every node and pod has: millicores, bytes, pods, bytes; the one that few ask for comes last."""
@@ -31,6 +33,13 @@ NEVER = np.iinfo(np.int64).max
 def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
     """Some of the columns of the last axis, in ascending order; the array itself, not a copy, if these are all."""
     return array if len(rows) == array.shape[-1] else array[..., rows]
+
+
+def longer(array: Array, fill: int) -> Array:
+    """Twice as long, the new half filled."""
+    twice = np.full((2 * len(array), *array.shape[1:]), fill, array.dtype)
+    twice[: len(array)] = array
+    return twice  # type: ignore[return-value]
 
 
 def how_many(mask: BoolArray) -> IntArray:

@@ -60,32 +60,37 @@ def foremost(run: DryRun, places: IntArray, limit: int, first: Keys = (), then: 
     """
     sure: list[int] = []
     left = np.arange(len(places))
-    for key_of in _in_turn(run, places, first, then):
-        wanted = limit - len(sure)
-        if len(left) <= wanted:
+    for keys_of in _in_turn(run, places, first, then):
+        if len(sure) + len(left) <= limit:
             break
-        key = key_of(left)
-        bound = key.min()
-        if np.count_nonzero(key == bound) < wanted:
-            bound = np.partition(key, wanted - 1)[wanted - 1]
-        sure += left[key < bound].tolist()
-        left = left[key == bound]
+        keys = keys_of(left)
+        while keys and len(sure) + len(left) > limit:
+            key, *keys = keys
+            wanted, bound = limit - len(sure), key.min()
+            if np.count_nonzero(key == bound) < wanted:
+                bound = np.partition(key, wanted - 1)[wanted - 1]
+            equal = key == bound
+            sure += left[key < bound].tolist()
+            left, keys = left[equal], [one[equal] for one in keys]
     return places[sorted([*sure, *left[: limit - len(sure)].tolist()])]
 
 
-def _in_turn(run: DryRun, places: IntArray, first: Keys, then: Keys) -> Iterator[Callable[[IntArray], IntArray]]:
-    """Keys in order, each to be asked for some of the candidates."""
+def _in_turn(run: DryRun, places: IntArray, first: Keys, then: Keys) -> Iterator[Callable[[IntArray], Keys]]:
+    """Criteria in order, each to be asked for some of the candidates."""
     for key in first:
-        yield key.__getitem__
+        yield partial(_some_of, key)
     for name in run.incoming.profile.preemption.ranking:
-        for number in range(_KEYS_OF.get(name, 1)):
-            yield partial(_nth_key, run, places, name, number)
+        yield partial(_asked, run, places, CRITERIA[name])
     for key in then:
-        yield key.__getitem__
+        yield partial(_some_of, key)
 
 
-def _nth_key(run: DryRun, places: IntArray, name: str, number: int, left: IntArray) -> IntArray:
-    return CRITERIA[name](Losses(run, places[left]))[number]
+def _some_of(key: IntArray, left: IntArray) -> Keys:
+    return [key[left]]
+
+
+def _asked(run: DryRun, places: IntArray, criterion: "Criterion", left: IntArray) -> Keys:
+    return criterion(Losses(run, places[left]))
 
 
 @dataclass(frozen=True)
@@ -206,7 +211,9 @@ def _unused_capacity(losses: Losses) -> Keys:
     return [unused]
 
 
-CRITERIA: dict[str, Callable[[Losses], Keys]] = {
+Criterion = Callable[[Losses], Keys]
+
+CRITERIA: dict[str, Criterion] = {
     "PDBViolations": _violations,
     "HighestPriority": lambda losses: [losses.highest_priority],
     "PrioritySum": _priority_sum,
@@ -221,6 +228,3 @@ CRITERIA: dict[str, Callable[[Losses], Keys]] = {
     "UnusedCapacity": _unused_capacity,
 }
 """Name -> one key or more; see `extender.core.profile` for the names."""
-
-_KEYS_OF = {"PodGroups": 2}
-"""How many keys a criterion has, where that is not one."""

@@ -64,7 +64,8 @@ class LiveCharging(Charging):
         self._several = self._new_row()
         """What pods charge that several budgets select: it never allows anything."""
         self._held: dict[int, Held] = {}
-        self._counted: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self._counted: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        """[pod] -> what it adds to `healthy` and to `approved` of which budgets."""
         self._changed: set[int] = set()
 
     # --- pods ---
@@ -72,10 +73,9 @@ class LiveCharging(Charging):
     def _enter(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
         self._charge(row, self._charged_for(pod, selected_by))
         counting = tuple(one for one in selected_by if not self._is_disrupted(one, pod))
-        if pod.is_ready and is_assumed_leaving(pod):
-            self._count(row, "approved", counting)
-        elif pod.is_ready and pod.metadata.deletion_timestamp is None:
-            self._count(row, "healthy", counting)
+        if pod.is_ready:
+            self._counted[row] = pod.metadata.deletion_timestamp is None, is_assumed_leaving(pod), counting
+            self._count(row, 1)
 
     def _charged_for(self, pod: Pod, selected_by: tuple[int, ...]) -> tuple[int, ...]:
         if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
@@ -88,17 +88,18 @@ class LiveCharging(Charging):
         held = self._held[budget]
         return (budget if pod.is_ready or held.is_shared else held.unready,)
 
-    def _count(self, row: int, what: str, budgets: tuple[int, ...], by: int = 1) -> None:
-        self._counted[row] = what, budgets
+    def _count(self, row: int, sign: int) -> None:
+        healthy, approved, budgets = self._counted[row]
         for budget in budgets:
             held = self._held[budget]
-            setattr(held, what, getattr(held, what) + by)
+            held.healthy += sign * healthy
+            held.approved += sign * approved
         self._changed.update(budgets)
 
     def _leave(self, row: int) -> None:
         super()._leave(row)
         if row in self._counted:
-            self._count(row, *self._counted[row], by=-1)
+            self._count(row, -1)
             del self._counted[row]
 
     # --- budgets ---

@@ -10,13 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from extender.core.columns import BASE_RESOURCES, NEVER, IntArray, bounded
+from extender.core.columns import BASE_RESOURCES, NEVER, IntArray, bounded, longer
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import Usage, is_resize_infeasible, running_usage
 
@@ -33,8 +31,6 @@ _TEMPLATES = 8192
 """Of how many groups of equal pods the usage is remembered."""
 
 _ENCODER = msgspec.json.Encoder()
-
-Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,7 @@ class RunningPods:
         """A node without pods, in the last row."""
         self.on_node.append(set())
         if len(self.on_node) > len(self._non_zero):
-            self._non_zero = _longer(self._non_zero, 0)
+            self._non_zero = longer(self._non_zero, 0)
         self._non_zero[len(self.on_node) - 1] = 0
 
     def remove_last_node(self) -> None:
@@ -145,9 +141,9 @@ class RunningPods:
         self.pods.append(NOBODY)
         self.loads.append(_NO_LOAD)
         if row == len(self.node):
-            self.node, self.start = _longer(self.node, -1), _longer(self.start, NEVER)
-            self.priority, self.order = _longer(self.priority, 0), _longer(self.order, 0)
-            self.terminating, self.demand = _longer(self.terminating, 0), _longer(self.demand, 0)
+            self.node, self.start = longer(self.node, -1), longer(self.start, NEVER)
+            self.priority, self.order = longer(self.priority, 0), longer(self.order, 0)
+            self.terminating, self.demand = longer(self.terminating, 0), longer(self.demand, 0)
         return row
 
     def check(self, pod: Pod) -> None:
@@ -184,13 +180,6 @@ def _load(usage: Usage) -> Load:
     amounts = usage.requests | {"pods": 1}
     others = tuple((name, bounded(amount)) for name, amount in usage.requests.items() if name not in BASE_RESOURCES)
     return Load(usage, tuple(bounded(amounts.get(name, 0)) for name in BASE_RESOURCES), others)
-
-
-def _longer(array: Array, fill: int) -> Array:
-    """Twice as long, the new half filled."""
-    longer = np.full((2 * len(array), *array.shape[1:]), fill, array.dtype)
-    longer[: len(array)] = array
-    return longer  # type: ignore[return-value]
 
 
 # --- facts about one pod --------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from extender.core.columns import IntArray
+from extender.core.columns import IntArray, longer
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
@@ -55,6 +55,6 @@ class Traits(Index):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for name, read in self._read.items():
-            if row >= len(self.of[name]):
-                self.of[name] = np.concatenate((self.of[name], np.zeros(row + 1, np.int64)))
+            while row >= len(self.of[name]):
+                self.of[name] = longer(self.of[name], 0)
             self.of[name][row] = read(pod)

@@ -3,11 +3,12 @@
 Rule: a number for each, so that a decision counts workloads and gangs on arrays.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 
 import numpy as np
 
-from extender.core.columns import IntArray, RowSet
+from extender.core.columns import IntArray, RowSet, longer
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.objects import COSCHEDULING, SCHEDULING, ObjectMeta, Pod, PodGroup
 from extender.k8s.workloads import workload_of
@@ -16,7 +17,7 @@ NONE = -1
 """The number of a pod that belongs to nothing."""
 
 
-class Membership(Index):
+class Membership(Index, ABC):
     """Pods of one thing share a number; it is given to another thing once the last one has gone."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -30,13 +31,13 @@ class Membership(Index):
         self._numbers: dict[Hashable, int] = {}
         self._free: list[int] = []
 
+    @abstractmethod
     def thing_of(self, pod: Pod) -> Hashable | None:
         """What the pod belongs to; None: to nothing."""
-        raise NotImplementedError
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        if row >= len(self.of_pod):
-            self.of_pod = np.concatenate((self.of_pod, np.full(row + 1, NONE, np.int64)))
+        while row >= len(self.of_pod):
+            self.of_pod = longer(self.of_pod, NONE)
         thing = self.thing_of(pod)
         if thing is None:
             return

@@ -15,16 +15,13 @@ from itertools import pairwise
 from extender.core.checks import Incoming
 from extender.core.engine import Candidate, FilterDecision, Offer
 from extender.core.moment import TIMELESS, Moment
-from extender.core.policies import protects, reasons
+from extender.core.policies import SYSTEM_CRITICAL, protects, reasons
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot import Snapshot
 from extender.errors import GuardError
 from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
 from extender.server.recount import importance, recount
-
-SYSTEM_CRITICAL = 2_000_000_000
-"""Priority of system-cluster-critical (scheduling.SystemCriticalPriority, v1.36)."""
 
 MAX_SCORE = 10
 """extenderv1.MaxExtenderPriority."""

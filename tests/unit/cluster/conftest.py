@@ -12,6 +12,14 @@ def api():
         yield fake
 
 
+@pytest.fixture(params=[False, True], ids=["lists in pages", "initial events"])
+def api_either_way(request):
+    """One that sends lists in pages, and one that sends initial events."""
+    with FakeAPI() as fake:
+        fake.watch_list = request.param
+        yield fake
+
+
 @pytest.fixture
 def shop(api):
     """The cluster of the HTTP tests."""

@@ -18,7 +18,7 @@ from extender.errors import ClusterLost, NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
-from tests.fakes.api_server import Answer, FakeAPI, Fault, Hang
+from tests.fakes.api_server import Answer, Fault, Hang
 from tests.fakes.watches import event_line
 from tests.unit.cluster.live_rig import QUICK, Clock, Live, following, held
 from tests.unit.cluster.rig import NO_INITIAL_EVENTS, bookmark
@@ -26,11 +26,9 @@ from tests.unit.cluster.rig import NO_INITIAL_EVENTS, bookmark
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=[False, True], ids=["lists in pages", "initial events"])
-def api(request):
-    with FakeAPI() as fake:
-        fake.watch_list = request.param
-        yield fake
+@pytest.fixture
+def api(api_either_way):
+    return api_either_way
 
 
 # --- the first picture ----------------------------------------------------------------------------------------------

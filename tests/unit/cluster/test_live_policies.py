@@ -16,11 +16,9 @@ NATIVE, COSCHEDULING = (one.kind for one in POD_GROUPS)
 PATH = {one.kind: one.path for one in POD_GROUPS}
 
 
-@pytest.fixture(params=[False, True], ids=["lists in pages", "initial events"])
-def api(request):
-    with FakeAPI() as fake:
-        fake.watch_list = request.param
-        yield fake
+@pytest.fixture
+def api(api_either_way):
+    return api_either_way
 
 
 @pytest.fixture

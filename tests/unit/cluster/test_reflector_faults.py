@@ -21,11 +21,9 @@ QUICK = Settings(page_size=3, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
 """Real waits, but short ones."""
 
 
-@pytest.fixture(params=[False, True], ids=["lists in pages", "initial events"])
-def api(request):
-    with FakeAPI() as fake:
-        fake.watch_list = request.param
-        yield fake
+@pytest.fixture
+def api(api_either_way):
+    return api_either_way
 
 
 @pytest.fixture
