@@ -11,6 +11,7 @@ Rule: a policy only ever takes pods away from those that may be evicted.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -149,13 +150,15 @@ class Protections(Index):
         """[pod]: never a victim unless kube-scheduler chose it: mirror pods, system-critical and leaving ones."""
 
     def _reserve(self, row: int) -> None:
-        held = self._meant, self._always, self._tenant, self._minimum, self._duration, self._special
         size = self._special.size
         if row >= size:
+            held = self._columns()
             self._allocate(2 * (row + 1))
-            new = self._meant, self._always, self._tenant, self._minimum, self._duration, self._special
-            for after, before in zip(new, held, strict=True):
+            for after, before in zip(self._columns(), held, strict=True):
                 after[..., :size] = before
+
+    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
+        return self._meant, self._always, self._tenant, self._minimum, self._duration, self._special
 
     # --- pods and what they belong to ---
 
