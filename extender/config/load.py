@@ -87,7 +87,8 @@ class _Layers:
                 self.put(path, env[name] if is_text else _env_value(name, env[name]), name)
             elif not _is_service_link(name, env[name]):
                 alike = [one for one in settings if one.endswith(f"__{name.removeprefix(ENV_PREFIX)}")]
-                raise ConfigError(f"{name}: no such setting{suggestion(name, alike or tuple(settings))}")
+                meant = f" (did you mean {' or '.join(alike)}?)" if alike else suggestion(name, tuple(settings))
+                raise ConfigError(f"{name}: no such setting{meant}")
 
     def put(self, path: KeyPath, value: object, place: str) -> None:
         """Set one key, whatever was there."""

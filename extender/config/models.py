@@ -280,6 +280,15 @@ class PrioritizeSection(Section):
         return plugins
 
 
+def plain_http_stays_here(section: str, host: str, *, allowed: bool) -> None:
+    """ValueError for a host that others reach, where that is not allowed."""
+    if not allowed and not is_loopback(host):
+        raise ValueError(
+            f"{host} is reachable by others and there is no TLS: listen on 127.0.0.1 or set "
+            f"{section}.allowPlainHTTP: true"
+        )
+
+
 class ServerSection(Section):
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """Address to listen on."""
@@ -297,12 +306,40 @@ class ServerSection(Section):
 
     @model_validator(mode="after")
     def _plain_http_stays_here(self) -> "ServerSection":
-        if not self.allow_plain_http and not is_loopback(self.host):
-            raise ValueError(
-                f"{self.host} is reachable by others and there is no TLS: listen on 127.0.0.1 or set "
-                "server.allowPlainHTTP: true"
-            )
+        plain_http_stays_here("server", self.host, allowed=self.allow_plain_http)
         return self
+
+
+class DebugSection(Section):
+    enabled: StrictBool = True
+    """Whether there is a second listener, for people: the page at /ui, /decisions, /simulate. Nothing of it is on the
+    scheduler's port."""
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """Address that it listens on."""
+    port: Annotated[StrictInt, Field(ge=0, le=65535)] = 8889
+    """Port that it listens on; 0: any free one."""
+    allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
+    """Listen without TLS on an address that other machines reach. Whoever reaches it can read names and requests
+    of pods, and make the service work on what-if questions."""
+    decisions: Annotated[StrictInt, Field(ge=0, le=100_000)] = 500
+    """How many decisions of each verb are kept with all that led to them; 0: none."""
+    decisions_size: ByteCount = 64 * 2**20
+    """How much memory they may take, about; the oldest are dropped."""
+
+    @model_validator(mode="after")
+    def _plain_http_stays_here(self) -> "DebugSection":
+        plain_http_stays_here("debug", self.host, allowed=self.allow_plain_http)
+        return self
+
+
+class RecordingSection(Section):
+    directory: Annotated[str, Field(min_length=1)] | None = None
+    """Where calls are recorded with the picture that they were decided on; without one, nothing is recorded unless that
+    is switched on at run time."""
+    segment_size: ByteCount = 64 * 2**20
+    """At this size a new segment is begun, with a full picture of the cluster."""
+    total_size: ByteCount = 1024 * 2**20
+    """How much all segments may take; the oldest are deleted."""
 
 
 class Configuration(Section):
@@ -329,6 +366,10 @@ class Configuration(Section):
     """Whether and how pods are bound to nodes."""
     server: ServerSection = ServerSection()
     """How it is served."""
+    debug: DebugSection = DebugSection()
+    """What people look at: decisions, what-if questions and the page."""
+    recording: RecordingSection = RecordingSection()
+    """Calls that are kept to be replayed."""
 
     @model_validator(mode="after")
     def _binds_in_a_cluster(self) -> "Configuration":

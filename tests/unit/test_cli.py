@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
+from extender.cli.options import open_cluster
+from extender.cli.serve import EXAMPLE_REQUEST, banner, config_file
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration, load_config, render
 from extender.errors import ClusterFileError, ConfigError
@@ -104,27 +106,27 @@ def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch,
 def opened(**cluster) -> Any:
     settings = Configuration(cluster=cluster)
     store = ClusterStore()
-    return settings, store, cli.open_cluster(settings, store, None), None
+    return settings, store, open_cluster(settings, store, None), None
 
 
 def test_the_banner_of_the_example_has_a_request_to_try():
-    banner = cli.banner(*opened()).splitlines()
-    assert banner[0] == f"extender {extender.__version__} on http://127.0.0.1:8888"
-    assert banner[1].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
-    body = banner[2].split("'")[3]
-    assert json.loads(body) == cli.EXAMPLE_REQUEST
-    assert banner[2].endswith("http://127.0.0.1:8888/filter")
+    lines = banner(*opened()).splitlines()
+    assert lines[0] == f"extender {extender.__version__} on http://127.0.0.1:8888"
+    assert lines[1].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
+    body = lines[2].split("'")[3]
+    assert json.loads(body) == EXAMPLE_REQUEST
+    assert lines[2].endswith("http://127.0.0.1:8888/filter")
 
 
 def test_the_request_to_try_names_nodes_of_the_example():
     _, store, *_ = opened()
-    assert set(cli.EXAMPLE_REQUEST["NodeNames"]) <= set(store.snapshot().node_names)
+    assert set(EXAMPLE_REQUEST["NodeNames"]) <= set(store.snapshot().node_names)
 
 
 def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "Secret"}, {"kind": "Job"}]}))
-    assert cli.banner(*opened(path=str(path))).splitlines()[1:] == [
+    assert banner(*opened(path=str(path))).splitlines()[1:] == [
         f"cluster: {path}: 0 nodes, 0 pods, 0 disruption budgets",
         "left out, because no decision reads them: 1 Job, 2 Secret",
         "warning: there is no node in it, so every call about a node will be refused",
@@ -134,7 +136,7 @@ def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(t
 def test_an_ipv6_address_stands_in_brackets():
     settings = Configuration(server={"host": "::1"})
     _, store, source, _ = opened()
-    assert cli.banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
+    assert banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
 
 
 # --- the configuration file while it runs ---------------------------------------------------------------------------
@@ -144,7 +146,7 @@ def test_the_file_is_read_again_under_the_same_environment_and_options(tmp_path,
     monkeypatch.setenv("EXTENDER_SCHEDULER_NAMES", "[from-env]")
     path = tmp_path / "extender.yaml"
     path.write_text("server: {port: 1}\nschedulerNames: [from-file]")
-    file = cli.config_file(path, {"--port": ("server.port", 2)})
+    file = config_file(path, {"--port": ("server.port", 2)})
     assert file is not None
     path.write_text("server: {port: 3}\nmode: Observe")
     again = file.load()
@@ -152,7 +154,7 @@ def test_the_file_is_read_again_under_the_same_environment_and_options(tmp_path,
 
 
 def test_without_a_file_there_is_nothing_to_follow():
-    assert cli.config_file(None, {}) is None
+    assert config_file(None, {}) is None
 
 
 # --- openapi --------------------------------------------------------------------------------------------------------

@@ -696,7 +696,16 @@ MISTAKEN_ENV = {
         "1",
         "no such setting (did you mean EXTENDER_SERVER__PORT?)",
     ),
-    "the short name of a setting": ("EXTENDER_PORT", "9000", "no such setting (did you mean EXTENDER_SERVER__PORT?)"),
+    "the short name of a setting": (
+        "EXTENDER_KEEP_ALIVE",
+        "9s",
+        "no such setting (did you mean EXTENDER_SERVER__KEEP_ALIVE?)",
+    ),
+    "the short name of two settings": (
+        "EXTENDER_PORT",
+        "9000",
+        "no such setting (did you mean EXTENDER_SERVER__PORT or EXTENDER_DEBUG__PORT?)",
+    ),
     "a whole section": ("EXTENDER_SERVER", "{port: 1}", "no such setting"),
     "the version": ("EXTENDER_API_VERSION", "extender/v1alpha1", "no such setting"),
     "a wrong value": ("EXTENDER_SERVER__PORT", "x", "server.port: must be a valid integer, not 'x'"),

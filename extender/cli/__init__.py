@@ -1,0 +1,53 @@
+"""The `extender` command, a module per subcommand.
+
+Rule: the only place that exits. What is wrong with a file is one clear message on stderr and exit code 2.
+"""
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from extender import __version__
+from extender.cli import cluster, config
+from extender.cli.openapi import openapi
+from extender.cli.serve import serve
+from extender.errors import ExtenderError
+
+app = typer.Typer(
+    name="extender",
+    help="A scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+app.command()(serve)
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(config.app, name="config")
+app.command()(openapi)
+
+
+def main() -> NoReturn:
+    """Run the command line; the console entry point."""
+    try:
+        app()
+    except (ExtenderError, OSError) as error:
+        for line in str(error).splitlines():
+            typer.echo(f"extender: {line}", err=True)
+        sys.exit(2)
+    sys.exit(0)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"extender {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
