@@ -7,7 +7,7 @@ Rule: kept up to date pod by pod and budget by budget; a decision looks nothing 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,7 @@ class Charging(Index):
         self._alone: dict[int, dict[int, int]] = defaultdict(dict)
         self._budgets_of: dict[int, tuple[int, ...]] = {}
         self._rows: dict[Key, int] = {}
+        self._names: dict[int, str] | None = None
         self._free: list[int] = []
         self._selecting: dict[str, dict[int, LabelMatcher]] = defaultdict(dict)
         self._disrupted: dict[int, frozenset[str]] = {}
@@ -109,10 +110,17 @@ class Charging(Index):
     def broken_by(self, rows: Iterable[int]) -> list[str]:
         """Names of the budgets that would not allow the loss of these pods, sorted."""
         charges = Counter(budget for row in rows for budget in self.charged_by(row))
-        return sorted(self.name_of(budget) for budget, count in charges.items() if count > max(self.allowed[budget], 0))
+        return sorted(self.names[budget] for budget, count in charges.items() if count > max(self.allowed[budget], 0))
 
-    def name_of(self, row: int) -> str:
-        return next("/".join(key) for key, held in self._rows.items() if held == row)
+    @property
+    def names(self) -> Mapping[int, str]:
+        """Budget row -> `namespace/name`; another mapping after a budget has come or gone."""
+        if self._names is None:
+            self._names = self._name_rows()
+        return self._names
+
+    def _name_rows(self) -> dict[int, str]:
+        return {row: "/".join(key) for key, row in self._rows.items()}
 
     def _selecting_rows(self, group: PodGroup) -> Iterator[int]:
         for row, selector in self._selecting[group.namespace].items():
@@ -175,6 +183,8 @@ class Charging(Index):
     ) -> None:
         metadata = (after or before or _NO_BUDGET).metadata
         key = metadata.namespace, metadata.name
+        if after is None or before is None:
+            self._names = None
         if after is not None and before is None:
             self._rows[key] = self._new_row()
         row = self._rows[key]

@@ -19,7 +19,7 @@ from extender.core.traits import Traits
 from extender.core.workloads import Gangs, Workloads
 from extender.k8s.requests import incoming_requests
 
-_NON_NEGATIVE = 2**31
+NON_NEGATIVE = 2**31
 """Added to every priority before summing, so that a pod less never costs more."""
 
 _LOWEST = -(2**63)
@@ -177,7 +177,7 @@ def _violations(losses: Losses) -> Keys:
 
 def _priority_sum(losses: Losses) -> Keys:
     priorities = np.multiply(columns(losses.run.incoming.layout.priority, losses.rows), losses.victims)
-    return [priorities.sum(axis=0) + losses.count * _NON_NEGATIVE]
+    return [priorities.sum(axis=0) + losses.count * NON_NEGATIVE]
 
 
 # --- others -----------------------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -21,9 +22,9 @@ from extender.core.policies import is_special, protects, reasons
 from extender.core.preemption import NEVER_PREEMPTS, DryRun, eligible, groups, in_other_order
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.ranking import standing
-from extender.core.scoring import score
+from extender.core.scoring import Scores, score
 from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code
+from extender.core.verdict import Code, Verdict
 from extender.errors import UnknownNode
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -34,9 +35,33 @@ _LOWEST_FITTING = 6
 """Where some nodes need preemption, those that fit get this score or more, and the others less."""
 
 
+MOST_REASONS = 3
+"""How many reasons are given why nobody is evicted."""
+
 UNKNOWN_NODE = "node is not in the cluster picture"
 UNKNOWN_VICTIM = "an offered victim is not known on this node"
 NO_HELP = "no victims would make the pod fit"
+
+
+@dataclass(frozen=True, slots=True)
+class Working:
+    """What a decision was made from: good for as long as its snapshot is not changed (see `core.capture`)."""
+
+    incoming: Incoming
+    rows: Rows
+    """Node rows that were asked about; of `/preempt` the offered ones that are known."""
+    filtering: Filtering | None = None
+    """None: nothing was filtered, because the pod may evict nobody."""
+    verdicts: Sequence[Verdict] = ()
+    """`/filter`: of the offered nodes that fail, in their order."""
+    scores: Scores | None = None
+    """`/prioritize`: of the offered nodes that fit."""
+    run: DryRun | None = None
+    """Preemption on the nodes that were tried."""
+    named: BoolArray | None = None
+    """[k, node] of `run`: victims that kube-scheduler named."""
+    best: IntArray | None = None
+    """Places in `run` of the candidates that are answered, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +76,7 @@ class FilterDecision:
     """Node -> message, where it would not."""
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that have a say about this pod but are not modelled."""
+    working: Working | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +84,7 @@ class PrioritizeDecision:
     scores: tuple[int, ...]
     """0-10 per offered node."""
     not_evaluated: tuple[str, ...]
+    working: Working | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +117,17 @@ class PreemptDecision:
     """Nodes where plugins that are not evaluated have a say: kube-scheduler's own victims are kept there."""
     vetoed: str | None = None
     """Why the pod may evict nobody now, and until when."""
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    """Node -> the rule that its candidate broke, where somebody else looked the candidates over; then it is dropped."""
+    working: Working | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def why_nobody(self) -> str:
+        """Of an empty answer: what holds for all nodes, or the reasons that most of them have."""
+        if self.vetoed is not None:
+            return self.vetoed
+        said = Counter(self.dropped.values()).most_common(MOST_REASONS)
+        return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in said)
 
 
 def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
@@ -121,13 +159,14 @@ def filter(
     codes = filtering.codes[rows]
     helped = _helped(filtering, rows)
     out = np.flatnonzero(codes != Code.SUCCESS)
-    messages = [verdict.message for verdict in filtering.verdicts(rows[out])]
+    verdicts = filtering.verdicts(rows[out])
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
-    for place, message in zip(out.tolist(), messages, strict=True):
-        (failed if helped[rows[place]] else unresolvable)[nodes[place]] = message
+    for place, verdict in zip(out.tolist(), verdicts, strict=True):
+        (failed if helped[rows[place]] else unresolvable)[nodes[place]] = verdict.message
     accepted = tuple(np.flatnonzero(codes == Code.SUCCESS).tolist())
-    return FilterDecision(accepted, failed, unresolvable, left)
+    working = Working(filtering.incoming, rows, filtering, verdicts)
+    return FilterDecision(accepted, failed, unresolvable, left, working)
 
 
 def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
@@ -176,7 +215,8 @@ def prioritize(
     if run is not None:
         places = np.flatnonzero(run.candidate)
         result[run.rows[places]] = _by_standing(standing(costs(run, places)), floor)
-    return PrioritizeDecision(tuple(result[rows].tolist()), left)
+    working = Working(filtering.incoming, rows, filtering, scores=scores, run=run)
+    return PrioritizeDecision(tuple(result[rows].tolist()), left, working)
 
 
 def _by_standing(standings: IntArray, floor: int) -> IntArray:
@@ -197,7 +237,8 @@ def preempt(
     left, undecided = _undecided(incoming, rows)
     vetoed = NEVER_PREEMPTS if pod.spec.preemption_policy == "Never" else veto(incoming)
     if vetoed is not None:
-        return PreemptDecision((), dict.fromkeys(offers, vetoed), left, frozenset(), vetoed)
+        dropped = dict.fromkeys(offers, vetoed)
+        return PreemptDecision((), dropped, left, frozenset(), vetoed, working=Working(incoming, rows))
     filtering = run_filters(incoming)
     tried = _to_try(filtering, rows, undecided, offered.dropped)
     run = choose(incoming, filtering.checks, tried, offered.victims if protects(profile.preemption) else None)
@@ -205,12 +246,17 @@ def preempt(
     run = _prefer_named(run, named)
     if left:
         theirs = np.flatnonzero(undecided[run.rows])
-        run = with_victims(run, theirs, _as_offered(run, named)[:, theirs])
-    kept = _best(run, named, profile.keep_candidates)
+        run = with_victims(run, theirs, _as_offered(run, named)[:, theirs], "kube-scheduler")
+    best = _best(run, named, profile.keep_candidates)
+    violations, names = run.violations, snapshot.node_names
+    kept = tuple(
+        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
+    )
     dropped = offered.dropped | _not_tried(filtering, rows[~np.isin(rows, tried)])
     dropped |= _beaten(run, offered, {candidate.node for candidate in kept})
     as_offered = frozenset(name for name, row in zip(offered.names, rows.tolist(), strict=True) if undecided[row])
-    return PreemptDecision(kept, dropped, left, as_offered)
+    working = Working(incoming, rows, filtering, run=run, named=named, best=best)
+    return PreemptDecision(kept, dropped, left, as_offered, working=working)
 
 
 def _to_try(filtering: Filtering, rows: Rows, undecided: BoolArray, dropped: Collection[str]) -> Rows:
@@ -281,7 +327,7 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
     mixed = (run.victims & ~named).any(axis=0) & (named & ~run.victims & run.grouped.evictable.mask).any(axis=0)
     if not mixed.any():
         return run
-    victims = run.victims.copy()
+    victims, chosen_by = run.victims.copy(), dict(run.chosen_by)
     for place in np.flatnonzero(mixed & run.candidate).tolist():
         spared = np.flatnonzero(named[:, place] & ~victims[:, place]).tolist()
         for k in np.flatnonzero(victims[:, place] & ~named[:, place]).tolist():
@@ -289,18 +335,19 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
             if other is not None:
                 victims[[k, other], place] = False, True
                 spared.remove(other)
-    return replace(run, victims=victims)
+                chosen_by[place] = "named of equals"
+    return replace(run, victims=victims, chosen_by=chosen_by)
 
 
-def _best(run: DryRun, named: BoolArray, limit: int | None) -> tuple[Candidate, ...]:
-    """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
+def _best(run: DryRun, named: BoolArray, limit: int | None) -> IntArray:
+    """Places of the best candidates in order."""
     places = np.flatnonzero(run.candidate)
-    unnamed = how_many(run.victims & ~named)[places]
-    best = best_of(run, places, limit, then=(unnamed, run.snapshot.name_order[run.rows[places]]))
-    violations, names = run.violations, run.snapshot.node_names
-    return tuple(
-        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
-    )
+    return best_of(run, places, limit, then=then_by(run, named, places))
+
+
+def then_by(run: DryRun, named: BoolArray, places: IntArray) -> tuple[IntArray, IntArray]:
+    """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
+    return how_many(run.victims & ~named)[places], run.snapshot.name_order[run.rows[places]]
 
 
 BEATEN = "another node is the better candidate"

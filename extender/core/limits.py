@@ -162,7 +162,8 @@ def _why(moment: Moment, limit: int, ages: Iterable[int], namespace: str, wanted
     if wait is None:
         return ""
     when = f"not {moment.until(wait)}" if wanted <= limit else "never"
-    return f"{wanted} victims in {namespace} are more than what is left of {limit} evictions a minute there: {when}"
+    victims, are = ("1 victim", "is") if wanted == 1 else (f"{wanted} victims", "are")
+    return f"{victims} in {namespace} {are} more than what is left of {limit} evictions a minute there: {when}"
 
 
 def _evicted(victims: Sequence[Pod]) -> list[Pod]:

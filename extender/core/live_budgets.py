@@ -127,11 +127,10 @@ class LiveCharging(Charging):
         self._free.append(self._held.pop(row).unready)
         self._changed.discard(row)
 
-    def name_of(self, row: int) -> str:
-        if row == self._several:
-            return "of several for one pod"
-        of_unready = next((key for key, held in self._held.items() if held.unready == row), row)
-        return super().name_of(of_unready)
+    def _name_rows(self) -> dict[int, str]:
+        names = super()._name_rows()
+        of_unready = {held.unready: names[row] for row, held in self._held.items() if row in names}
+        return {**names, **of_unready, self._several: "of several for one pod"}
 
     def refresh(self) -> None:
         for row in self._changed:

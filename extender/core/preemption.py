@@ -7,9 +7,10 @@ Rule: this is the only reprieve loop there is; who is evictable, the budgets and
 Mirrors defaultpreemption.SelectVictimsOnNode (v1.36).
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -194,6 +195,12 @@ class _Asked:
         return mask if self.protected is None else mask & ~self.protected[self.layout.pod[:, nodes]]
 
 
+ChosenBy = Literal["reprieve", "other order", "whole gangs", "fewest", "named of equals", "kube-scheduler"]
+"""How a node's victims were found: those that the reprieve left; those that it left where budgets were charged for the
+least important pods first, or where members of broken gangs were put back last; by a search; the reprieve's, but for
+equal pods that kube-scheduler had named; kube-scheduler's own, because a plugin that is not modelled has a say."""
+
+
 class Trial:
     """A what-if load of some nodes: pods are put back on all of them at once."""
 
@@ -246,6 +253,8 @@ class DryRun:
     trial: "Trial"
     """With all but the reprieve's victims put back."""
     barriers: tuple[Barrier, ...] = ()
+    chosen_by: Mapping[int, ChosenBy] = field(default_factory=dict)
+    """Place -> how its victims were found, where that was not the reprieve."""
 
     @property
     def snapshot(self) -> Snapshot:

@@ -1,0 +1,352 @@
+"""What a trace says is what was decided, whatever the cluster and the policies; each example is a seed.
+
+Counted again here is in plain Python, from the trace itself or from the raw objects.
+"""
+
+import contextlib
+from dataclasses import replace
+
+import msgspec
+from hypothesis import given, settings
+
+from extender.cluster.files import load_cluster
+from extender.core import engine, sentences
+from extender.core.capture import capture_filter, capture_preempt, capture_prioritize
+from extender.core.engine import Offer
+from extender.core.evaluation import evaluate
+from extender.core.profile import Profile
+from extender.core.trace import Decision, NodeShown
+from extender.k8s.kinds import KINDS
+from extender.k8s.requests import incoming_requests
+from extender.server.decisions import Kept
+from tests.builders import built, typed
+from tests.property.generate import Draw, case
+from tests.property.policies import Question, question, world
+from tests.property.test_engine import MANY, SEEDS
+
+MANY = settings(MANY, max_examples=200)
+SOME = settings(MANY, max_examples=80)
+
+
+def kept(verb, pod, profile, capture, now=0):
+    return Kept(f"{verb}-1", verb, now, 1.0, typed(pod), profile, "answered", "version=1", capture)
+
+
+class Asked:
+    """A preemption and its trace."""
+
+    def __init__(self, seed, keep=None, policy=None):
+        self.question: Question = question(seed, policy, keep)
+        self.snapshot = built(self.question.cluster)
+        self.decision = self.question.ask(self.snapshot)
+
+    def kept(self):
+        """Captured anew."""
+        capture = capture_preempt(self.decision, self.question.offers)
+        return kept("preempt", self.question.pod, self.question.profile, capture, self.question.moment.now)
+
+    def trace(self) -> Decision:
+        return self.kept().decision()
+
+
+def by_name(decision: Decision) -> dict[str, NodeShown]:
+    nodes = {node.name: node for node in decision.nodes}
+    assert len(nodes) == len(decision.nodes)
+    return nodes
+
+
+def keys(pods):
+    return [pod.key for pod in pods]
+
+
+def victims_of(node: NodeShown):
+    return [pod.uid for pod in node.pods if pod.role == "victim"]
+
+
+# --- /preempt ---------------------------------------------------------------------------------------------------------
+
+
+def agrees_with_the_answer(seed, keep):
+    asked = Asked(seed, keep)
+    decision, trace = asked.decision, asked.trace()
+    nodes = by_name(trace)
+    assert trace.chosen == [one.node for one in decision.kept]
+    assert [name for name, node in nodes.items() if node.outcome == "chosen"] == trace.chosen
+    assert trace.victims == [victim.key for one in decision.kept for victim in one.victims]
+    for one in decision.kept:
+        node = nodes[one.node]
+        assert node.victims == keys(one.victims)
+        assert sorted(victims_of(node)) == sorted(pod.metadata.uid for pod in one.victims)
+        assert node.violations == one.num_pdb_violations
+    assert decision.dropped.keys() <= nodes.keys()
+    assert set(asked.question.offers) <= nodes.keys()
+    for name, why in decision.dropped.items():
+        assert nodes[name].why == why
+        assert nodes[name].offered
+    assert {name for name, node in nodes.items() if node.offered} == set(asked.question.offers)
+    assert (trace.outcome == "vetoed") == (decision.vetoed is not None)
+    assert (trace.outcome == "nobody") == (decision.vetoed is None and not decision.kept)
+
+
+@MANY
+@given(SEEDS)
+def test_a_trace_names_the_nodes_and_victims_of_the_answer(seed):
+    agrees_with_the_answer(seed, None)
+
+
+@SOME
+@given(SEEDS)
+def test_it_does_so_where_one_node_is_answered(seed):
+    agrees_with_the_answer(seed, 1)
+
+
+@MANY
+@given(SEEDS)
+def test_its_candidates_stand_in_the_order_in_which_all_of_them_would_be_answered(seed):
+    """However few are: what is shown of the others was not made for the answer."""
+    asked = Asked(seed, 1)
+    profile = replace(asked.question.profile, keep_candidates=None)
+    every = replace(asked.question, profile=profile).ask(asked.snapshot).kept
+    trace = asked.trace()
+    ranked = [node for node in trace.nodes if node.rank is not None]
+    if asked.question.profile.preemption.victims == "Reprieve":  # the search looks at fewer nodes for one answer
+        assert [node.name for node in ranked] == [one.node for one in every]
+        assert [sorted(node.victims) for node in ranked] == [sorted(keys(one.victims)) for one in every]
+    assert [node.rank for node in ranked] == list(range(1, len(ranked) + 1))
+    assert [node.name for node in ranked[:1]] == trace.chosen
+
+
+@MANY
+@given(SEEDS)
+def test_its_ranking_can_be_followed(seed):
+    """Keys rise from node to node, and who loses by what can be read off them."""
+    trace = Asked(seed).trace()
+    ranked, ranking = [node for node in trace.nodes if node.rank is not None], trace.ranking
+    if ranking is None:
+        assert not ranked
+        return
+    assert ranking.candidates == len(ranked)
+    assert [node.keys for node in ranked] == sorted(node.keys for node in ranked)
+    for node in ranked:
+        assert len(node.keys) == len(node.shown) == len(ranking.criteria)
+        differs = [name for name, a, b in zip(ranking.criteria, node.keys, ranked[0].keys, strict=True) if a != b]
+        if node is ranked[0]:
+            assert node.loses_by is None
+        elif differs:
+            assert node.loses_by == differs[0]
+        else:
+            assert node.loses_by in ("named", "name")
+    ties = [node.name for node in ranked if node.keys == ranked[0].keys] if ranked else []
+    assert ranking.ties == ties
+    if len(ranked) < 2:
+        assert ranking.decided_by is None
+    elif len(ties) > 1:
+        assert ranking.decided_by in ("named", "name")
+    else:
+        depth = max(ranking.criteria.index(str(node.loses_by)) for node in ranked[1:])
+        assert ranking.decided_by == ranking.criteria[depth]
+
+
+@MANY
+@given(SEEDS)
+def test_its_outcomes_can_be_followed(seed):
+    asked = Asked(seed)
+    for node in asked.trace().nodes:
+        roles = {pod.role for pod in node.pods}
+        counts = {role: sum(pod.role == role for pod in node.pods) for role in roles}
+        assert node.counts == counts
+        assert bool(node.victims) == (node.outcome in ("chosen", "beaten", "ruledOut"))
+        assert (node.rank is not None) == (node.outcome in ("chosen", "beaten"))
+        assert (node.emptied is not None) == (node.outcome == "noRoom")
+        if node.outcome == "noVictims":
+            assert not roles & {"victim", "reprieved"}
+        if node.outcome == "noRoom":
+            assert "reprieved" in roles
+            assert node.emptied is not None
+            assert node.emptied.code != "Success"
+        if node.outcome == "fits":
+            assert node.filter is not None
+            assert node.filter.code == "Success"
+        if node.outcome not in ("chosen", "fits") and node.offered:
+            assert node.why
+        limit = asked.question.pod["spec"].get("priority") or 0
+        for pod in node.pods:
+            assert (pod.role == "kept") == (pod.priority >= limit)
+            assert bool(pod.protected_by) == (pod.role == "protected")
+
+
+@MANY
+@given(SEEDS)
+def test_the_preemptor_fits_where_it_says_so(seed):
+    asked = Asked(seed)
+    wanted = incoming_requests(typed(asked.question.pod)) | {"pods": 1}
+    trace = asked.trace()
+    for node in trace.nodes:
+        if node.outcome == "chosen" and node.name not in asked.decision.as_offered:
+            for name, amount in wanted.items():
+                left = node.allocatable.get(name, 0) - node.used.get(name, 0) + node.freed.get(name, 0)
+                assert amount == 0 or amount <= left, (node.name, name)
+        for name, used in node.used.items():
+            assert used == sum(1 if name == "pods" else pod.requests.get(name, 0) for pod in node.pods)
+
+
+@MANY
+@given(SEEDS)
+def test_budgets_are_charged_by_those_who_go(seed):
+    """And strict ones are not broken."""
+    asked = Asked(seed)
+    for node in asked.trace().nodes:
+        charged: dict[str, int] = {}
+        for pod in node.pods:
+            for budget in pod.budgets if pod.role == "victim" else ():
+                charged[budget] = charged.get(budget, 0) + 1
+        assert {one.name: one.charged for one in node.budgets} == charged
+        ours = node.outcome in ("chosen", "beaten") and node.name not in asked.decision.as_offered
+        if ours and asked.question.profile.preemption.disruption_budgets == "Strict":
+            assert all(one.charged <= max(one.allowed, 0) for one in node.budgets)
+
+
+@MANY
+@given(SEEDS)
+def test_pods_are_put_back_in_turn_those_that_break_a_budget_first(seed):
+    for node in Asked(seed).trace().nodes:
+        turns = sorted((pod.order, not pod.violating) for pod in node.pods if pod.order is not None)
+        taken_off = [pod for pod in node.pods if pod.role in ("victim", "reprieved")]
+        if node.chosen_by in ("", "named of equals"):
+            assert [order for order, _ in turns] == list(range(1, len(taken_off) + 1))
+            assert [last for _, last in turns] == sorted(last for _, last in turns)
+        else:
+            assert turns == []
+
+
+@MANY
+@given(SEEDS)
+def test_without_policies_it_says_what_the_evaluation_of_the_cluster_says(seed):
+    """On every node: the verdict, the victims, the violations, and why there are no victims."""
+    cluster, pod = world(seed)
+    snapshot = built(cluster)
+    offers = dict.fromkeys(snapshot.node_names, Offer(()))
+    decision = engine.preempt(snapshot, typed(pod), offers, Profile(keep_candidates=None))
+    nodes = by_name(kept("preempt", pod, Profile(), capture_preempt(decision, offers)).decision())
+    expected = evaluate(snapshot, typed(pod), Profile()).to_dict()
+    if decision.vetoed is not None:
+        assert {node.outcome for node in nodes.values()} <= {"vetoed"}
+        return
+    for name, verdict in expected["filter"].items():
+        shown = nodes[name].filter
+        assert shown is not None
+        assert (shown.code, shown.plugin, sorted(shown.reasons)) == (
+            verdict["code"],
+            verdict["plugin"],
+            verdict["reasons"],
+        )
+    for name, candidate in expected["candidates"].items():
+        assert victims_sorted(nodes[name]) == sorted(candidate["victims"])
+        assert nodes[name].violations == candidate["numPDBViolations"]
+    for name, verdict in expected["nonCandidates"].items():
+        node = nodes[name]
+        assert node.outcome in ("noRoom", "noVictims")
+        said = [node.why] if node.emptied is None else node.emptied.reasons
+        assert sorted(said) == verdict["reasons"]
+    others = nodes.keys() - expected["candidates"].keys() - expected["nonCandidates"].keys()
+    fitting = {name for name, verdict in expected["filter"].items() if verdict["code"] == "Success"}
+    assert {name for name in others if nodes[name].outcome == "fits"} == fitting
+    assert {nodes[name].outcome for name in others - fitting} <= {"leftOut"}
+    best = [name for name, node in nodes.items() if node.rank == 1]
+    assert best == ([] if expected["selected"] is None else [expected["selected"]])
+
+
+def victims_sorted(node):
+    return sorted(victims_of(node))
+
+
+# --- /filter and /prioritize ------------------------------------------------------------------------------------------
+
+
+@MANY
+@given(SEEDS)
+def test_the_trace_of_a_filter_says_what_was_answered(seed):
+    one = case(seed)
+    snapshot = built(one.cluster)
+    decision = engine.filter(snapshot, typed(one.pod), one.nodes, Profile())
+    trace = kept("filter", one.pod, Profile(), capture_filter(decision)).decision()
+    assert [node.name for node in trace.nodes] == one.nodes
+    for place, node in enumerate(trace.nodes):
+        assert (node.outcome == "accepted") == (place in decision.accepted)
+        assert (node.outcome == "failed") == (node.name in decision.failed)
+        assert (node.outcome == "unresolvable") == (node.name in decision.unresolvable)
+        assert node.why == (decision.failed | decision.unresolvable).get(node.name, "")
+        assert node.filter.plugin in ("", *trace.filters)
+        assert ", ".join(node.filter.reasons) == node.why
+    round_trip(trace)
+
+
+@MANY
+@given(SEEDS)
+def test_the_trace_of_scores_says_what_was_answered(seed):
+    one = case(seed)
+    snapshot = built(one.cluster)
+    decision = engine.prioritize(snapshot, typed(one.pod), one.nodes, Profile())
+    trace = kept("prioritize", one.pod, Profile(), capture_prioritize(decision)).decision()
+    assert [(node.name, node.score) for node in trace.nodes] == list(zip(one.nodes, decision.scores, strict=True))
+    expected = evaluate(snapshot, typed(one.pod), Profile()).to_dict()
+    everywhere = set(one.nodes) == set(snapshot.node_names)
+    for node in trace.nodes:
+        assert (node.outcome == "scored") == (node.name in expected["scores"])
+        assert node.total == (sum(node.plugins.values()) if node.outcome == "scored" else None)
+        if everywhere and node.outcome == "scored":  # scores are relative to the nodes that are offered
+            assert node.plugins == expected["scores"][node.name]["plugins"]
+    round_trip(trace)
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+
+def round_trip(trace: Decision):
+    encoded = msgspec.json.encode(trace)
+    assert msgspec.json.decode(encoded, type=Decision, strict=True) == trace
+    assert trace.sentence
+    assert trace.sentence.isprintable()
+
+
+@SOME
+@given(SEEDS)
+def test_every_decision_can_be_told_and_read_again(seed):
+    draw = Draw(seed)
+    asked = Asked(seed, draw.pick((None, 1, 2)))
+    one = asked.kept()
+    trace = one.decision()
+    round_trip(trace)
+    for node in trace.nodes:
+        assert one.decision(node.name, every_pod=False).nodes == [node]
+    assert [node.name for node in one.decision(every_pod=False).nodes] == [node.name for node in trace.nodes]
+    assert not any(node.pods for node in one.decision(every_pod=False).nodes)
+    assert one.decision("nowhere").nodes == []
+    assert {node.name for node in trace.nodes} == set(one.nodes)
+    assert sentences.sentence(one.capture, observed=True)
+
+
+@SOME
+@given(SEEDS)
+def test_it_says_the_same_after_the_snapshot_has_changed(seed):
+    asked = Asked(seed)
+    before, later = asked.kept(), asked.kept()
+    told = msgspec.json.encode(before.decision())
+    shake(asked.snapshot, seed)
+    asked.question.ask(asked.snapshot)  # whatever is remembered follows
+    assert msgspec.json.encode(later.decision()) == told
+    assert msgspec.json.encode(before.decision()) == told
+
+
+def shake(snapshot, seed):
+    """Objects of another cluster take the place of these, and some go."""
+    draw = Draw(seed + 5)
+    others = load_cluster(world(seed + 1)[0])
+    for kind, of_kind in KINDS.items():
+        for one in getattr(others, of_kind.field):
+            with contextlib.suppress(ValueError):  # a UID of another pod
+                snapshot.put(kind, one)
+    for kind in KINDS:
+        for key in draw.some([*snapshot.objects.of(kind)], 0.4):
+            snapshot.remove(kind, key)
+    snapshot.settle()
