@@ -3,26 +3,49 @@
     import extender
     cluster = extender.load_cluster("cluster.yaml")
     extender.evaluate(cluster, pod).to_dict()
+    extender.simulate(cluster, [pod]).summary
+
+    for result in extender.replay("recording"):
+        assert not result.differences
 
 Files, clusters and pods are what `kubectl get -o json` or `-o yaml` prints.
 """
 
+import os
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from extender.cluster.files import load_cluster
+from extender.core.cycle import draws
 from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
 from extender.core.moment import Moment
 from extender.core.profile import Profile
+from extender.core.simulated import Simulation
+from extender.core.simulation import simulate as _simulate
 from extender.core.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 
-__all__ = ["ClusterObjects", "Evaluation", "Moment", "Pod", "Profile", "Snapshot", "evaluate", "load_cluster"]
+if TYPE_CHECKING:  # the service, which reading a cluster does not need
+    from extender.server.recording.replay import Result
+
+__all__ = [
+    "ClusterObjects",
+    "Evaluation",
+    "Moment",
+    "Pod",
+    "Profile",
+    "Simulation",
+    "Snapshot",
+    "evaluate",
+    "load_cluster",
+    "replay",
+    "simulate",
+]
 __version__ = "0.1.0"
 
 
@@ -39,5 +62,51 @@ def evaluate(
     Raises ClusterFileError for a cluster and msgspec.ValidationError for a pod that cannot be understood.
     """
     snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(load_cluster(cluster))
-    incoming = pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
-    return _evaluate(snapshot, incoming, profile or Profile(), moment or Moment(time.time_ns()))
+    return _evaluate(snapshot, _typed(pod), profile or Profile(), moment or Moment(time.time_ns()))
+
+
+def simulate(
+    cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
+    pods: Iterable[Pod | Mapping[str, Any]] = (),
+    *,
+    pending: bool = False,
+    profile: Profile | None = None,
+    moment: Moment | None = None,
+    seed: int | None = None,
+) -> Simulation:
+    """What would happen if `pods` arrived, and if those that wait in the cluster were tried (`pending`).
+
+    Whole scheduling cycles as kube-scheduler runs them; the cluster that is given does not change. `seed` draws among
+    equal nodes, which are taken by name otherwise; the rest is as for `evaluate`. Raises RequestError for pods that
+    cannot arrive, as of a PriorityClass that is not there.
+    """
+    objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
+    return _simulate(
+        Snapshot.build(objects),
+        profile or Profile(),
+        [_typed(pod) for pod in pods],
+        waiting=pending,
+        moment=moment or Moment(time.time_ns()),
+        draw=None if seed is None else draws(seed),
+        seed=seed,
+    )
+
+
+def _typed(pod: Pod | Mapping[str, Any]) -> Pod:
+    return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
+
+
+def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[Result]":
+    """Answer every call of a recording again, on the picture that it was answered on; yield what differs.
+
+    `config`: a configuration file to answer by, instead of the settings that were in effect then.
+    Raises RecordingError for a recording and ConfigError for a file that cannot be read.
+    """
+    from pathlib import Path
+
+    from extender.config import load_config
+    from extender.server.recording.replay import open_recording
+    from extender.server.settings import Settings
+
+    other = None if config is None else Settings.of(load_config(Path(config), {}))
+    return open_recording(path).results(under=lambda settings: other or settings)

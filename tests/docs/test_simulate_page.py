@@ -1,0 +1,89 @@
+"""docs/simulate.md: the outputs that it shows are what the commands print, and every key and option is on it.
+
+`python -m tests.docs.test_simulate_page` writes the outputs.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from extender import cli
+from extender.core import simulated
+from extender.server import what_if
+
+PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
+BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")
+
+
+def manifest(page: str) -> str:
+    found = re.search(r"```yaml\n((?:.*\n)*?)```", page)
+    assert found is not None
+    return found[1]
+
+
+def printed(command: str) -> str:
+    result = CliRunner().invoke(cli.app, command.split(), env={})
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def renewed(page: str) -> str:
+    """The page with the outputs as they are now; the folder is one that holds its pod.yaml."""
+    return BLOCK.sub(lambda block: f"```console\n$ extender {block[1]}\n{printed(block[1])}```\n", page)
+
+
+def with_pod(folder: Path) -> str:
+    page = PAGE.read_text(encoding="utf-8")
+    (folder / "pod.yaml").write_text(manifest(page))
+    os.chdir(folder)
+    return page
+
+
+def test_the_outputs_on_the_page_are_what_is_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = with_pod(tmp_path)
+    assert len(BLOCK.findall(page)) == 3
+    assert renewed(page) == page, "run `python -m tests.docs.test_simulate_page`"
+
+
+SHAPES = (
+    simulated.Simulation,
+    simulated.ClusterShown,
+    simulated.CycleShown,
+    simulated.ScoreShown,
+    simulated.PostFilterShown,
+    simulated.VictimShown,
+    simulated.PendingShown,
+    simulated.SummaryShown,
+    simulated.NodeShown,
+    what_if.Comparison,
+    what_if.Difference,
+    what_if.Fate,
+    what_if.Body,
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_key_is_on_the_page(shape):
+    page = PAGE.read_text(encoding="utf-8")
+    keys = {field.encode_name for field in msgspec.structs.fields(shape)}
+    assert {key for key in keys if not re.search(rf"`{key}(\[\])?`", page)} == set()
+
+
+def test_every_option_is_on_the_page():
+    page = PAGE.read_text(encoding="utf-8")
+    help_text = CliRunner().invoke(cli.app, ["simulate", "--help"], env={"COLUMNS": "200"}).stdout
+    options = set(re.findall(r"--[a-z][a-z-]+", help_text.partition("Options")[2])) - {"--help", "--output"}
+    assert {option for option in options if option not in page} == set()
+    assert "-o json" in page
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as work:
+        PAGE.write_text(renewed(with_pod(Path(work))), encoding="utf-8")

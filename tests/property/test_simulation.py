@@ -1,0 +1,167 @@
+"""What must hold of any simulation, on the clusters of `generate.py` with several pods that wait; an example is a seed.
+
+What follows from every step is looked at on a snapshot that is built anew, never on the one that is changed.
+"""
+
+import copy
+from collections import Counter
+
+from hypothesis import given, settings
+
+from extender.core.arrivals import admit
+from extender.core.cycle import draws, run_cycle
+from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.simulation import Scheduler, simulate
+from extender.core.snapshot import Snapshot
+from extender.k8s.requests import incoming_requests
+from extender.k8s.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
+from tests.builders import built, typed
+from tests.property.generate import Draw, case
+from tests.property.policies import question
+from tests.property.test_engine import MANY, SEEDS
+
+SOME = settings(MANY, max_examples=250)
+FEW = settings(MANY, max_examples=120)
+
+
+def arrivals(seed):
+    """The case's own pod and three others from further seeds, by other names."""
+    pods = [copy.deepcopy(case(seed + number).pod) for number in range(4)]
+    for number, pod in enumerate(pods):
+        pod["metadata"] |= {"name": f"new-{number}", "uid": f"uid-new-{number}"}
+    return [typed(pod) for pod in pods]
+
+
+def world(seed):
+    """(cluster, profile, moment): with any policies in half of the cases, else kube-scheduler's own."""
+    asked = question(seed)
+    own = Draw(seed).maybe(0.5)
+    return asked.cluster, Profile(preemption=PreemptionPolicy()) if own else asked.profile, asked.moment
+
+
+def simulated(seed, **options):
+    cluster, profile, moment = world(seed)
+    here = built(cluster)
+    return here, simulate(here, profile, arrivals(seed), waiting=True, moment=moment, **options)
+
+
+@SOME
+@given(SEEDS)
+def test_every_run_ends_and_every_pod_has_its_lot(seed):
+    before = built(world(seed)[0])
+    here, result = simulated(seed)
+    tried = {one.pod for one in result.cycles}
+    placed = Counter(one.pod for one in result.cycles if one.outcome == "Scheduled")
+    assert not placed or max(placed.values()) == 1
+    last = {one.pod: one.outcome for one in result.cycles}
+    counted = result.summary
+    assert counted.pending == sum(outcome == "Unschedulable" for outcome in last.values())
+    assert "Nominated" not in last.values()
+    assert counted.scheduled + counted.pending + counted.skipped == len(tried - {one.pod for one in result.evicted})
+    nominated = sum(bool(pod.status.nominated_node_name) for pod in (*before.nominees, *arrivals(seed)))
+    nominated += sum(one.outcome == "Nominated" for one in result.cycles)
+    changes = len(placed) + len(result.evicted) + nominated
+    assert len(result.cycles) <= len(tried) * (1 + changes)
+    running = {pod.key: node for node in here.node_names for pod in here.pods_on(node)}
+    bound = {one.pod: one.node for one in result.cycles if one.outcome == "Scheduled"}
+    gone = {one.pod for one in result.evicted}
+    assert bound.items() - running.items() == {(pod, node) for pod, node in bound.items() if pod in gone}
+
+
+@SOME
+@given(SEEDS)
+def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed):
+    cluster, profile, moment = world(seed)
+    here, gone = built(cluster), set()
+
+    def watch(step):
+        for victim in step.cycle.victims:
+            assert victim.priority < step.cycle.pod.priority
+            assert victim.spec.node_name == step.cycle.node
+            assert victim in here.pods_on(step.cycle.node)
+            assert victim.metadata.uid not in gone
+            gone.add(victim.metadata.uid)
+        assert bool(step.cycle.victims) == (step.cycle.outcome == "Nominated")
+
+    result = simulate(here, profile, arrivals(seed), waiting=True, moment=moment, watch=watch)
+    assert {one.uid for one in result.evicted} == gone
+
+
+@SOME
+@given(SEEDS)
+def test_no_pod_is_bound_where_there_is_no_room_for_what_it_requests(seed):
+    here, result = simulated(seed)
+    anew = Snapshot.build(here.frozen())
+    gone = {one.pod for one in result.evicted}
+    for one in result.cycles:
+        if one.outcome == "Scheduled" and one.pod not in gone:
+            row = anew.node_row[one.node]
+            (pod,) = [pod for pod in anew.pods_on(one.node) if pod.key == one.pod]
+            requests = {name: amount for name, amount in incoming_requests(pod).items() if amount}
+            free = dict(zip(("cpu", "memory", "pods", "ephemeral-storage"), anew.allocatable[:, row], strict=True))
+            used = dict(zip(free, anew.used[:, row], strict=True))
+            for name in {*requests, "pods"}:
+                if name in free:
+                    assert used[name] <= free[name], (one.pod, name)
+                else:
+                    assert anew.scalar_used(name)[row] <= anew.scalar_allocatable(name)[row], (one.pod, name)
+
+
+@FEW
+@given(SEEDS)
+def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
+    cluster, profile, moment = world(seed)
+    here = built(cluster)
+    pods = [admit(here, pod) for pod in arrivals(seed)]
+    for pod in pods:
+        here.put("Pod", pod)
+    here.settle()
+    scheduler = Scheduler(here, profile, moment)
+    scheduler.add(pods)
+    for step in scheduler:
+        anew = run_cycle(Snapshot.build(here.frozen()), step.cycle.pod, profile, scheduler.moment)
+        assert anew == step.cycle
+
+
+@FEW
+@given(SEEDS)
+def test_a_seed_decides_everything(seed):
+    assert simulated(seed, draw=draws(seed))[1] == simulated(seed, draw=draws(seed))[1]
+
+
+def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one():
+    """Of the cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
+    chosen = made = 0
+    for seed in range(500):
+        if not case(seed).pod["spec"].get("volumes"):
+            continue
+        here = built(world(seed)[0])
+        bound_before = {key for key, one in here.objects.claims.items() if one.spec.volume_name}
+        simulate(here, Profile(), arrivals(seed), waiting=True)
+        volumes = [one.spec.volume_name for one in here.objects.claims.values() if one.spec.volume_name]
+        fresh = {key: one for key, one in here.objects.claims.items() if key not in bound_before}
+        for key, claim in fresh.items():
+            annotations = claim.metadata.annotations or {}
+            volume = here.objects.volumes.get(("", claim.spec.volume_name))
+            if volume is not None:
+                chosen += 1
+                assert volumes.count(volume.metadata.name) == 1
+                assert volume.spec.claim_ref is not None
+                assert (volume.spec.claim_ref.namespace, volume.spec.claim_ref.name) == key
+                assert is_bound(claim)
+            elif SELECTED_NODE in annotations and annotations != case_annotations(seed, key):
+                made += 1
+                provisioner = here.objects.storage_classes["", claim_class(claim)].provisioner
+                assert provisioner not in ("", NO_PROVISIONER)
+    assert chosen > 5
+    assert made > 5
+
+
+def case_annotations(seed, key):
+    """Of a claim as the case has it."""
+    (claim,) = [
+        item
+        for item in world(seed)[0]["items"]
+        if item["kind"] == "PersistentVolumeClaim" and (item["metadata"]["namespace"], item["metadata"]["name"]) == key
+    ]
+    return claim["metadata"].get("annotations") or {}
