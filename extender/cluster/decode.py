@@ -149,14 +149,26 @@ class Decoder:
 
 
 def slim(kind: str, one: Any, also: frozenset[str] = frozenset()) -> Value:
-    """The object without the annotations that nothing reads: they may hold what is nobody's business.
+    """The object without what nothing reads and may be nobody's business: annotations, templates of claims.
 
-    `also`: those that are read beside KEPT_ANNOTATIONS.
+    `also`: annotations that are read beside KEPT_ANNOTATIONS.
     """
-    kept = KEPT_ANNOTATIONS.get(kind, frozenset())
-    left = {key: value for key, value in (one.metadata.annotations or {}).items() if key in kept or key in also}
-    changed: Value = replace(one, metadata=replace(one.metadata, annotations=left or None))
-    return changed
+    if one.metadata.annotations:
+        kept = KEPT_ANNOTATIONS.get(kind, frozenset())
+        left = {key: value for key, value in one.metadata.annotations.items() if key in kept or key in also}
+        one = replace(one, metadata=replace(one.metadata, annotations=left or None))
+    slimmed: Value = _without_templates(one) if isinstance(one, Pod) else one
+    return slimmed
+
+
+def _without_templates(pod: Pod) -> Pod:
+    """That claims are made for its volumes is read; what they are made of, annotations included, is not."""
+    volumes = pod.spec.volumes or []
+    if not any(volume.ephemeral for volume in volumes):
+        return pod
+    plain = [volume if volume.ephemeral is None else replace(volume, ephemeral={}) for volume in volumes]
+    without: Pod = replace(pod, spec=replace(pod.spec, volumes=plain))
+    return without
 
 
 def _check_identity(found: Any) -> None:

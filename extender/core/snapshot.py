@@ -64,6 +64,9 @@ BUILDING_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
 
 _OF_NODES: tuple[Aspect, ...] = ("nodes", "taints", "allocatable", "images")
 
+Observer = Callable[[str, Key, Value | None], None]
+"""Told of every change once it is made: kind, key, and the object, or None if it went."""
+
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 I = TypeVar("I", bound="Index")  # noqa: E741
@@ -105,6 +108,7 @@ class Snapshot:
         self.node_row: dict[str, int] = {}
         self.node_order: dict[str, int] = {}
         """Node name -> place in listing order."""
+        self.observer: Observer | None = None
         self._resources: list[dict[str, int]] = []
         self._base: list[tuple[int, ...]] = []
         self._touched: set[int] = set()
@@ -145,6 +149,8 @@ class Snapshot:
             before, table[key] = table.get(key), one
             if before is None or not _alike(before, one):
                 self._changed(KINDS[kind].field, before, one)
+        if self.observer is not None:
+            self.observer(kind, key_of(kind, one), one)
 
     def remove(self, kind: str, key: Key) -> None:
         """An object went; KeyError if it was not there."""
@@ -155,6 +161,8 @@ class Snapshot:
             self._remove_node(before)
         else:
             self._changed(KINDS[kind].field, before, None)
+        if self.observer is not None:
+            self.observer(kind, key, None)
 
     def settle(self, at_most: int | None = None) -> bool:
         """Lay out the nodes that changes touched, or some of them -> whether all are laid out now.

@@ -4,7 +4,8 @@ Rule: every label has few values, all known beforehand, and each series starts a
 alerted on, one from nothing cannot.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -112,6 +113,10 @@ class Metrics:
         self._registry.register(_Picture(store, source))
         self._registry.register(_Configured(configured))
 
+    def follow_recording(self, status: Callable[[], Mapping[str, Any]]) -> None:
+        """Show whether calls are recorded; `status`: that of the Recorder."""
+        self._registry.register(_Recording(status))
+
     def guard_rejections(self) -> dict[str, int]:
         """Rule -> how many candidates broke it, without those that none did."""
         samples = (sample for family in self._guard_rejections.collect() for sample in family.samples)
@@ -168,6 +173,24 @@ class _Configured(Collector):
         yield _gauge("kill_switch", "1 while kube-scheduler is left to itself by killSwitch, else 0.", is_killed)
 
 
+class _Recording(Collector):
+    """How recording stands when somebody asks."""
+
+    def __init__(self, status: Callable[[], Mapping[str, Any]]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        status = self._status()
+        yield _gauge("recording", "1 while calls are recorded, else 0.", status["enabled"])
+        yield _gauge("recording_bytes", "What all segments of the recording take on the disk.", status["size"])
+        for name, text in _OF_RECORDING.items():
+            yield CounterMetricFamily(f"extender_recording_{name}", text, value=status[name])
+
+
+_OF_RECORDING = {
+    "calls": "Calls that were recorded.",
+    "dropped": "Calls that were not recorded although recording was on; the log says why.",
+}
 _BY_KIND = {
     "relists": "Lists of a kind after the first one.",
     "watch_restarts": "Watches of a kind that ended and were begun again.",

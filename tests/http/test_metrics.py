@@ -105,6 +105,8 @@ async def test_every_series_is_there_from_the_start_at_0():
     expected += [("extender_observed_answers_total", {"verb": v, "outcome": o}) for v in verbs for o in outcomes]
     expected += [("extender_picture_ready", {}), ("extender_assumed_pods", {})]
     expected += [("extender_config_valid", {}), ("extender_kill_switch", {})]
+    expected += [("extender_recording", {}), ("extender_recording_bytes", {})]
+    expected += [("extender_recording_calls_total", {}), ("extender_recording_dropped_total", {})]
     assert [(name, labels) for name, labels, _ in found] == expected
     assert {name for name, _, value in found if value} == {"extender_picture_ready", "extender_config_valid"}
     assert PLUGIN in NOT_MODELLED

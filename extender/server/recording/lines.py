@@ -1,0 +1,101 @@
+"""What the files of a segment hold.
+
+    20261121T101500.000000Z/
+      settings.json     Head: by which settings it was decided, by which version
+      cluster.json.gz   the picture at the start of the segment, a file as --cluster reads it; none where there was none
+      calls.jsonl       a line per change of the picture and per call, in their order
+
+Rule: these types are the format; what is written is read back equal.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from extender.core.moment import SECOND, Moment
+from extender.core.trace import Verb
+from extender.server.settings import Settings
+
+FORMAT: Literal["extender/recording/v1"] = "extender/recording/v1"
+
+SETTINGS = "settings.json"
+CLUSTER = "cluster.json.gz"
+CALLS = "calls.jsonl"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """By what all calls of a segment were decided."""
+
+    format: Literal["extender/recording/v1"]
+    version: str
+    """Of the extender."""
+    settings: Settings
+
+
+class PutLine(msgspec.Struct, frozen=True, tag_field="type", tag="put"):
+    """An object came or changed."""
+
+    kind: str
+    """A key of KINDS."""
+    object: Raw
+
+
+class GoneLine(msgspec.Struct, frozen=True, tag_field="type", tag="gone"):
+    """An object went."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class UnreadLine(msgspec.Struct, frozen=True, tag_field="type", tag="unread"):
+    """What may not be read is something else now."""
+
+    fields: tuple[str, ...]
+    """Of ObjectTables."""
+
+
+class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_defaults=True):
+    """A call, and what it was answered."""
+
+    id: str
+    time: str
+    verb: Verb
+    status: int
+    moment: Moment
+    request: Raw
+    answer: Raw
+    problem: str | None = None
+    """Why nothing was decided on the picture."""
+
+
+Line = PutLine | GoneLine | UnreadLine | CallLine
+
+LINE = msgspec.json.Decoder(Line)
+HEAD = msgspec.json.Decoder(Head)
+
+
+def encode(value: Any) -> bytes:
+    """One line of JSON; sets in alphabetical order."""
+    return msgspec.json.encode(value, order="deterministic") + b"\n"
+
+
+def time_of(now: int) -> str:
+    """Nanoseconds since 1970 -> 2026-11-21T10:15:00.123456Z."""
+    seconds, rest = divmod(now, SECOND)
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+
+
+def name_of_segment(now: int) -> str:
+    """The same as a directory is called: names sort by time."""
+    return time_of(now).replace("-", "").replace(":", "")
+
+
+def time_of_segment(name: str) -> int:
+    """The contrary: nanoseconds since 1970."""
+    since = datetime.strptime(name, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) - _EPOCH
+    return (since // timedelta(microseconds=1)) * 1000

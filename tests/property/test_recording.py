@@ -1,0 +1,227 @@
+"""Whatever happens to the picture and the settings, and whatever is asked meanwhile, is replayed to the same bytes.
+
+python -c 'from tests.property.test_recording import check; check(4711)'
+"""
+
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from extender.cluster.files import load_cluster
+from extender.cluster.history import History
+from extender.cluster.store import Change, ClusterStore
+from extender.config.models import RecordingSection
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.profile import Profile
+from extender.core.running import nanoseconds
+from extender.k8s.kinds import KINDS
+from extender.server import verbs
+from extender.server.picture import NoSource
+from extender.server.recording.recorder import Recorder
+from extender.server.recording.replay import open_recording
+from extender.server.settings import LiveSettings, Settings
+from tests.builders import JSON, typed
+from tests.http.conftest import configuration
+from tests.property.generate import Draw
+from tests.property.policies import some_policy, world
+from tests.property.test_changes import with_uid_of_its_own
+
+SOME = settings(
+    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+
+STEPS = 14
+SEGMENT_SIZES = (4_000, 30_000, 1 << 20)
+NOW = nanoseconds("2026-02-01T08:00:30Z")
+
+
+class Live(NoSource):
+    """What is answered comes about; at times the picture is not to be trusted."""
+
+    is_live = True
+    said: str | None = None
+
+    def problem(self) -> str | None:
+        return self.said
+
+
+class Calls:
+    """A service that records into a directory, in a world that a seed gives."""
+
+    def __init__(self, seed: int, directory: str) -> None:
+        self.chance, self.draw = random.Random(seed), Draw(seed)
+        worlds = [world(seed + number) for number in range(3)]
+        self.pods: list[JSON] = [pod for _, pod in worlds]
+        self.material = [found for cluster, _ in worlds for found in self.objects_of(cluster)]
+        self.now = 0.0
+        self.version = 0
+        self.store, self.source = ClusterStore(self.clock), Live()
+        self.store.prepare_for(Profile())
+        if self.chance.random() < 0.9:
+            self.build()
+        section = RecordingSection(segment_size=self.chance.choice(SEGMENT_SIZES))
+        self.recorder = Recorder(self.store, section, self.source.problem)
+        self.service = verbs.Service(
+            self.store,
+            LiveSettings(configuration()),
+            self.source,
+            history=History(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
+            recorder=self.recorder,
+        )
+        self.recorder.start(Path(directory))
+
+    def clock(self) -> float:
+        return self.now
+
+    @staticmethod
+    def objects_of(cluster: JSON) -> list[tuple[str, Any]]:
+        objects = load_cluster(cluster)
+        return [(kind, with_uid_of_its_own(one)) for kind, of in KINDS.items() for one in getattr(objects, of.field)]
+
+    # --- what happens ---
+
+    def build(self) -> None:
+        """Another picture: of some of what there is, each name once."""
+        kept = {(kind, one.metadata.namespace, one.metadata.name): one for kind, one in self.material if self.rarely(2)}
+        unread = [kind for kind in ("ReplicaSet", "StorageClass", "PersistentVolume") if self.rarely(5)]
+        objects = {kind: [one for (k, *_), one in kept.items() if k == kind] for kind in KINDS}
+        for _ in self.store.build(objects, unread):
+            pass
+
+    def rarely(self, times: int) -> bool:
+        return self.chance.randrange(times) == 0
+
+    def change(self) -> None:
+        if not self.store.version:
+            return self.build()
+        for _ in range(self.chance.randint(1, 5)):
+            kind, one = self.chance.choice(self.material)
+            self.version += 1
+            again = "-again" if self.rarely(10) else ""
+            metadata = replace(one.metadata, uid=one.metadata.uid + again, resource_version=str(self.version))
+            held = list(self.store.changing().objects.of(kind).values())
+            if held and self.rarely(2):
+                self.store.apply(Change(kind, self.chance.choice(held), deleted=True))
+            else:
+                self.store.apply(Change(kind, replace(one, metadata=metadata)))
+        return None
+
+    def relist(self) -> None:
+        if self.store.version:
+            kind = self.chance.choice(list(KINDS))
+            held = list(self.store.changing().objects.of(kind).values())
+            for _ in self.store.relist(kind, [one for one in held if not self.rarely(3)], is_unread=self.rarely(2)):
+                pass
+
+    def rebuild(self) -> None:
+        if self.store.version:
+            for _ in self.store.rebuild():
+                pass
+
+    def other_settings(self) -> None:
+        profile = Profile(
+            keep_candidates=self.chance.choice((1, 1, 2, None)),
+            ignored_resources=frozenset({"example.com/gpu"} if self.rarely(3) else ()),
+            preemption=some_policy(self.draw),
+        )
+        self.service.configured.settings = Settings(
+            profile,
+            self.chance.choice(("Error", "Veto")),
+            self.rarely(6),
+            self.chance.choice(("Veto", "PassThrough")) if self.rarely(8) else None,
+        )
+        self.store.prepare_for(profile)
+
+    def trouble(self) -> None:
+        self.source.said = "the picture is too old" if self.source.said is None else None
+
+    def wait(self) -> None:
+        self.now += self.chance.choice((0.5, 5.0, 31.0))
+
+    def happen(self) -> None:
+        (what,) = self.chance.choices(
+            (self.change, self.relist, self.rebuild, self.build, self.other_settings, self.trouble, self.wait),
+            (12, 1, 1, 1, 4, 1, 3),
+        )
+        what()
+
+    # --- what is asked ---
+
+    def ask(self) -> None:
+        pod = self.chance.choice(self.pods)
+        name = self.chance.choice(("filter", "prioritize", "preempt", "preempt", "preempt"))
+        body = self.preemption(pod) if name == "preempt" else self.arguments(pod)
+        verbs.answer(verbs.VERBS[name], self.service, msgspec.json.encode(body))
+
+    def arguments(self, pod: JSON) -> JSON:
+        known = list(self.store.changing().node_names) if self.store.version else ["n1"]
+        names = self.chance.sample(known, self.chance.randint(0, len(known))) + ["unknown"] * self.rarely(20)
+        if self.rarely(2):
+            return {"Pod": pod, "Nodes": None, "NodeNames": names}
+        return {"Pod": pod, "Nodes": {"metadata": {}, "items": [self.whole(n) for n in names]}, "NodeNames": None}
+
+    def whole(self, name: str) -> JSON:
+        secret = {"metadata": {"name": name, "annotations": {"secret": "s"}}, "status": {"nodeInfo": {"secret": "s"}}}
+        return secret if self.rarely(2) else {"metadata": {"name": name}, "spec": "not what it should be"}
+
+    def preemption(self, pod: JSON) -> JSON:
+        offers = {}
+        if self.store.version:
+            snapshot = self.store.snapshot()
+            nodes = dict.fromkeys(snapshot.node_names, Offer(()))
+            found = engine.preempt(snapshot, typed(pod), nodes, Profile(keep_candidates=None)).kept
+            offers = {
+                one.node: ([victim.metadata.uid for victim in one.victims], one.num_pdb_violations)
+                for one in found
+                if not self.rarely(4)
+            }
+        if self.rarely(2):
+            whole = {
+                node: {"Pods": [{"metadata": {"uid": uid}} for uid in uids], "NumPDBViolations": broken}
+                for node, (uids, broken) in offers.items()
+            }
+            return {"Pod": pod, "NodeNameToVictims": whole, "NodeNameToMetaVictims": None}
+        meta = {
+            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": broken}
+            for node, (uids, broken) in offers.items()
+        }
+        return {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": meta}
+
+
+def check(seed: int) -> dict[str, int]:
+    """Record and replay; AssertionError for the first call that is answered differently."""
+    with tempfile.TemporaryDirectory() as directory:
+        calls = Calls(seed, directory)
+        for _ in range(STEPS):
+            calls.happen()
+            for _ in range(calls.chance.randint(1, 3)):
+                calls.ask()
+        calls.recorder.stop()
+        status = calls.recorder.status()
+        assert (status["error"], status["dropped"]) == (None, 0)
+        results = list(open_recording(directory).results())
+        for result in results:
+            assert result.differences == (), f"seed {seed}: {result}"
+        assert len(results) == status["calls"] > 0
+        return {verb: sum(result.call.verb == verb for result in results) for verb in verbs.VERBS}
+
+
+@SOME
+@given(st.integers(0, 2**48))
+def test_every_recorded_call_is_answered_again_byte_for_byte(seed):
+    check(seed)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=20_000)
+@given(st.integers(0, 2**48))
+def test_every_recorded_call_is_answered_again_byte_for_byte_at_length(seed):
+    check(seed)
