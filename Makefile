@@ -24,16 +24,18 @@ test: $(VENV)/.dev-stamp ## Run the tests (options: ARGS="-k preempt"; the long 
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 # No cache for lint-imports: it remembers a module as missing after the module has come to exist.
-check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/openapi.json is up to date
+check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/ is up to date
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/extender openapi --check openapi/openapi.json
+	$(BIN)/extender openapi --debug --check openapi/debug.json
 
-openapi: $(VENV)/.runtime-stamp ## Write openapi/openapi.json
+openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 	@mkdir -p openapi
 	$(BIN)/extender openapi --out openapi/openapi.json
+	$(BIN)/extender openapi --debug --out openapi/debug.json
 
 parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's verdicts and write the table in docs/parity.md
 	$(BIN)/python -m tests.oracle.parity

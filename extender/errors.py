@@ -10,6 +10,9 @@
     ├── GuardError              503  an answer of ours that would mislead the scheduler: a bug, and kept in
     ├── ClusterLost             503  there is no point in following the cluster: says what is missing
     ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
+    ├── RecordingError          409  calls cannot be recorded, or not be replayed; says why
+    ├── TookTooLong             503  a what-if question that takes longer than people may wait
+    ├── CannotListen            500  the address that people are to ask at cannot be had
     └── ConfigError             500  the configuration is wrong; says which key and line
 
 Rule: a "no" about a node is a value (a Verdict), never an exception.
@@ -59,6 +62,18 @@ class ClusterLost(ExtenderError):
 
 class ClusterFileError(ExtenderError):
     status = 503
+
+
+class RecordingError(ExtenderError):
+    status = 409
+
+
+class TookTooLong(ExtenderError):
+    status = 503
+
+
+class CannotListen(ExtenderError):
+    status = 500
 
 
 class ConfigError(ExtenderError):

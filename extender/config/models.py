@@ -334,8 +334,8 @@ class DebugSection(Section):
 
 class RecordingSection(Section):
     directory: Annotated[str, Field(min_length=1)] | None = None
-    """Where calls are recorded with the picture that they were decided on; without one, nothing is recorded unless that
-    is switched on at run time."""
+    """Where calls are recorded from the start on, each with the picture that it was decided on; can be switched off and
+    on while it runs. Without a directory nothing is recorded."""
     segment_size: ByteCount = 64 * 2**20
     """At this size a new segment is begun, with a full picture of the cluster."""
     total_size: ByteCount = 1024 * 2**20

@@ -17,8 +17,10 @@ from extender.cluster import binding
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server import openapi
+from extender.server.decisions import Decisions
 from extender.server.errors import on_error, on_http_exception
 from extender.server.picture import NO_SOURCE, Source
+from extender.server.recording.recorder import Recorder
 from extender.server.routes import create_router
 from extender.server.settings import ConfigFile, LiveSettings
 from extender.server.verbs import Binder, Service
@@ -50,6 +52,7 @@ def create_app(
     )
     threads = ThreadPoolExecutor(BINDINGS_AT_ONCE, "bind")
     app.state.stop = lambda: None
+    recorder = Recorder(store, config.recording, source.problem)
     service = app.state.service = Service(
         store,
         LiveSettings(config, file),
@@ -57,10 +60,14 @@ def create_app(
         Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
         max_body_names=config.server.max_body_names,
         max_body_full=config.server.max_body_full,
+        decisions=Decisions(config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size),
+        recorder=recorder,
     )
+    app.state.record = config.recording.directory is not None
     store.prepare_for(service.settings.profile)
     service.configured.make_ready = source.adopt
     service.metrics.follow(store, source, service.configured)
+    service.metrics.follow_recording(recorder.status)
     app.include_router(create_router())
     app.add_exception_handler(HTTPException, on_http_exception)
     app.add_exception_handler(Exception, on_error)
@@ -75,6 +82,8 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 @contextlib.asynccontextmanager
 async def _follow(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
+    if app.state.record and service.recorder is not None:
+        service.recorder.start()
     source = asyncio.create_task(service.source.run(), name="follow-cluster")
     source.add_done_callback(lambda _: app.state.stop() if service.source.fatal else None)
     configured = asyncio.create_task(service.configured.run(), name="follow-configuration")
@@ -85,5 +94,7 @@ async def _follow(app: FastAPI) -> AsyncIterator[None]:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        if service.recorder is not None:
+            service.recorder.stop()
         if service.binder is not None:
             service.binder.threads.shutdown(wait=False)

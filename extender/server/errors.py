@@ -22,9 +22,13 @@ _MESSAGES = {
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The error as an answer."""
+    return Response(error_body(message), status, headers=headers, media_type="application/json")
+
+
+def error_body(message: str) -> bytes:
     """A JSON error body; control characters and the like are shown as escapes, a long message is cut."""
-    body = msgspec.json.encode({"Error": printable(message)[:LONGEST_MESSAGE]})
-    return Response(body, status, headers=headers, media_type="application/json")
+    return msgspec.json.encode({"Error": printable(message)[:LONGEST_MESSAGE]})
 
 
 def printable(text: str) -> str:

@@ -79,10 +79,11 @@ _FILTER_ANSWER = {
 
 
 def _error(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
+    return {"description": description, "content": {"application/json": {"schema": {"$ref": ref("Error")}}}}
 
 
-def _ref(name: str) -> str:
+def ref(name: str) -> str:
+    """Where the document has a schema."""
     return _REF.format(name=name)
 
 
@@ -135,7 +136,7 @@ def _verb(
     headers: dict[str, Any] = _HEADERS,
 ) -> dict[str, Any]:
     """Arguments of `add_api_route` for an endpoint that kube-scheduler calls."""
-    content = _json({"$ref": _ref(body[0])}, body[1])
+    content = _json({"$ref": ref(body[0])}, body[1])
     success = {
         "description": "The answer.",
         "headers": headers,
@@ -176,7 +177,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         "Exactly one of Nodes and NodeNames is not null; the answer has the same form. A node is in FailedNodes where "
         "evicting pods of lower priority would help, else in FailedAndUnresolvableNodes.",
         ("ExtenderArgs", _ARGS_EXAMPLES),
-        {"$ref": _ref("ExtenderFilterResult")},
+        {"$ref": ref("ExtenderFilterResult")},
         _FILTER_ANSWER,
         _UNAVAILABLE,
     ),
@@ -184,7 +185,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         "How good is each of the offered nodes, 0 to 10?",
         "Where no score can be given the answer is an empty list, which changes nothing for the scheduler.",
         ("ExtenderArgs", _ARGS_EXAMPLES),
-        {"type": "array", "items": {"$ref": _ref("HostPriority")}},
+        {"type": "array", "items": {"$ref": ref("HostPriority")}},
         [{"Host": "worker-0001", "Score": 7}],
         {},
     ),
@@ -193,7 +194,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         "Exactly one of NodeNameToVictims and NodeNameToMetaVictims is not null. The answer always has the second "
         "form; an empty map vetoes the preemption.",
         ("ExtenderPreemptionArgs", _PREEMPTION_EXAMPLES),
-        {"$ref": _ref("ExtenderPreemptionResult")},
+        {"$ref": ref("ExtenderPreemptionResult")},
         {"NodeNameToMetaVictims": _VICTIMS},
         _UNAVAILABLE,
         headers=_PREEMPT_HEADERS,
@@ -203,7 +204,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         "Off by default. Error is empty only if the API server says that the pod with this UID is on this node; every "
         "failure is 200 with an Error, after which the scheduler starts over with the pod.",
         ("ExtenderBindingArgs", _BINDING_EXAMPLES),
-        {"$ref": _ref("ExtenderBindingResult")},
+        {"$ref": ref("ExtenderBindingResult")},
         {"Error": ""},
         {404: _error("Binding is switched off.")},
         headers={},
@@ -247,4 +248,9 @@ def _schemas() -> dict[str, Any]:
         wire.ExtenderBindingResult,
     )
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
-    return {**schemas, "Error": {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}}
+    return {**schemas, "Error": error_schema()}
+
+
+def error_schema() -> dict[str, Any]:
+    """Of every answer that is no success."""
+    return {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}

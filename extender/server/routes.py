@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.requests import ClientDisconnect
 
-from extender.errors import INTERNAL, ExtenderError, RequestError
+from extender.errors import ExtenderError, RequestError
 from extender.server import metrics, openapi, verbs
 from extender.server.body import read_body
 from extender.server.errors import error_response
-from extender.server.picture import check_lines, summary
+from extender.server.picture import check_lines
 
 CLOSE = {"Connection": "close"}
 """After a refusal the rest of the body may still be on its way: do not read it as the next request."""
@@ -58,18 +58,18 @@ def _endpoint(name: str, verb: verbs.Verb[Any, Any]) -> Callable[[Request], Awai
         try:
             body = await read_body(request, service.max_body_full)
             answer = verbs.answer(verb, service, body)
-            headers = {openapi.PICTURE: summary(service.store, service.source)} if answer.is_decided else {}
+            headers = {} if answer.picture is None else {openapi.PICTURE: answer.picture}
             if answer.not_evaluated:
                 headers[openapi.NOT_EVALUATED] = ", ".join(answer.not_evaluated)
             if answer.vetoed:
                 headers[openapi.VETOED] = _in_header(answer.vetoed)
-            return _json(answer.body, headers)
+            return _json(answer, headers)
         except RequestError as error:
             return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
         except ClientDisconnect:
             return error_response(400, "the connection was closed before the body was complete")
         except Exception as error:
-            return _failed(verbs.on_failure(name, service, error), error)
+            return _json(verbs.on_failure(name, service, error))
 
     return endpoint
 
@@ -80,14 +80,8 @@ def _in_header(text: str) -> str:
     return printable if len(printable) <= _LONGEST_HEADER else printable[: _LONGEST_HEADER - 3] + "..."
 
 
-def _json(body: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(body, headers=headers, media_type="application/json")
-
-
-def _failed(failure: verbs.Failure, error: Exception) -> Response:
-    if failure.answer is not None:
-        return _json(failure.answer)
-    return error_response(failure.status, str(error) if isinstance(error, ExtenderError) else INTERNAL)
+def _json(answer: verbs.Answer, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(answer.body, answer.status, headers=headers, media_type="application/json")
 
 
 async def bind(request: Request) -> Response:
@@ -96,13 +90,14 @@ async def bind(request: Request) -> Response:
     if service.binder is None:
         return error_response(404, NO_BIND, CLOSE)
     try:
-        return _json(await verbs.bind(service, service.binder, await read_body(request, service.max_body_names)))
+        body = await read_body(request, service.max_body_names)
+        return _json(verbs.Answer(await verbs.bind(service, service.binder, body)))
     except RequestError as error:
         return error_response(error.status, str(error), CLOSE if error.status != 400 else None)
     except ClientDisconnect:
         return error_response(400, "the connection was closed before the body was complete")
     except Exception as error:
-        return _failed(verbs.on_failure("bind", service, error), error)
+        return _json(verbs.on_failure("bind", service, error))
 
 
 async def livez() -> Response:

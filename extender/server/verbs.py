@@ -2,6 +2,8 @@
 
 With the kill switch on it is bytes -> request -> bytes. In mode Observe all of it is done, and answered as if not.
 
+What was answered is kept for people to look at (`server.decisions`) and recorded before anything follows from it.
+
 Rule: nothing here knows HTTP. A RequestError is the sender's and goes up as it is; anything else is ours, is logged
 once, and is answered by the failure rule of the verb.
 """
@@ -9,7 +11,6 @@ once, and is answered by the failure rule of the verb.
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,14 +20,17 @@ from extender.cluster import binding
 from extender.cluster.binding import BindResult
 from extender.cluster.history import History
 from extender.cluster.store import ClusterStore
-from extender.core import engine
-from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core import engine, trace
+from extender.core.capture import Capture, capture_filter, capture_preempt, capture_prioritize
+from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision, Working
 from extender.core.moment import Moment
 from extender.core.snapshot import Snapshot
 from extender.errors import INTERNAL, ExtenderError, GuardError, NotReady
 from extender.k8s.objects import Pod
 from extender.server import hands_off
 from extender.server.body import too_large
+from extender.server.decisions import Decisions, Kept, Mode
+from extender.server.errors import error_body
 from extender.server.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.metrics import Metrics
 from extender.server.picture import NO_SOURCE, Source, summary
@@ -50,9 +54,6 @@ log = logging.getLogger(__name__)
 AFTER_DEADLINE = 0.3
 """Seconds that a binding may take beyond its own deadline before nobody waits for it any more."""
 
-MOST_REASONS = 3
-"""How many reasons are given why nobody is evicted."""
-
 MAX_GUARDED_TRIES = 3
 """How often the engine is asked anew, without the nodes that the guard rejected, before that counts as a failure."""
 
@@ -65,6 +66,27 @@ class Binder:
     timeout: float
     """Seconds for one pod, from the request to the last answer."""
     threads: ThreadPoolExecutor
+
+
+class Recorder(Protocol):
+    """Keeps calls to be replayed; see `server.recording`."""
+
+    @property
+    def is_on(self) -> bool: ...
+
+    def start(self) -> None:
+        """ExtenderError if it cannot be written where it should be."""
+
+    def stop(self) -> None:
+        """Everything is written when it returns."""
+
+    def status(self) -> dict[str, Any]:
+        """For people."""
+
+    def note(
+        self, key: str, verb: trace.Verb, body: bytes, status: int, answer: bytes, moment: Moment, settings: Settings, /
+    ) -> None:
+        """A call was answered, and nothing of what follows from that has changed the picture yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +104,8 @@ class Service:
     max_body_full: int = 128 << 20
     metrics: Metrics = field(default_factory=Metrics)
     history: History = field(default_factory=History)
+    decisions: Decisions = field(default_factory=lambda: Decisions(0, 0))
+    recorder: Recorder | None = None
 
     @property
     def settings(self) -> Settings:
@@ -129,10 +153,10 @@ def read_filter(service: Service, body: bytes) -> FilterRequest:
     return request
 
 
-def decide_filter(service: Service, request: FilterRequest) -> FilterDecision:
+def decide_filter(service: Service, request: FilterRequest, moment: Moment | None = None) -> FilterDecision:
     """Which of the offered nodes the pod can run on."""
     service.asked_for(request.pod)
-    profile, moment = service.settings.profile, service.moment()
+    profile, moment = service.settings.profile, moment or service.moment()
     decision = engine.filter(service.snapshot(), request.pod, request.nodes, profile, moment)
     service.note_not_evaluated("filter", request.pod, decision.not_evaluated)
     guard_filter(request.nodes, decision)
@@ -147,9 +171,9 @@ def read_prioritize(service: Service, body: bytes) -> PrioritizeRequest:
     return request
 
 
-def decide_prioritize(service: Service, request: PrioritizeRequest) -> PrioritizeDecision:
+def decide_prioritize(service: Service, request: PrioritizeRequest, moment: Moment | None = None) -> PrioritizeDecision:
     """How good each of the offered nodes is, 0 to 10."""
-    profile, moment = service.settings.profile, service.moment()
+    profile, moment = service.settings.profile, moment or service.moment()
     decision = engine.prioritize(service.snapshot(), request.pod, request.nodes, profile, moment)
     service.note_not_evaluated("prioritize", request.pod, decision.not_evaluated)
     guard_scores(request.nodes, decision.scores)
@@ -162,11 +186,11 @@ def read_preempt(_: Service, body: bytes) -> PreemptRequest:
     return decode_preempt(body)
 
 
-def decide_preempt(service: Service, request: PreemptRequest) -> PreemptDecision:
+def decide_preempt(service: Service, request: PreemptRequest, moment: Moment | None = None) -> PreemptDecision:
     """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
     service.asked_for(request.pod)
     snapshot, offers, rejected = service.snapshot(), dict(request.offers), dict[str, str]()
-    profile, moment = service.settings.profile, service.moment()
+    profile, moment = service.settings.profile, moment or service.moment()
     for attempt in range(MAX_GUARDED_TRIES):
         decision = engine.preempt(snapshot, request.pod, offers, profile, moment)
         if attempt == 0:  # the same at every try: one request, one note
@@ -185,9 +209,10 @@ def decide_preempt(service: Service, request: PreemptRequest) -> PreemptDecision
             service.metrics.guard_rejected(rule)
             log.error("preempt %s: the guard rejects node %s: %s", request.pod.key, node, rule)
             offers.pop(node, None)
-            rejected[node] = f"rejected by the last check ({rule})"
+            rejected[node] = rule
         if result.kept or not decision.kept:
-            decided = replace(decision, kept=result.kept, dropped=decision.dropped | rejected)
+            said = {node: f"rejected by the last check ({rule})" for node, rule in rejected.items()}
+            decided = replace(decision, kept=result.kept, dropped=decision.dropped | said, rejected=rejected)
             _log_preemption(service, request.pod, decided)
             return decided
     raise GuardError("every candidate node was rejected by the last check; the log says why")
@@ -195,16 +220,8 @@ def decide_preempt(service: Service, request: PreemptRequest) -> PreemptDecision
 
 def _log_preemption(service: Service, preemptor: Pod, decision: PreemptDecision) -> None:
     nodes = {candidate.node: [victim.key for victim in candidate.victims] for candidate in decision.kept}
-    what = nodes or f"nobody: {why_nobody(decision)}"
+    what = nodes or f"nobody: {decision.why_nobody}"
     log.info("preempt %r: %s; %s", preemptor.key, what, summary(service.store, service.source))
-
-
-def why_nobody(decision: PreemptDecision) -> str:
-    """Why the answer is empty: what holds for all nodes, or the reasons that most nodes have."""
-    if decision.vetoed is not None:
-        return decision.vetoed
-    said = Counter(decision.dropped.values()).most_common(MOST_REASONS)
-    return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in said)
 
 
 def _preempted(service: Service, request: PreemptRequest, decision: PreemptDecision) -> None:
@@ -225,6 +242,8 @@ def _nothing_follows(service: Service, request: FilterRequest, decision: object)
 class _Decision(Protocol):
     @property
     def not_evaluated(self) -> tuple[str, ...]: ...
+    @property
+    def working(self) -> Working | None: ...
 
 
 Req = TypeVar("Req", FilterRequest, PreemptRequest)
@@ -235,11 +254,11 @@ Dec = TypeVar("Dec", bound=_Decision)
 class Verb(Generic[Req, Dec]):
     """The steps of one call."""
 
-    name: str
+    name: trace.Verb
     read: Callable[[Service, bytes], Req]
     """Raises RequestError."""
-    decide: Callable[[Service, Req], Dec]
-    """Counts and logs what it decides; raises what is wrong on our side."""
+    decide: Callable[[Service, Req, Moment | None], Dec]
+    """Counts and logs what it decides; raises what is wrong on our side. Without a moment: now."""
     encode: Callable[[Req, Dec], bytes]
     follow_up: Callable[[Service, Req, Dec], None]
     """Once the decision is answered."""
@@ -247,6 +266,8 @@ class Verb(Generic[Req, Dec]):
     """The answer that leaves all to kube-scheduler."""
     difference: Callable[[Req, Dec], str | None]
     """What the decision changes of what kube-scheduler does by itself; None: nothing."""
+    capture: Callable[[Req, Dec], Capture]
+    """What is kept of the decision."""
 
 
 VERBS: dict[str, Verb[Any, Any]] = {
@@ -258,6 +279,7 @@ VERBS: dict[str, Verb[Any, Any]] = {
         _nothing_follows,
         hands_off.every_node,
         hands_off.filter_difference,
+        lambda _, decision: capture_filter(decision),
     ),
     "prioritize": Verb(
         "prioritize",
@@ -267,6 +289,7 @@ VERBS: dict[str, Verb[Any, Any]] = {
         _nothing_follows,
         hands_off.no_scores,
         hands_off.score_difference,
+        lambda _, decision: capture_prioritize(decision),
     ),
     "preempt": Verb(
         "preempt",
@@ -276,6 +299,7 @@ VERBS: dict[str, Verb[Any, Any]] = {
         _preempted,
         hands_off.as_offered,
         hands_off.preempt_difference,
+        lambda request, decision: capture_preempt(decision, request.offers),
     ),
 }
 
@@ -283,45 +307,108 @@ VERBS: dict[str, Verb[Any, Any]] = {
 @dataclass(frozen=True, slots=True)
 class Answer:
     body: bytes
+    status: int = 200
+    """503: there is no safe answer, and the body says why."""
     not_evaluated: tuple[str, ...] = ()
     """As in the decision that it comes from."""
-    is_decided: bool = True
-    """False where nothing was decided, on whatever picture."""
+    picture: str | None = None
+    """The state of the cluster that was decided on; None where nothing was decided."""
     vetoed: str | None = None
     """Why nobody is evicted; None: somebody is, or that was not the question."""
 
 
-def answer(verb: Verb[Req, Dec], service: Service, body: bytes) -> Answer:
-    """What kube-scheduler is told: what was decided, unless the settings say otherwise."""
-    request, settings = verb.read(service, body), service.settings
+@dataclass(frozen=True, slots=True)
+class _Result(Generic[Dec]):
+    answer: Answer
+    mode: Mode
+    decision: Dec | None = None
+    error: str | None = None
+
+
+def answer(verb: Verb[Req, Dec], service: Service, body: bytes, moment: Moment | None = None) -> Answer:
+    """What kube-scheduler is told: what was decided, unless the settings say otherwise. Raises RequestError only.
+
+    `moment`: when it is; None: now.
+    """
+    request, began = verb.read(service, body), time.perf_counter()
+    result = _result(verb, service, request, moment)
+    _keep(verb, service, request, body, result, time.perf_counter() - began)
+    if result.mode == "answered" and result.decision is not None:
+        try:
+            verb.follow_up(service, request, result.decision)
+        except Exception as error:  # then the picture does not show what follows: better not to let it come about
+            return on_failure(verb.name, service, error)
+    return result.answer
+
+
+def _result(verb: Verb[Req, Dec], service: Service, request: Req, moment: Moment | None) -> _Result[Dec]:
+    settings = service.settings
     if settings.kill_switch is not None:
         veto = verb.name == "preempt" and settings.kill_switch == "Veto"
-        return Answer(hands_off.VETO if veto else verb.hands_off(request), is_decided=False)
+        return _Result(Answer(hands_off.VETO if veto else verb.hands_off(request)), "handsOff")
     if settings.observing:
-        return _observe(verb, service, request)
-    decision = verb.decide(service, request)
-    encoded = verb.encode(request, decision)
-    verb.follow_up(service, request, decision)
-    return Answer(encoded, decision.not_evaluated, vetoed=_veto(decision))
+        return _observe(verb, service, request, moment)
+    try:
+        decision = verb.decide(service, request, moment)
+        encoded = verb.encode(request, decision)
+    except Exception as error:
+        return _Result(on_failure(verb.name, service, error), "failed", error=_said(error))
+    picture = summary(service.store, service.source)
+    return _Result(Answer(encoded, 200, decision.not_evaluated, picture, _veto(decision)), "answered", decision)
 
 
 def _veto(decision: object) -> str | None:
-    return why_nobody(decision) if isinstance(decision, PreemptDecision) and not decision.kept else None
+    return decision.why_nobody if isinstance(decision, PreemptDecision) and not decision.kept else None
 
 
-def _observe(verb: Verb[Req, Dec], service: Service, request: Req) -> Answer:
+def _observe(verb: Verb[Req, Dec], service: Service, request: Req, moment: Moment | None) -> _Result[Dec]:
     """Decide, and answer as if that had not been done, also where it fails."""
     try:
-        decision = verb.decide(service, request)
+        decision = verb.decide(service, request, moment)
         difference = verb.difference(request, decision)
     except Exception as error:
         _log_failure(verb.name, error)
         service.metrics.observed(verb.name, "failed")
-        return Answer(verb.hands_off(request), is_decided=False)
+        return _Result(Answer(verb.hands_off(request)), "failed", error=_said(error))
     service.metrics.observed(verb.name, "same" if difference is None else "differs")
     if difference is not None:
         log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
-    return Answer(verb.hands_off(request), decision.not_evaluated)
+    picture = summary(service.store, service.source)
+    return _Result(Answer(verb.hands_off(request), 200, decision.not_evaluated, picture), "observed", decision)
+
+
+def _keep(
+    verb: Verb[Req, Dec], service: Service, request: Req, body: bytes, result: _Result[Dec], seconds: float
+) -> None:
+    """For those who ask later. Whatever goes wrong with that must not cost the answer."""
+    decisions, recorder = service.decisions, service.recorder
+    try:
+        number = decisions.next_id(verb.name)
+        working = None if result.decision is None else result.decision.working
+        moment = working.incoming.moment if working else service.moment()
+        if recorder is not None and recorder.is_on:
+            answered = result.answer
+            recorder.note(number, verb.name, body, answered.status, answered.body, moment, service.settings)
+        if decisions.are_kept:
+            captured = None if result.decision is None else verb.capture(request, result.decision)
+            picture = result.answer.picture or summary(service.store, service.source)
+            profile = service.settings.profile
+            decisions.keep(
+                Kept(
+                    id=number,
+                    verb=verb.name,
+                    now=moment.now,
+                    milliseconds=seconds * 1000,
+                    pod=request.pod,
+                    profile=profile,
+                    mode=result.mode,
+                    picture=picture,
+                    capture=captured,
+                    error=result.error,
+                )
+            )
+    except Exception:
+        log.exception("%s %r: the decision could not be kept", verb.name, request.pod.key)
 
 
 # --- /bind ----------------------------------------------------------------------------------------------------------
@@ -352,25 +439,21 @@ async def bind(service: Service, binder: Binder, body: bytes) -> bytes:
 # --- the failure rule ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """What is answered when a verb fails on our side: an answer with status 200, or an error."""
-
-    answer: bytes | None
-    status: int = 503
-
-
-def on_failure(verb: str, service: Service, error: Exception) -> Failure:
+def on_failure(verb: str, service: Service, error: Exception) -> Answer:
     """Log the error and say what is answered: `/filter` 503, `/prioritize` no scores, `/preempt` as configured, `/bind`
     200 with the error."""
     _log_failure(verb, error)
     if verb == "bind":
-        return Failure(encode_bind(str(error) if isinstance(error, ExtenderError) else INTERNAL))
+        return Answer(encode_bind(_said(error)))
     if verb == "prioritize":
-        return Failure(hands_off.NO_SCORES)
+        return Answer(hands_off.NO_SCORES)
     if verb == "preempt" and service.settings.on_preempt_failure == "Veto":
-        return Failure(hands_off.VETO)
-    return Failure(None)
+        return Answer(hands_off.VETO)
+    return Answer(error_body(_said(error)), 503)
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, ExtenderError) else INTERNAL
 
 
 def _log_failure(verb: str, error: Exception) -> None:

@@ -1,14 +1,21 @@
 """A small cluster behind the real application, called without a socket."""
 
 import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import httpx
 import pytest
+import uvicorn
 
 from extender.cluster.files import load_cluster
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server.app import create_app
+from extender.server.debug import create_debug_app
+from extender.server.verbs import Service
 
 NODES = ("worker-1", "worker-2", "worker-3")
 
@@ -80,6 +87,21 @@ def client_for(app):
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     headers = {"Content-Type": "application/json"}
     return httpx.AsyncClient(transport=transport, base_url="http://extender", headers=headers)
+
+
+@contextmanager
+def listening(service: Service) -> Iterator[str]:
+    """The address of a debug listener on a socket."""
+    settings = uvicorn.Config(create_debug_app(service, "localhost"), port=0, log_config=None, lifespan="off")
+    server = uvicorn.Server(settings)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,16 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import extender
+from extender import cli
+from extender.cli.serve import ask_examples
 from extender.cluster.files import example_cluster
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server.app import create_app
-from tests.http.conftest import client_for
+from tests.http.conftest import client_for, listening
 
 pytestmark = pytest.mark.anyio
 
@@ -37,6 +40,37 @@ async def test_a_request_answers_as_printed(command, printed):
         answer = await client.request("POST" if body else "GET", f"{url.path}?{url.query}", content=body)
     assert answer.status_code == 200
     assert answer.text.rstrip("\n") == printed.rstrip("\n")
+
+
+COMMANDS = re.findall(
+    r"^\$ (?:echo '(.*)' \| )?\.venv/bin/extender ((?:explain|simulate) .*)\n((?:.+\n)+?)```", README, re.MULTILINE
+)
+
+
+def test_there_are_three_questions():
+    assert [command.split()[0] for _, command, _ in COMMANDS] == ["explain", "explain", "simulate"]
+
+
+@pytest.mark.parametrize(("stdin", "command", "printed"), COMMANDS, ids=[command for _, command, _ in COMMANDS])
+def test_a_question_is_answered_as_printed(stdin, command, printed, example):
+    """All lines that are shown are printed, in this order; `…` stands for others, and rules of tables are left out."""
+    url = ["--url", example] if command.startswith("explain") else []
+    result = CliRunner().invoke(cli.app, [*shlex.split(command), *url], input=stdin)
+    assert result.exit_code == 0
+    lines = iter(result.stdout.splitlines())
+    for line in printed.splitlines():
+        assert line == "…" or line in lines, f"not printed: {line}"
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The address that `make run` would have for people."""
+    store = ClusterStore()
+    store.replace(example_cluster())
+    service = create_app(store, Configuration()).state.service
+    ask_examples(service)
+    with listening(service) as url:
+        yield url
 
 
 def test_the_python_example_runs(tmp_path, monkeypatch):

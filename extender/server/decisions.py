@@ -1,0 +1,208 @@
+"""The last decisions of each verb, with all that led to them.
+
+Every verb has a ring of its own: a cluster that schedules a hundred pods a second must not push out the preemption that
+somebody asks about an hour later. Decisions are kept as arrays and told when somebody asks (`core.explaining`).
+
+Rule: used by the thread that decides; what is kept never changes, and may be told on any other thread.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import islice
+from typing import Literal
+
+from extender.core import explaining, sentences
+from extender.core.capture import Capture, PreemptCapture
+from extender.core.profile import Profile
+from extender.core.trace import Decision, Summary, Verb
+from extender.k8s.objects import Pod
+
+VERBS: tuple[Verb, ...] = ("filter", "prioritize", "preempt")
+
+Mode = Literal["answered", "observed", "handsOff", "failed"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One decision."""
+
+    id: str
+    verb: Verb
+    now: int
+    """Nanoseconds since 1970."""
+    milliseconds: float
+    pod: Pod
+    profile: Profile
+    mode: Mode
+    picture: str
+    capture: Capture | None
+    """None: nothing was decided."""
+    error: str | None = None
+    """Why no decision could be made."""
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes, about."""
+        return 1000 + (0 if self.capture is None else self.capture.size)
+
+    @cached_property
+    def victims(self) -> tuple[Pod, ...]:
+        """To be evicted, on all nodes of the answer."""
+        if not isinstance(self.capture, PreemptCapture):
+            return ()
+        return tuple(victim for candidate in self.capture.decision.kept for victim in candidate.victims)
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """Names of the nodes that it speaks of; not remembered, because of many decisions that is much."""
+        if self.capture is None:
+            return ()
+        if not isinstance(self.capture, PreemptCapture):
+            return self.capture.names
+        tried = self.capture.tried
+        return frozenset(self.capture.offered) | {node.metadata.name for node in (tried.nodes if tried else ())}
+
+    @property
+    def time(self) -> str:
+        seconds, rest = divmod(self.now, 10**9)
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03}Z"
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Its line in the list."""
+        return Summary(
+            id=self.id,
+            verb=self.verb,
+            time=self.time,
+            milliseconds=round(self.milliseconds, 3),
+            outcome=self._outcome,
+            sentence=self._sentence,
+            pod=self.pod.key,
+            uid=self.pod.metadata.uid,
+            priority=self.pod.priority,
+            chosen=self._chosen,
+            victims=[victim.key for victim in self.victims],
+        )
+
+    def decision(self, node: str | None = None, *, every_pod: bool = True) -> Decision:
+        """All of it, or what it says of one node; with the pods of every node, or of that one only."""
+        summary, capture = self.summary, self.capture
+        told = explaining.Told([])
+        if capture is not None:
+            told = explaining.tell(capture, node=node, every_pod=every_pod)
+        return Decision(
+            **{name: getattr(summary, name) for name in summary.__struct_fields__},
+            picture=self.picture,
+            policies=explaining.policies(self.profile),
+            incoming=explaining.incoming_pod(self.pod),
+            filters=list(capture.asked.filters) if capture else [],
+            nodes=told.nodes,
+            ranking=told.ranking,
+            highest=told.highest,
+            not_evaluated=list(capture.not_evaluated) if capture else [],
+            rejected=dict(capture.decision.rejected) if isinstance(capture, PreemptCapture) else {},
+            error=self.error,
+        )
+
+    @property
+    def _chosen(self) -> list[str]:
+        if not isinstance(self.capture, PreemptCapture):
+            return []
+        return [candidate.node for candidate in self.capture.decision.kept]
+
+    @property
+    def _sentence(self) -> str:
+        if self.capture is not None:
+            return sentences.sentence(self.capture, observed=self.mode == "observed")
+        if self.error is not None:
+            return f"no decision for {self.pod.key}: {self.error}"
+        return f"nothing was decided for {self.pod.key}: the kill switch is on"
+
+    @property
+    def _outcome(self) -> Literal["answered", "nobody", "vetoed", "observed", "handsOff", "failed"]:
+        if self.mode == "answered" and isinstance(self.capture, PreemptCapture) and not self.capture.decision.kept:
+            return "nobody" if self.capture.decision.vetoed is None else "vetoed"
+        return self.mode
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which decisions are wanted; what is None is not asked."""
+
+    pod: str | None = None
+    """`namespace/name`, a name or a UID, of the pod to be scheduled or of a victim."""
+    node: str | None = None
+    verb: str | None = None
+    since: int | None = None
+    until: int | None = None
+    """Nanoseconds since 1970, both included."""
+    limit: int = 100
+
+    def of(self, decisions: Iterable[Kept]) -> list[Kept]:
+        """Those that are wanted, in their order."""
+        return list(islice(filter(self.wants, decisions), self.limit))
+
+    def wants(self, kept: Kept) -> bool:
+        return (
+            (self.verb is None or kept.verb == self.verb)
+            and (self.since is None or kept.now >= self.since)
+            and (self.until is None or kept.now <= self.until)
+            and (self.pod is None or any(self._is_named(pod) for pod in (kept.pod, *kept.victims)))
+            and (self.node is None or self.node in kept.nodes)
+        )
+
+    def _is_named(self, pod: Pod) -> bool:
+        return self.pod in (pod.key, pod.metadata.name, pod.metadata.uid)
+
+
+class Decisions:
+    """The rings."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        """`most`: of each verb; `most_bytes`: of all together."""
+        self._most = most
+        self._most_bytes = most_bytes
+        self._bytes: dict[Verb, int] = dict.fromkeys(VERBS, 0)
+        self._rings: dict[Verb, deque[Kept]] = {verb: deque() for verb in VERBS}
+        self._numbers: dict[Verb, int] = dict.fromkeys(VERBS, 0)
+
+    @property
+    def are_kept(self) -> bool:
+        return self._most > 0
+
+    def counts(self) -> dict[str, int]:
+        """How many of each verb are kept."""
+        return {verb: len(ring) for verb, ring in self._rings.items()}
+
+    def next_id(self, verb: Verb) -> str:
+        """Of a decision that is being made."""
+        self._numbers[verb] += 1
+        return f"{verb}-{self._numbers[verb]}"
+
+    def keep(self, kept: Kept) -> None:
+        """The oldest of the verb goes if there are too many; of the verb that takes most if they take too much."""
+        self._rings[kept.verb].append(kept)
+        self._bytes[kept.verb] += kept.size
+        if len(self._rings[kept.verb]) > self._most:
+            self._drop(kept.verb)
+        while sum(self._bytes.values()) > self._most_bytes:
+            self._drop(max(VERBS, key=self._bytes.__getitem__))
+
+    def _drop(self, verb: Verb) -> None:
+        self._bytes[verb] -= self._rings[verb].popleft().size
+
+    def get(self, id: str) -> Kept | None:  # noqa: A002  # what it is called everywhere
+        verb = id.partition("-")[0]
+        return next((kept for kept in self._rings.get(verb, ()) if kept.id == id), None)  # type: ignore[call-overload]
+
+    def every(self) -> list[Kept]:
+        """The latest first; to be looked through on any thread."""
+        every = [kept for ring in self._rings.values() for kept in reversed(ring)]
+        return sorted(every, key=lambda kept: kept.now, reverse=True)
+
+    def find(self, query: Query) -> list[Kept]:
+        """Those that are wanted, the latest first."""
+        return query.of(self.every())
