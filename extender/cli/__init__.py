@@ -10,8 +10,11 @@ import typer
 
 from extender import __version__
 from extender.cli import cluster, config
+from extender.cli.explain import explain
 from extender.cli.openapi import openapi
+from extender.cli.replay import replay
 from extender.cli.serve import serve
+from extender.cli.simulate import simulate
 from extender.errors import ExtenderError
 
 app = typer.Typer(
@@ -22,9 +25,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(serve)
+app.command()(explain)
+app.command()(simulate)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
 app.command()(openapi)
+app.command()(replay)
 
 
 def main() -> NoReturn:

@@ -11,10 +11,13 @@ from typer.testing import CliRunner
 import extender
 from extender import cli
 from extender.cli.options import open_cluster
-from extender.cli.serve import EXAMPLE_REQUEST, banner, config_file
+from extender.cli.serve import EXAMPLE_REQUEST, ask_examples, banner, config_file
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration, load_config, render
+from extender.config.models import DebugSection
 from extender.errors import ClusterFileError, ConfigError
+from extender.server.app import create_app
+from extender.server.decisions import Query
 
 
 def run(*arguments, env=None):
@@ -112,10 +115,32 @@ def opened(**cluster) -> Any:
 def test_the_banner_of_the_example_has_a_request_to_try():
     lines = banner(*opened()).splitlines()
     assert lines[0] == f"extender {extender.__version__} on http://127.0.0.1:8888"
-    assert lines[1].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
-    body = lines[2].split("'")[3]
+    assert lines[1] == "page: http://127.0.0.1:8889/ui"
+    assert lines[2].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
+    body = lines[3].split("'")[3]
     assert json.loads(body) == EXAMPLE_REQUEST
-    assert lines[2].endswith("http://127.0.0.1:8888/filter")
+    assert lines[3].endswith("http://127.0.0.1:8888/filter")
+    assert "extender explain shop/cart-9" in lines[4]
+
+
+def test_the_banner_names_no_page_where_there_is_none():
+    settings, store, *rest = opened()
+    settings = settings.model_copy(update={"debug": DebugSection(enabled=False)})
+    assert "8889" not in banner(settings, store, *rest)
+    assert "explain" not in banner(settings, store, *rest)
+
+
+def test_the_example_has_been_asked_about_before_anybody_asks():
+    """So that the page, and `extender explain`, have something to show."""
+    settings, store, *_ = opened()
+    service = create_app(store, settings).state.service
+    ask_examples(service)
+    kept = service.decisions.find(Query())
+    assert [(one.id, one.pod.key, one.mode) for one in kept] == [
+        ("preempt-1", "shop/cart-9", "answered"),
+        ("filter-1", "shop/cart-9", "answered"),
+    ]
+    assert kept[0].summary.chosen == ["worker-b1"]
 
 
 def test_the_request_to_try_names_nodes_of_the_example():
@@ -126,7 +151,7 @@ def test_the_request_to_try_names_nodes_of_the_example():
 def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "Secret"}, {"kind": "Job"}]}))
-    assert banner(*opened(path=str(path))).splitlines()[1:] == [
+    assert banner(*opened(path=str(path))).splitlines()[2:] == [
         f"cluster: {path}: 0 nodes, 0 pods, 0 disruption budgets",
         "left out, because no decision reads them: 1 Job, 2 Secret",
         "warning: there is no node in it, so every call about a node will be refused",
