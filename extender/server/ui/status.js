@@ -1,0 +1,55 @@
+// The line at the top: is the service ready, and on what picture.
+
+import * as api from "./api.js";
+import { add, byId, el, fact, replace } from "./dom.js";
+import { count } from "./words.js";
+
+const EVERY = 10_000;
+
+let latest = null;
+const waiting = [];
+
+/** The status once it is known. */
+export const known = () => (latest ? Promise.resolve(latest) : new Promise((resolve) => waiting.push(resolve)));
+
+export async function follow() {
+  for (;;) {
+    if (!document.hidden) await once();
+    await new Promise((resolve) => setTimeout(resolve, EVERY));
+  }
+}
+
+async function once() {
+  const line = byId("status-line");
+  try {
+    latest = await api.status();
+  } catch (error) {
+    line.className = "bad";
+    replace(line, `✗ ${error.message}`);
+    return;
+  }
+  waiting.splice(0).forEach((resolve) => resolve(latest));
+  show(line, latest);
+}
+
+function show(line, status) {
+  const notes = status.notes ?? [];
+  line.className = status.ready ? "bad" : "";
+  const cluster = status.cluster;
+  const said = cluster
+    ? `${count(cluster.nodes, "node")}, ${count(cluster.pods, "pod")}, ${count(cluster.budgets, "budget")}`
+    : "no cluster";
+  replace(line, status.ready ? "✗ not ready" : `✓ ready: ${said}`);
+  if (notes.length) add(line, ` · ${count(notes.length, "note")}`);
+  replace(byId("status-more"), el("dl", { class: "facts" },
+    fact("Version", status.version),
+    fact("Not ready", status.ready),
+    fact("Picture", status.picture),
+    fact("Policies", status.policies?.length ? lines(status.policies) : "kube-scheduler’s own"),
+    fact("Notes", notes.length ? lines(notes) : null),
+    fact("Kept", Object.entries(status.decisions ?? {}).map(([verb, kept]) => `${kept} ${verb}`).join(", ")),
+    fact("Recording", status.recording?.enabled ? "on" : "off"),
+  ));
+}
+
+const lines = (several) => el("ul", { class: "plain" }, several.map((one) => el("li", {}, one)));

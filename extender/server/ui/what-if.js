@@ -1,0 +1,118 @@
+// What would happen if a pod arrived: a form on top of POST /simulate. Nothing is changed in the cluster.
+
+import * as api from "./api.js";
+import { alert, announce, byId, el, replace } from "./dom.js";
+import { outcome } from "./outcome.js";
+import { toDecision } from "./route.js";
+import { known } from "./status.js";
+
+const CONFIGURED = "configured"; // what the service calls the policies in effect
+const LOOKS_LIKE_YAML = /^\s*(---|#|apiVersion:|kind:|metadata:|spec:)/;
+const INSTEAD = "kubectl get pod NAME -o json prints a pod as JSON; kubectl create -f FILE --dry-run=client -o json does so with a file.";
+
+/** What was pasted -> the pods; throws an Error that says what is wrong with it. */
+export function podsOf(text) {
+  if (!text.trim()) throw new Error("Paste a pod as JSON, or tick the waiting pods.");
+  let given;
+  try {
+    given = JSON.parse(text);
+  } catch (error) {
+    if (LOOKS_LIKE_YAML.test(text)) throw new Error(`This looks like YAML, which cannot be read here: paste JSON. ${INSTEAD}`);
+    throw new Error(`This is not JSON: ${error.message}. ${INSTEAD}`);
+  }
+  if (given?.kind === "List" || given?.kind === "PodList") given = given.items ?? [];
+  const pods = Array.isArray(given) ? given : [given];
+  if (!pods.length) throw new Error("There is no pod in it.");
+  for (const pod of pods) {
+    if (pod === null || typeof pod !== "object" || Array.isArray(pod)) throw new Error("A pod is an object with metadata and spec.");
+  }
+  return pods;
+}
+
+export function createWhatIf() {
+  const view = byId("view-what-if");
+  let form = null;
+  let asked = null;
+
+  async function draw(route) {
+    const id = route.given.get("decision");
+    const text = el("textarea", { name: "pod", rows: 14, spellcheck: "false", autocomplete: "off", "aria-describedby": "pod-help" });
+    const error = el("div", { id: "form-error", "aria-live": "assertive" });
+    const result = el("div", { id: "result" });
+    const preset = el("select", { name: "preset" }, el("option", { value: CONFIGURED }, "those in effect"));
+    const other = el("select", { name: "compare" }, el("option", { value: "" }, "nothing"), el("option", { value: CONFIGURED }, "those in effect"));
+    const pending = el("input", { type: "checkbox", name: "pending" });
+    const button = el("button", { type: "submit", class: "main" }, "Simulate");
+    const note = el("p", { id: "pod-note", class: "muted" });
+    form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, button, error, result })) },
+      el("label", { class: "block" }, "Pod, as JSON", text),
+      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List. ", INSTEAD, " YAML cannot be read here."),
+      note,
+      el("div", { class: "filters" },
+        el("label", {}, "Policies ", preset), el("label", {}, "Compare with ", other),
+        el("label", { class: "check" }, pending, " also the pods that wait in the cluster"), button),
+      error);
+    replace(view, el("h1", { tabindex: "-1" }, "What if"),
+      el("p", {}, "Whole scheduling cycles on a copy of the cluster as it is now: filters, scores, preemption with the policies, and what follows. Nothing is evicted."),
+      form, result);
+    known().then(({ presets = [] }) => presets.forEach((one) => [preset, other].forEach((select) => select.append(el("option", { value: one }, one)))));
+    if (id) await fill(id, text, note);
+  }
+
+  async function fill(id, text, note) {
+    const own = form;
+    try {
+      const pod = await api.podOf(id);
+      if (form !== own) return;
+      text.value = JSON.stringify({ apiVersion: "v1", kind: "Pod", ...pod }, null, 2);
+      replace(note, "From ", el("a", { href: toDecision(id) }, id), ": all of it that decisions read.");
+    } catch (error) {
+      if (form === own) replace(note, alert(`The pod of ${id} cannot be taken: ${error.message}`));
+    }
+  }
+
+  async function submit({ text, preset, other, pending, button, error, result }) {
+    replace(error);
+    text.removeAttribute("aria-invalid");
+    const body = {};
+    try {
+      if (text.value.trim() || !pending.checked) body.pods = podsOf(text.value);
+    } catch (wrong) {
+      text.setAttribute("aria-invalid", "true");
+      replace(error, alert(wrong.message));
+      text.focus();
+      return;
+    }
+    if (pending.checked) body.pending = true;
+    if (other.value) body.compare = [preset.value, other.value];
+    else body.preset = preset.value;
+    const own = (asked = {});
+    button.disabled = true;
+    result.setAttribute("aria-busy", "true");
+    replace(result, el("p", { class: "muted loading" }, "simulating …"));
+    try {
+      const answer = await api.simulate(body);
+      if (own !== asked) return;
+      replace(result, outcome(answer));
+      announce("The result is there.");
+      result.querySelector("h2")?.focus({ preventScroll: false });
+    } catch (failure) {
+      if (own === asked) replace(result, alert(failure.message));
+    } finally {
+      button.disabled = false;
+      result.removeAttribute("aria-busy");
+    }
+  }
+
+  let from = null;
+  return {
+    title: () => "What if",
+    enter(route) {
+      const id = route.given.get("decision") ?? "";
+      if (form && from === id) return; // what was typed stays
+      from = id;
+      draw(route);
+    },
+    leave() {},
+  };
+}
