@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import constraints, decisions, dryrun, live, payloads, policies, service
+from benchmarks import constraints, decisions, dryrun, live, page, payloads, policies, service, tracing
 from benchmarks.generate import Plan
 from benchmarks.measure import Row, table
 from benchmarks.storm import report as storm
@@ -28,7 +28,9 @@ GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
     "policies": policies.rows,
     "engine": decisions.rows,
     "wire": payloads.rows,
+    "tracing": tracing.rows,
     "http": service.rows,
+    "page": page.rows,
     "live": live.rows,
     "storm": storm.rows,
 }

@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     given = parser.parse_args()
-    store, config = ClusterStore(), Configuration()
+    store, config = ClusterStore(), Configuration.model_validate({"debug": {"port": 0}})
     store.replace(generate.as_objects(Plan(given.seed, given.nodes)))
     serve(create_app(store, config), config, socket.socket(fileno=given.fd))
 

@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
     parser.add_argument("--url", required=True, help="of the API server")
     given = parser.parse_args()
-    store, config = ClusterStore(), Configuration()
+    store, config = ClusterStore(), Configuration.model_validate({"debug": {"port": 0}})
     source = KubernetesSource(store, api_at(given.url))
     serve(create_app(store, config, source), config, socket.socket(fileno=given.fd))
 

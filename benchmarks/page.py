@@ -1,0 +1,107 @@
+"""The page in headless Chromium: when something of a large decision is to be seen, and when its candidates are.
+
+The decision is a real one: kube-scheduler offers 500 candidates, the policies look at all nodes. Beside it, in turns,
+the same page with a decision of the example cluster. Times are the browser's own, from the start of the navigation.
+
+Rule: every look is at a page that nothing is remembered of.
+"""
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from playwright.sync_api import Browser
+
+from benchmarks import generate
+from benchmarks.bodies import compact, victims_body
+from benchmarks.measure import Limit, Row
+from benchmarks.service import Client, started
+from benchmarks.world import World
+from tests.ui import questions
+from tests.ui.browser import CHROMIUM, chromium
+
+GROUP = "page"
+OFFERED = 500
+LOOKS = 7
+SECOND = 1.0
+WAIT_MS = 120_000
+
+NOTE_WHEN_THERE = """
+window.there = null;
+new MutationObserver((_, observer) => {
+  if (!document.querySelector("#candidates tbody tr")) return;
+  observer.disconnect();
+  requestAnimationFrame(() => setTimeout(() => { window.there = performance.now(); }));
+}).observe(document, { childList: true, subtree: true });
+"""
+"""The moment after the frame in which the candidates' table was drawn."""
+
+THERE = """() => new Promise((resolve) => {
+  const look = () => (window.there === null ? setTimeout(look, 5) : resolve(window.there));
+  look();
+})"""
+
+PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Seconds after the navigation began."""
+
+    painted: float
+    candidates: float
+
+
+def rows(world: World) -> Iterator[Row]:
+    if not CHROMIUM.exists():
+        print(f"{GROUP}: left out: there is no {CHROMIUM}")
+        return
+    large = victims_body(generate.incoming(world.plan), world.candidates[:OFFERED])
+    with (
+        decided(world, world.plan.nodes, large) as (own_url, about),
+        decided(world, 0, compact(questions.preempt())) as (other_url, _),
+        chromium() as browser,
+    ):
+        pairs = [(look(browser, own_url), look(browser, other_url)) for _ in range(1 + LOOKS)][1:]
+    for what, times in (
+        ("first contentful paint", [(own.painted, other.painted) for own, other in pairs]),
+        ("candidates are there", [(own.candidates, other.candidates) for own, other in pairs]),
+    ):
+        own, others = [one for one, _ in times], [other for _, other in times]
+        yield Row(GROUP, f"{what}, {about}", own, "the example's decision", others)
+        yield Row(GROUP, f"{what}, {about}", own, "one second", [SECOND] * len(own), Limit("≤", 1))
+
+
+@contextlib.contextmanager
+def decided(world: World, nodes: int, body: bytes) -> Iterator[tuple[str, str]]:
+    """Address of the page of a decision that a service of its own has made, and how large the decision is."""
+    port = _free_port()
+    options = ("--debug-port", str(port), "--seed", str(world.plan.seed), "--nodes", str(nodes))
+    with started("benchmarks.serve_page", *options) as (scheduler, _), contextlib.closing(Client(scheduler)) as client:
+        client.get("/readyz")
+        client.post("/preempt", body)
+        with contextlib.closing(Client(port)) as people:
+            decision = json.loads(people.get("/decisions/preempt-1?pods=none"))
+        about = f"{len(decision['nodes']):,} nodes, {decision['ranking']['candidates']:,} candidates"
+        yield f"http://127.0.0.1:{port}/ui#/decisions/preempt-1", about
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def look(browser: Browser, url: str) -> Look:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        page = context.new_page()
+        page.add_init_script(NOTE_WHEN_THERE)
+        page.goto(url)
+        page.locator("#candidates tbody tr").first.wait_for(timeout=WAIT_MS)
+        there = page.evaluate(THERE)
+        return Look(page.evaluate(PAINTED) / 1000, there / 1000)
+    finally:
+        context.close()
