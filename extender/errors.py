@@ -78,3 +78,8 @@ class CannotListen(ExtenderError):
 
 class ConfigError(ExtenderError):
     status = 500
+
+
+def printable(text: str) -> str:
+    """The text with everything that a terminal might act on spelled as an escape: `\\x1b`."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -15,7 +15,7 @@ from extender.cli.openapi import openapi
 from extender.cli.replay import replay
 from extender.cli.serve import serve
 from extender.cli.simulate import simulate
-from extender.errors import ExtenderError
+from extender.errors import ExtenderError, printable
 
 app = typer.Typer(
     name="extender",
@@ -39,7 +39,7 @@ def main() -> NoReturn:
         app()
     except (ExtenderError, OSError) as error:
         for line in str(error).splitlines():
-            typer.echo(f"extender: {line}", err=True)
+            typer.echo(f"extender: {printable(line)}", err=True)
         sys.exit(2)
     sys.exit(0)
 

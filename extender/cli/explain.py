@@ -204,9 +204,9 @@ def _close(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _miss(message: str, hint: str) -> NoReturn:
-    from extender.cli.simulation_text import plain
+    from extender.errors import printable
 
-    typer.echo(f"extender: {plain(message)}; {plain(hint)}", err=True)
+    typer.echo(f"extender: {printable(message)}; {printable(hint)}", err=True)
     raise typer.Exit(1)
 
 

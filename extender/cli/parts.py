@@ -14,12 +14,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from extender.cli.simulation_text import plain
+from extender.errors import printable
 
 
 def text(value: object, style: str = "") -> Text:
     """As it is, but for what does not print."""
-    return Text(plain(str(value)), style=style, overflow="fold")
+    return Text(printable(str(value)), style=style, overflow="fold")
 
 
 def section(title: str) -> Iterator[RenderableType]:
@@ -67,7 +67,7 @@ class Rows:
         yield indented(Text("  ").join(row[: self._lead]))
         others = [*zip(self._headers, row, strict=True)][self._lead :]
         named = ((header.lower() if header.isupper() else header, cell) for header, cell in others if cell)
-        parts = [Text.assemble((f"{plain(header)} ", "dim"), cell) for header, cell in named]
+        parts = [Text.assemble((f"{printable(header)} ", "dim"), cell) for header, cell in named]
         yield indented(Text(", ").join(parts), 5)
 
 
@@ -80,7 +80,7 @@ def _in_lines(header: str) -> str:
 
 
 def _plain_lines(text: str) -> str:
-    return "\n".join(map(plain, text.split("\n")))
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def indented(part: RenderableType, by: int = 2) -> Padding:

@@ -74,8 +74,7 @@ def replay(
     """
     from rich.console import Console
 
-    from extender.errors import RecordingError
-    from extender.server.errors import printable
+    from extender.errors import RecordingError, printable
     from extender.server.recording.replay import open_recording
 
     if url is not None and (config is not None or preset is not None):
@@ -207,7 +206,7 @@ def _print(rows: list[Row], console: "Console") -> None:
     """The calls that are answered differently, and how many there are."""
     from rich.text import Text
 
-    from extender.server.errors import printable
+    from extender.errors import printable
     from extender.server.recording.differences import ABSENT
 
     for row in rows:
@@ -248,7 +247,7 @@ def _json(directory: Path, rows: list[Row]) -> str:
 
 def _junit(rows: list[Row]) -> bytes:
     """A test case per call; one that differs is a failure."""
-    from extender.server.errors import printable
+    from extender.errors import printable
 
     failures = str(sum(bool(row.differences) for row in rows))
     suite = ElementTree.Element("testsuite", name="extender replay", tests=str(len(rows)), failures=failures)

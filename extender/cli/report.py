@@ -23,8 +23,8 @@ from extender.cli.parts import (
     several,
     text,
 )
-from extender.cli.simulation_text import plain
 from extender.core.trace import Amounts, BudgetShown, Decision, NodeShown, Summary, VerdictShown
+from extender.errors import printable
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _why_they_went(node: NodeShown) -> str:
     if not stayed:
         return "all pods that may be evicted have to go"
     others = several(stayed, "other pod that may be evicted stays", "other pods that may be evicted stay")
-    return f"{others}; --node {plain(node.name)} shows in which order they were put back"
+    return f"{others}; --node {printable(node.name)} shows in which order they were put back"
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------
@@ -330,7 +330,7 @@ def of_others(subject: str, count: int, way: Way) -> Iterator[RenderableType]:
 
 
 def hint(command: str, why: str) -> Text:
-    return Text.assemble((f"{why}: ", "dim"), (plain(command), "cyan"))
+    return Text.assemble((f"{why}: ", "dim"), (printable(command), "cyan"))
 
 
 def of_budgets(charged: Iterable[tuple[str, BudgetShown]]) -> RenderableType:

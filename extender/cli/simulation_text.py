@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from extender.core.simulated import CycleShown, NodeShown, Simulation, VictimShown
+from extender.errors import printable
 from extender.server.what_if import Comparison, Fate
 
 LONGEST_MESSAGE = 1024
@@ -71,7 +72,7 @@ def summary(result: Simulation) -> Iterator[Text]:
     yield Text(
         f"{_count(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
         f"{found.evicted} evicted, {_count(found.pdb_violations, 'violation')} of disruption budgets "
-        f"(policies: {plain(result.profile)})",
+        f"(policies: {printable(result.profile)})",
         style="bold",
     )
     if result.evicted:
@@ -164,7 +165,7 @@ def _count(number: int, what: str) -> str:
 
 def table(head: Row, rows: Iterable[Row], limit: int | None = None) -> list[Text]:
     """Columns as wide as what is in them, but for the last; nothing is wrapped."""
-    shown = [tuple(map(plain, row)) for row in rows]
+    shown = [tuple(map(printable, row)) for row in rows]
     left, shown = (shown[limit:], shown[:limit]) if limit is not None else ([], shown)
     widths = [max(len(cell) for cell in column) for column in zip(head, *shown, strict=True)]
     lines = [_line(head, widths, "dim")] + [_line(row, widths) for row in shown]
@@ -178,8 +179,3 @@ def _line(row: Row, widths: Sequence[int], style: str = "") -> Text:
         line.append(cell if is_last else cell.ljust(width + 3), style=_STYLES.get(cell, ""))
     line.rstrip()
     return line
-
-
-def plain(text: str) -> str:
-    """With what does not print written out: `\\x1b`."""
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)

@@ -6,39 +6,23 @@ disruption controller, at once and without fail.
 Rule: nothing is decided here; the snapshot is changed and settled.
 """
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from extender.core.budgets import Charging
-from extender.core.matching import nodes_in_any_term
+from extender.core.plugins.volume_binding import NONE, matched
 from extender.core.snapshot import Snapshot
 from extender.core.storage import storage
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod, PodDisruptionBudget
-from extender.k8s.selectors import (
-    EVERYTHING,
-    NOTHING,
-    LabelMatcher,
-    SelectorError,
-    compile_label_selector,
-    compile_node_selector,
-)
 from extender.k8s.storage_objects import ObjectReference, PersistentVolume, PersistentVolumeClaim, PhaseStatus
 from extender.k8s.volumes import (
     BIND_COMPLETED,
     SELECTED_NODE,
-    claim_class,
     claim_uses,
-    is_alike,
     is_bound,
-    is_reserved_for,
-    may_hold,
-    size_asked,
-    size_of,
-    volume_class,
 )
 
 # --- a pod that waits -----------------------------------------------------------------------------------------------
@@ -91,50 +75,10 @@ def _bindings(
     """
     found = (storage(snapshot).claim(pod, use.name) for use in claim_uses(pod))
     waiting = {key_of("PersistentVolumeClaim", one): one for one in found if one is not None and not is_bound(one)}
-    taken: set[str] = set()
-    for claim in sorted(waiting.values(), key=size_asked):
-        if SELECTED_NODE in (claim.metadata.annotations or {}):
-            continue
-        volume = next((one for one in _suiting(snapshot, claim, node) if one.metadata.name not in taken), None)
-        if volume is not None:
-            taken.add(volume.metadata.name)
-        yield claim, volume
-
-
-def _suiting(snapshot: Snapshot, claim: PersistentVolumeClaim, node: int) -> Iterator[PersistentVolume]:
-    """Volumes for the claim on one node, the smallest first; if there is one reserved for it, that one or none."""
-    shelves, selector = storage(snapshot), _selector(claim)
-    reserved = (shelves.numbered[row] for row in shelves.reserved_volumes(*key_of("PersistentVolumeClaim", claim)))
-    for volume in reserved:
-        if is_reserved_for(volume, claim) and may_hold(volume, claim) and volume_class(volume) == claim_class(claim):
-            yield from (volume,) if _reaches(snapshot, volume, node) else ()
-            return
-    free = (shelves.numbered[row] for row in shelves.free_volumes(claim_class(claim)))
-    for volume in sorted((one for one in free if size_of(one) >= size_asked(claim)), key=size_of):
-        if (
-            volume.status.phase == "Available"
-            and is_alike(volume, claim)
-            and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
-            and selector.matches(volume.metadata.labels)
-            and _reaches(snapshot, volume, node)
-        ):
-            yield volume
-
-
-def _selector(claim: PersistentVolumeClaim) -> LabelMatcher:
-    try:
-        return EVERYTHING if claim.spec.selector is None else compile_label_selector(claim.spec.selector)
-    except SelectorError:
-        return NOTHING
-
-
-def _reaches(snapshot: Snapshot, volume: PersistentVolume, node: int) -> bool:
-    affinity = volume.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return True
-    terms = compile_node_selector(affinity.required).terms or ()  # upstream looks at labels only
-    labels = [dataclasses.replace(term, fields=()) for term in terms]
-    return bool(nodes_in_any_term(snapshot, labels)[node])
+    free = [one for one in waiting.values() if SELECTED_NODE not in (one.metadata.annotations or {})]
+    for claim, volumes in matched(snapshot, free):
+        row = int(volumes[node])
+        yield claim, None if row == NONE else storage(snapshot).numbered[row]
 
 
 def _bind_claim(snapshot: Snapshot, claim: PersistentVolumeClaim, volume: PersistentVolume | None, node: str) -> None:

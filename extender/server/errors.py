@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from extender.errors import INTERNAL, ExtenderError
+from extender.errors import INTERNAL, ExtenderError, printable
 
 LONGEST_MESSAGE = 250
 """Characters; with up to 4 bytes each the whole body stays below 1 KiB."""
@@ -29,11 +29,6 @@ def error_response(status: int, message: str, headers: Mapping[str, str] | None 
 def error_body(message: str) -> bytes:
     """A JSON error body; control characters and the like are shown as escapes, a long message is cut."""
     return msgspec.json.encode({"Error": printable(message)[:LONGEST_MESSAGE]})
-
-
-def printable(text: str) -> str:
-    """The text with everything that a terminal might act on spelled as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 async def on_http_exception(_: Request, error: Exception) -> Response:

@@ -106,6 +106,17 @@ def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch,
     assert capsys.readouterr().err.startswith("extender: --host: server: 0.0.0.0 is reachable by others")
 
 
+def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(
+        json.dumps({"kind": "Node", "metadata": {"name": "a\x1b[2J"}, "status": {"allocatable": {"cpu": "x"}}})
+    )
+    assert run_main(monkeypatch, "serve", "--cluster", path) == 2
+    said = capsys.readouterr().err
+    assert "\\x1b[2J" in said
+    assert said.replace("\n", "").isprintable()
+
+
 def opened(**cluster) -> Any:
     settings = Configuration(cluster=cluster)
     store = ClusterStore()

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
-from extender.cli import simulation_text
 from extender.cli.simulate import LONG
 from extender.cluster.dump import write
 from extender.cluster.files import example_cluster, load_cluster
 from extender.core.profile import Profile
+from extender.errors import printable
 from tests.builders import budget, cluster, incoming, node, pod
 from tests.fakes.api_server import FakeAPI
 from tests.unit.cluster.credentials.kubeconfigs import forget_everything, kubeconfig
@@ -150,7 +150,7 @@ def test_nothing_in_a_name_steers_the_terminal(tmp_path):
         shown = run("--cluster", path, "--pod", arriving, *options).stdout
         assert "[31m[bold]" in shown
         assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    assert simulation_text.plain("a\x1bé\u202e") == "a\\x1bé\\u202e"
+    assert printable("a\x1bé\u202e") == "a\\x1bé\\u202e"
 
 
 # --- two policies -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ Mirrors pkg/scheduler/framework/plugins/volumebinding and volume.FindMatchingVol
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -70,7 +70,7 @@ REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 _OUT_OF_REACH, _NOTHING_TO_BIND, _NO_SPACE, _NO_VOLUME = (1 << bit for bit in range(len(REASONS)))
 
-_NONE = -1
+NONE = -1
 """Row of no volume."""
 
 Bits = npt.NDArray[np.int64]
@@ -203,31 +203,35 @@ def _check_waiting(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
             bits[~chosen] = _NOTHING_TO_BIND
             wanting.append((claim, chosen))
     free = [claim for claim in claims if SELECTED_NODE not in (claim.metadata.annotations or {})]
-    for claim, nodes in (*wanting, *_unmatched(snapshot, sorted(free, key=size_asked))):
+    unmatched = ((claim, volumes == NONE) for claim, volumes in matched(snapshot, free))
+    for claim, nodes in (*wanting, *unmatched):
         undecided = nodes & (bits == 0)
         if undecided.any():
             bits[undecided] = _check_provision(snapshot, claim)[undecided]
     return bits
 
 
-def _unmatched(
-    snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]
-) -> Iterator[tuple[PersistentVolumeClaim, BoolArray]]:
-    """Yield each claim with [node] where it finds no volume that a claim before it has not taken."""
+def matched(
+    snapshot: Snapshot, claims: Iterable[PersistentVolumeClaim]
+) -> Iterator[tuple[PersistentVolumeClaim, IntArray]]:
+    """Yield each claim, the smallest first, with [node] -> row of the volume that it gets there, or NONE.
+
+    None of them has a node chosen already; what one has got, the next one cannot get.
+    """
+    by_size = sorted(claims, key=size_asked)
     taken: list[IntArray] = []
-    for claim in claims:
-        matched = _match(snapshot, claim, taken, at_most=len(claims))
-        taken.append(matched)
-        yield claim, matched == _NONE
+    for claim in by_size:
+        taken.append(_match(snapshot, claim, taken, at_most=len(by_size)))
+        yield claim, taken[-1]
 
 
 def _match(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[IntArray], at_most: int) -> IntArray:
-    """[node] -> row of the claim's volume, or _NONE: one reserved for it, or else the smallest available one.
+    """[node] -> row of the claim's volume, or NONE: one reserved for it, or else the smallest available one.
 
     A reserved one out of reach means none at all. `taken`: what earlier claims of the pod got, of `at_most` in all.
     """
     found, size = storage(snapshot), len(snapshot.nodes)
-    matched, open_to_others = np.full(size, _NONE), np.ones(size, np.bool_)
+    matched, open_to_others = np.full(size, NONE), np.ones(size, np.bool_)
     for row in found.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
         volume = found.numbered[row]
         if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and may_hold(volume, claim):
