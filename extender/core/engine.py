@@ -60,8 +60,6 @@ class Working:
     """Preemption on the nodes that were tried."""
     named: BoolArray | None = None
     """[k, node] of `run`: victims that kube-scheduler named."""
-    best: IntArray | None = None
-    """Places in `run` of the candidates that are answered, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +253,7 @@ def preempt(
     dropped = offered.dropped | _not_tried(filtering, rows[~np.isin(rows, tried)])
     dropped |= _beaten(run, offered, {candidate.node for candidate in kept})
     as_offered = frozenset(name for name, row in zip(offered.names, rows.tolist(), strict=True) if undecided[row])
-    working = Working(incoming, rows, filtering, run=run, named=named, best=best)
+    working = Working(incoming, rows, filtering, run=run, named=named)
     return PreemptDecision(kept, dropped, left, as_offered, working=working)
 
 

@@ -8,13 +8,12 @@ Rule: forked on the thread that changes the picture, so that it is whole. The co
 files; it works and answers, and runs nothing that is meant for the end of a process.
 """
 
+import asyncio
 import contextlib
 import gc
 import os
-import select
 import signal
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -26,7 +25,9 @@ from extender.errors import TookTooLong
 IS_POSSIBLE = sys.platform == "linux"
 """Elsewhere libraries of the system do not stand a fork of a process with threads."""
 
-_CHUNK = 1 << 16
+GRACE = 1.0
+"""Seconds after which a copy stops that should have been stopped."""
+
 _NICENESS = 10
 
 
@@ -50,31 +51,30 @@ class Apart:
         os.close(writing)
         return cls(pid, reading)
 
-    def result(self, seconds: float) -> bytes:
-        """Wait for what it answers; TookTooLong, and it is stopped, if that takes longer than so many seconds."""
+    async def result(self, seconds: float) -> bytes:
+        """What it answers; TookTooLong if that takes longer than so many seconds. It is stopped when nobody waits."""
         try:
-            return self._read(time.monotonic() + seconds)
+            async with asyncio.timeout(seconds):
+                answer = await self._read()
         except TimeoutError:
             raise TookTooLong(f"no answer within {seconds:g} s: ask about fewer pods") from None
         finally:
-            os.close(self.answer)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-
-    def _read(self, ends: float) -> bytes:
-        chunks = []
-        while True:
-            ready, _, _ = select.select([self.answer], [], [], max(0.0, ends - time.monotonic()))
-            if not ready:
-                raise TimeoutError
-            chunk = os.read(self.answer, _CHUNK)
-            if not chunk:
-                break
-            chunks.append(chunk)
-        if not chunks:
+            await asyncio.to_thread(os.waitpid, self.pid, 0)  # a large process is not gone in an instant
+        if not answer:
             raise RuntimeError("the copy of the process has ended without an answer")
-        return b"".join(chunks)
+        return answer
+
+    async def _read(self) -> bytes:
+        reader = asyncio.StreamReader()
+        pipe = os.fdopen(self.answer, "rb", 0)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
+            return await reader.read()
+        finally:
+            transport.close()
 
 
 def _work(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
@@ -85,7 +85,7 @@ def _work(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(int(seconds) + 1)  # also where nobody is left to stop it
+        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)  # also where nobody is left to stop it
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
         gc.disable()  # to look at every object would be to copy it

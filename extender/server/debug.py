@@ -200,7 +200,7 @@ async def simulate(request: Request) -> Response:
             snapshot, profile, moment = service.snapshot(), service.settings.profile, service.moment()
             if apart.IS_POSSIBLE:
                 copy = Apart.start(lambda: _answer_on_copy(snapshot, profile, body, moment), LONGEST_SIMULATION)
-                answer = await run_in_threadpool(copy.result, LONGEST_SIMULATION)
+                answer = await copy.result(LONGEST_SIMULATION)
             else:
                 answer = await run_in_threadpool(_answer, snapshot.frozen(), profile, body, moment)
         return Response(answer[3:], int(answer[:3]), media_type="application/json")

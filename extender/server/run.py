@@ -66,10 +66,11 @@ class _Server(uvicorn.Server):
             self._serving = asyncio.create_task(self._beside.serve([self._listening]), name="debug")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._beside is not None and self._serving is not None:
+        if self._beside is None or self._serving is None:
+            await super().shutdown(sockets)
+        else:
             self._beside.should_exit = True
-            await self._serving
-        await super().shutdown(sockets)
+            await asyncio.gather(super().shutdown(sockets), self._serving)
 
 
 def _listen(config: Configuration) -> socket.socket:

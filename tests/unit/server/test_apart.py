@@ -1,5 +1,6 @@
 """Work on a copy of the process: its answer, its end, and that nothing of it comes back but the answer."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,7 +14,10 @@ from extender.errors import TookTooLong
 from extender.server import apart
 from extender.server.apart import Apart
 
-pytestmark = pytest.mark.skipif(not apart.IS_POSSIBLE, reason="the system cannot fork a process with threads")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not apart.IS_POSSIBLE, reason="the system cannot fork a process with threads"),
+]
 SECONDS = 30.0
 
 
@@ -31,55 +35,66 @@ def is_gone(pid):
     return False
 
 
-def test_it_answers():
-    assert Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+async def test_it_answers():
+    assert await Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
 
 
-def test_a_large_answer_is_whole():
+async def test_a_large_answer_is_whole():
     large = bytes(range(256)) * 40_000
-    assert Apart.start(lambda: large, SECONDS).result(SECONDS) == large
+    assert await Apart.start(lambda: large, SECONDS).result(SECONDS) == large
 
 
-def test_what_it_changes_is_changed_for_nobody_else():
+async def test_what_it_changes_is_changed_for_nobody_else():
     held = ["before"]
 
     def change():
         held.append("changed")
         return repr(held).encode()
 
-    assert Apart.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
+    assert await Apart.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
     assert held == ["before"]
 
 
-def test_the_copy_is_gone_with_its_answer():
+async def test_the_copy_is_gone_with_its_answer():
     copy = Apart.start(lambda: b"42", SECONDS)
-    copy.result(SECONDS)
+    await copy.result(SECONDS)
     assert is_gone(copy.pid)
 
 
-def test_a_copy_that_takes_too_long_is_stopped():
+async def test_a_copy_that_takes_too_long_is_stopped():
     copy = Apart.start(forever, SECONDS)
     with pytest.raises(TookTooLong, match=r"no answer within 0.05 s: ask about fewer pods"):
-        copy.result(0.05)
+        await copy.result(0.05)
     assert is_gone(copy.pid)
 
 
-def test_a_copy_that_nobody_waits_for_stops_by_itself():
-    copy = Apart.start(forever, 0.5)
+async def test_a_copy_is_stopped_when_whoever_asked_has_gone():
+    copy = Apart.start(forever, SECONDS)
+    asking = asyncio.create_task(copy.result(SECONDS))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert is_gone(copy.pid)
+
+
+def test_a_copy_that_nobody_waits_for_stops_by_itself(monkeypatch):
+    monkeypatch.setattr(apart, "GRACE", 0.01)
+    copy = Apart.start(forever, 0)
     _, status = os.waitpid(copy.pid, 0)
     os.close(copy.answer)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGALRM
 
 
-def test_a_copy_that_fails_says_why_and_has_no_answer(capfd):
+async def test_a_copy_that_fails_says_why_and_has_no_answer(capfd):
     copy = Apart.start(lambda: b"%d" % (1 // 0), SECONDS)
     with pytest.raises(RuntimeError, match="ended without an answer"):
-        copy.result(SECONDS)
+        await copy.result(SECONDS)
     assert is_gone(copy.pid)
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
-def test_the_copy_holds_no_connection_of_ours():
+async def test_the_copy_holds_no_connection_of_ours():
     """Else a client would not learn that we closed it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())
@@ -90,10 +105,10 @@ def test_the_copy_holds_no_connection_of_ours():
     assert client.recv(1) == b""
     client.close()
     with pytest.raises(TookTooLong):
-        copy.result(0)
+        await copy.result(0)
 
 
-def test_other_threads_and_their_locks_do_not_matter():
+async def test_other_threads_and_their_locks_do_not_matter():
     """A copy has one thread; whatever lock another one held is of no use to it."""
     lock, held, done = threading.Lock(), threading.Event(), threading.Event()
 
@@ -106,16 +121,16 @@ def test_other_threads_and_their_locks_do_not_matter():
     thread.start()
     held.wait(SECONDS)
     try:
-        answer = Apart.start(lambda: b"%d" % threading.active_count(), SECONDS).result(SECONDS)
+        answer = await Apart.start(lambda: b"%d" % threading.active_count(), SECONDS).result(SECONDS)
     finally:
         done.set()
         thread.join()
     assert answer == b"1"
 
 
-def test_nothing_meant_for_the_end_of_a_process_is_run(capfd):
+async def test_nothing_meant_for_the_end_of_a_process_is_run(capfd):
     """Buffers of ours are ours to write."""
     sys.stdout.write("once")
-    assert Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+    assert await Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
     sys.stdout.flush()
     assert capfd.readouterr().out == "once"
