@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.checks import Incoming, Rows
+from extender.core.checks import CodeArray, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray, how_many
 from extender.core.criteria import CRITERIA, Losses
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision, Working, then_by
@@ -96,7 +96,8 @@ class Tried:
     """[node]: before anybody is evicted."""
     emptied: Mapping[int, Verdict]
     """Node -> why it does not fit with all evictable pods gone, where there are some."""
-    chosen_by: Mapping[int, str]
+    ways: CodeArray
+    """[node] -> place in WAYS."""
     begins: IntArray
     """[node + 1] -> first of its pods."""
     pods: tuple[Pod, ...]
@@ -233,7 +234,7 @@ def _tried(filtering: Filtering, run: DryRun, named: BoolArray | None) -> Tried:
         nodes=_all(snapshot.nodes, run.rows),
         filter=filtering.verdicts(run.rows),
         emptied=dict(zip(crowded.tolist(), run.emptied.verdicts(crowded), strict=True)),
-        chosen_by=run.chosen_by,
+        ways=run.ways,
         begins=begins,
         pods=_all(snapshot.running.pods, rows),
         flags=_node_by_node(_flags(run, named))[present],

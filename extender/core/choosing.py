@@ -18,7 +18,7 @@ from extender.core.columns import BoolArray, IntArray, columns
 from extender.core.criteria import Losses, foremost, keys_in_turn
 from extender.core.fewest import Problem, fewest
 from extender.core.limits import barriers
-from extender.core.preemption import Barrier, ChosenBy, DryRun, Trial, dry_run, in_other_order
+from extender.core.preemption import FEWEST, OTHER_ORDER, WHOLE_GANGS, Barrier, DryRun, Trial, dry_run, in_other_order
 from extender.core.violations import charging_of, overdrawn
 from extender.core.workloads import NONE, Gangs
 from extender.k8s.objects import Pod
@@ -47,13 +47,15 @@ def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: Bool
     return run
 
 
-def with_victims(run: DryRun, places: IntArray, victims: BoolArray, chosen_by: ChosenBy) -> DryRun:
-    """Other victims on some of the nodes, [k, place]."""
+def with_victims(run: DryRun, places: IntArray, victims: BoolArray, way: int) -> DryRun:
+    """Other victims on some of the nodes, [k, place]; `way`: see `core.preemption.WAYS`."""
     if not len(places):
         return run
     changed = run.victims.copy()
     changed[:, places] = victims
-    run = replace(run, victims=changed, chosen_by={**run.chosen_by, **dict.fromkeys(places.tolist(), chosen_by)})
+    ways = run.ways.copy()
+    ways[places] = way
+    run = replace(run, victims=changed, ways=ways)
     return replace(run, barriers=tuple(_renewed(run, places)))
 
 
@@ -71,11 +73,11 @@ def _barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
     yield from barriers(run, places)
 
 
-def _where_cheaper(run: DryRun, places: IntArray, victims: BoolArray, chosen_by: ChosenBy) -> DryRun:
+def _where_cheaper(run: DryRun, places: IntArray, victims: BoolArray, way: int) -> DryRun:
     """Other victims on those of some nodes, [k, place], where they are allowed and were not, or else are cheaper."""
-    other = with_victims(run, places, victims, chosen_by)
+    other = with_victims(run, places, victims, way)
     cheaper = _is_cheaper(other, run, places) & victims.any(axis=0)
-    return with_victims(run, places[cheaper], victims[:, cheaper], chosen_by)
+    return with_victims(run, places[cheaper], victims[:, cheaper], way)
 
 
 def _is_cheaper(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
@@ -125,7 +127,7 @@ def _in_the_other_order(run: DryRun, breaks: BoolArray, chosen: BoolArray | None
     grouped = other_groups.at(run.rows[places])
     other = run.again(places, grouped, (grouped.violating, grouped.others))
     keeps = other.makes_room & ~_breaks(other, np.arange(len(places)))
-    return with_victims(run, places[keeps], other.victims[:, keeps], "other order")
+    return with_victims(run, places[keeps], other.victims[:, keeps], OTHER_ORDER)
 
 
 # --- gangs ------------------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ def _whole_gangs(run: DryRun) -> DryRun:
     grouped = run.grouped.at(places)
     last = members & grouped.evictable.mask
     other = run.again(places, grouped, (grouped.violating & ~last, grouped.others & ~last, last))
-    return _where_cheaper(run, places, other.victims, "whole gangs")
+    return _where_cheaper(run, places, other.victims, WHOLE_GANGS)
 
 
 def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -179,7 +181,7 @@ def _fewest(run: DryRun) -> DryRun:
             victims[:, place] = False
             victims[list(found), place] = True
     changed = np.flatnonzero((victims != run.victims).any(axis=0))
-    return _where_cheaper(run, changed, victims[:, changed], "fewest") if len(changed) else run
+    return _where_cheaper(run, changed, victims[:, changed], FEWEST) if len(changed) else run
 
 
 def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:

@@ -19,7 +19,15 @@ from extender.core.limits import veto
 from extender.core.moment import TIMELESS, Moment
 from extender.core.plugins import INDEXES
 from extender.core.policies import is_special, protects, reasons
-from extender.core.preemption import NEVER_PREEMPTS, DryRun, eligible, groups, in_other_order
+from extender.core.preemption import (
+    KUBE_SCHEDULER,
+    NAMED_OF_EQUALS,
+    NEVER_PREEMPTS,
+    DryRun,
+    eligible,
+    groups,
+    in_other_order,
+)
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.ranking import standing
 from extender.core.scoring import Scores, score
@@ -244,7 +252,7 @@ def preempt(
     run = _prefer_named(run, named)
     if left:
         theirs = np.flatnonzero(undecided[run.rows])
-        run = with_victims(run, theirs, _as_offered(run, named)[:, theirs], "kube-scheduler")
+        run = with_victims(run, theirs, _as_offered(run, named)[:, theirs], KUBE_SCHEDULER)
     best = _best(run, named, profile.keep_candidates)
     violations, names = run.violations, snapshot.node_names
     kept = tuple(
@@ -325,7 +333,7 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
     mixed = (run.victims & ~named).any(axis=0) & (named & ~run.victims & run.grouped.evictable.mask).any(axis=0)
     if not mixed.any():
         return run
-    victims, chosen_by = run.victims.copy(), dict(run.chosen_by)
+    victims, ways = run.victims.copy(), run.ways.copy()
     for place in np.flatnonzero(mixed & run.candidate).tolist():
         spared = np.flatnonzero(named[:, place] & ~victims[:, place]).tolist()
         for k in np.flatnonzero(victims[:, place] & ~named[:, place]).tolist():
@@ -333,8 +341,8 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
             if other is not None:
                 victims[[k, other], place] = False, True
                 spared.remove(other)
-                chosen_by[place] = "named of equals"
-    return replace(run, victims=victims, chosen_by=chosen_by)
+                ways[place] = NAMED_OF_EQUALS
+    return replace(run, victims=victims, ways=ways)
 
 
 def _best(run: DryRun, named: BoolArray, limit: int | None) -> IntArray:

@@ -30,6 +30,7 @@ from extender.core.comparison import flags_on, keys_of, loses_by, ranking_of, sh
 from extender.core.engine import SPECIAL
 from extender.core.moment import SECOND
 from extender.core.policies import is_special, reasons
+from extender.core.preemption import NAMED_OF_EQUALS, REPRIEVE, WAYS
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.trace import (
     Amounts,
@@ -51,7 +52,7 @@ NO_EVICTION = "the pod does not fit, and no eviction that is allowed would chang
 """Why nodes have no score of the plugins."""
 
 
-PUT_BACK = ("", "named of equals")
+PUT_BACK = (REPRIEVE, NAMED_OF_EQUALS)
 """How victims were found where the order in which pods were put back tells it."""
 
 
@@ -184,7 +185,7 @@ def _node(
     """`place`: among the candidates, best first; `answered`: the victims in the answer, if it is in there."""
     name, criteria = tried.nodes[node].metadata.name, capture.asked.incoming.profile.preemption.ranking
     outcome = _outcome(capture, tried, node, is_candidate=place is not None, is_answered=answered is not None)
-    victims = _rows_of(tried, node, VICTIM)
+    victims, way = _rows_of(tried, node, VICTIM), int(tried.ways[node])
     budgets = _charged(tried, victims)
     shown = NodeShown(
         name=name,
@@ -199,7 +200,7 @@ def _node(
         loses_by=None if place is None else loses_by(criteria, tried, place),
         victims=[tried.pods[row].key for row in victims] if answered is None else answered,
         violations=int(tried.violations[node]) if victims else 0,
-        chosen_by=tried.chosen_by.get(node, "") if victims else "",
+        chosen_by=WAYS[way] if victims and way != REPRIEVE else "",
         counts=_counts(capture, tried, node),
         budgets=budgets,
     )
@@ -317,7 +318,7 @@ def _pods_on(capture: PreemptCapture, tried: Tried, node: int) -> Iterator[Runni
     """Most important first."""
     first, beyond = tried.begins[node : node + 2].tolist()
     flags = flags_on(tried, node).tolist()
-    order = _order(flags) if tried.chosen_by.get(node, "") in PUT_BACK else {}
+    order = _order(flags) if tried.ways[node] in PUT_BACK else {}
     for place, (pod, flag) in enumerate(zip(islice(tried.pods, first, beyond), flags, strict=True)):
         role = _role(pod, flag, capture.asked)
         yield RunningPod(

@@ -7,14 +7,13 @@ Rule: this is the only reprieve loop there is; who is evictable, the budgets and
 Mirrors defaultpreemption.SelectVictimsOnNode (v1.36).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from extender.core.checks import Check, Constraint, Evictable, Incoming, Rows
+from extender.core.checks import Check, CodeArray, Constraint, Evictable, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray, Taken, columns, how_many
 from extender.core.filtering import Filtering, Judgement, judge
 from extender.core.layout import Layout
@@ -195,10 +194,12 @@ class _Asked:
         return mask if self.protected is None else mask & ~self.protected[self.layout.pod[:, nodes]]
 
 
-ChosenBy = Literal["reprieve", "other order", "whole gangs", "fewest", "named of equals", "kube-scheduler"]
+WAYS = ("reprieve", "other order", "whole gangs", "fewest", "named of equals", "kube-scheduler")
 """How a node's victims were found: those that the reprieve left; those that it left where budgets were charged for the
 least important pods first, or where members of broken gangs were put back last; by a search; the reprieve's, but for
 equal pods that kube-scheduler had named; kube-scheduler's own, because a plugin that is not modelled has a say."""
+
+REPRIEVE, OTHER_ORDER, WHOLE_GANGS, FEWEST, NAMED_OF_EQUALS, KUBE_SCHEDULER = range(len(WAYS))
 
 
 class Trial:
@@ -252,9 +253,9 @@ class DryRun:
     """[k, node]; meaningful where `candidate`."""
     trial: "Trial"
     """With all but the reprieve's victims put back."""
+    ways: CodeArray
+    """[node] -> place in WAYS."""
     barriers: tuple[Barrier, ...] = ()
-    chosen_by: Mapping[int, ChosenBy] = field(default_factory=dict)
-    """Place -> how its victims were found, where that was not the reprieve."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -371,7 +372,8 @@ def _run(
 ) -> DryRun:
     trial = Trial(checks, grouped.evictable)
     emptied = judge(checks, trial.emptied, len(rows))
-    return DryRun(incoming, rows, checks, emptied, grouped, reprieve(trial, order), trial)
+    ways = np.full(len(rows), REPRIEVE, np.uint8)
+    return DryRun(incoming, rows, checks, emptied, grouped, reprieve(trial, order), trial, ways)
 
 
 def _are_alike(incoming: Incoming, row: int, other: int) -> bool:

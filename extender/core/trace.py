@@ -121,7 +121,7 @@ class NodeShown(Shown, frozen=True, kw_only=True):
     violations: int = 0
     """NumPDBViolations."""
     chosen_by: str = ""
-    """How the victims were found; empty: by the reprieve. See `core.preemption.ChosenBy`."""
+    """How the victims were found; empty: by the reprieve. See `core.preemption.WAYS`."""
     counts: dict[Role, int] = {}
     """How many pods of the node have which role."""
     budgets: list[BudgetShown] = []
