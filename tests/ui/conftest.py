@@ -24,7 +24,7 @@ from extender.cluster.files import example_cluster
 from tests.ui.browser import CHROMIUM, MISSING, chromium
 from tests.ui.serving import Served, serving
 
-REQUIRED = "EXTENDER_BROWSER"
+REQUIRED = "BROWSER_TESTS"
 """Set to `required` by CI, where no test of the page may be left out."""
 
 STRICT = {"preset": "strict", "protections": [{"name": "trainers", "namespaces": ["ml"]}]}
