@@ -21,7 +21,7 @@ run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
 	$(BIN)/extender serve $(ARGS)
 
 test: $(VENV)/.dev-stamp ## Run the tests (options: ARGS="-k preempt"; the long runs: ARGS="-m slow")
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 # No cache for lint-imports: it remembers a module as missing after the module has come to exist.
 check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/ is up to date

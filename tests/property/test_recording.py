@@ -35,7 +35,7 @@ from tests.property.policies import some_policy, world
 from tests.property.test_changes import with_uid_of_its_own
 
 SOME = settings(
-    max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=50, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
 
 STEPS = 14

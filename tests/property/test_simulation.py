@@ -20,8 +20,8 @@ from tests.property.generate import Draw, case
 from tests.property.policies import question
 from tests.property.test_engine import MANY, SEEDS
 
-SOME = settings(MANY, max_examples=250)
-FEW = settings(MANY, max_examples=120)
+SOME = settings(MANY, max_examples=100)
+FEW = settings(MANY, max_examples=60)
 
 
 def arrivals(seed):
