@@ -8,30 +8,24 @@ Rule: what cannot be asked is an ExtenderError that says what to look at.
 import dataclasses
 import ipaddress
 import logging
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from extender.core.moment import SECOND
 from extender.core.trace import Verb
 from extender.errors import ExtenderError, RequestError
-from extender.server.decisions import Decisions, Kept, Query
+from extender.server.decisions import Decisions, Kept, Query, read_time
 
 if TYPE_CHECKING:
     from extender.server.recording.replay import RecordedCall
 
 MOST = 1000
 """Decisions that are listed at once."""
-
-_DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Unreachable(ExtenderError):
@@ -170,18 +164,11 @@ class Recorded:
 
     def _since(self, text: str) -> int:
         """Nanoseconds since 1970 of a time, or of so long before the last call."""
-        duration = _DURATION.fullmatch(text)
-        if duration:
-            last = max((call.moment.now for call in self._recording.calls()), default=0)
-            return last - int(duration[1]) * _SECONDS[duration[2]] * SECOND
         try:
-            moment = datetime.fromisoformat(text)
+            return read_time(text, lambda: max((call.moment.now for call in self._recording.calls()), default=0))
         except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
             expected = "a time such as 2026-03-01T12:00:00Z or a duration such as 15m"
-            raise RequestError(f"--since must be {expected}, not {text!r}")
-        return round(moment.timestamp() * 1000) * 10**6
+            raise RequestError(f"--since must be {expected}, not {text!r}") from None
 
     def _places(self, wanted: "Callable[[RecordedCall], bool]") -> list[int]:
         return [place for place, call in enumerate(self._recording.calls()) if wanted(call)]

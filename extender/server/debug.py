@@ -12,7 +12,6 @@ import ipaddress
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -35,7 +34,7 @@ from extender.k8s.kinds import ClusterObjects
 from extender.server import apart, openapi_debug
 from extender.server.apart import Apart
 from extender.server.body import read_body
-from extender.server.decisions import VERBS, Query
+from extender.server.decisions import VERBS, Query, read_time
 from extender.server.errors import error_body, error_response, on_error
 from extender.server.picture import summary
 from extender.server.verbs import Service
@@ -68,8 +67,6 @@ _TYPES = {
     "png": "image/png",
 }
 _FILE_NAME = re.compile(r"[a-z0-9-]+\.[a-z]+")
-_DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _MESSAGES = {
     404: "no such path; there are GET /ui, /decisions, /decisions/{id}, /status and /recording, POST /simulate",
@@ -176,16 +173,11 @@ def _query(given: Mapping[str, str]) -> Query:
 
 def _time(key: str, text: str) -> int:
     """Nanoseconds since 1970 of a time, or of so long ago."""
-    duration = _DURATION.fullmatch(text)
-    if duration:
-        return time.time_ns() - int(duration[1]) * _SECONDS[duration[2]] * 10**9
     try:
-        moment = datetime.fromisoformat(text)
+        return read_time(text, time.time_ns)
     except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise RequestError(f"{key}: must be a time such as 2026-03-01T12:00:00Z, or 15m for so long ago, not {text!r}")
-    return round(moment.timestamp() * 1000) * 10**6
+        expected = "a time such as 2026-03-01T12:00:00Z, or 15m for so long ago"
+        raise RequestError(f"{key}: must be {expected}, not {text!r}") from None
 
 
 # --- what if, and the rest ------------------------------------------------------------------------------------------

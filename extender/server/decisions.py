@@ -6,8 +6,9 @@ somebody asks about an hour later. Decisions are kept as arrays and told when so
 Rule: used by the thread that decides; what is kept never changes, and may be told on any other thread.
 """
 
+import re
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Literal
 
 from extender.core import explaining, sentences
 from extender.core.capture import Capture, PreemptCapture
+from extender.core.moment import SECOND
 from extender.core.profile import Profile
 from extender.core.trace import Decision, Summary, Verb
 from extender.k8s.objects import Pod
@@ -126,6 +128,21 @@ class Kept:
         if self.mode == "answered" and isinstance(self.capture, PreemptCapture) and not self.capture.decision.kept:
             return "nobody" if self.capture.decision.vetoed is None else "vetoed"
         return self.mode
+
+
+def read_time(text: str, now: Callable[[], int]) -> int:
+    """`2026-03-01T12:00:00Z`, or `15m` before now -> nanoseconds since 1970; ValueError if it is neither."""
+    duration = _DURATION.fullmatch(text)
+    if duration:
+        return now() - int(duration[1]) * _SECONDS[duration[2]] * SECOND
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("it has no time zone")
+    return round(moment.timestamp() * 1000) * 10**6
+
+
+_DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
