@@ -17,13 +17,20 @@ from pydantic.alias_generators import to_camel
 
 from extender.config.preemption import PreemptionSection
 from extender.config.section import Section
+from extender.config.serving import (
+    AdminSection,
+    AuditSection,
+    DebugSection,
+    LogSection,
+    RecordingSection,
+    ServerSection,
+    TracingSection,
+)
 from extender.config.values import (
-    ByteCount,
     Duration,
     ResourceGroup,
     ResourceName,
     each_once,
-    is_loopback,
     known_once,
     one_of,
 )
@@ -280,68 +287,6 @@ class PrioritizeSection(Section):
         return plugins
 
 
-def plain_http_stays_here(section: str, host: str, *, allowed: bool) -> None:
-    """ValueError for a host that others reach, where that is not allowed."""
-    if not allowed and not is_loopback(host):
-        raise ValueError(
-            f"{host} is reachable by others and there is no TLS: listen on 127.0.0.1 or set "
-            f"{section}.allowPlainHTTP: true"
-        )
-
-
-class ServerSection(Section):
-    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
-    """Address to listen on."""
-    port: Annotated[StrictInt, Field(ge=0, le=65535)] = 8888
-    """Port to listen on; 0: any free one."""
-    allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
-    """Listen without TLS on an address that other machines reach. Whoever reaches it can ask
-    anything, and bind pods where bind.enabled is true."""
-    keep_alive: Duration = 120.0
-    """How long an idle connection stays open; must be longer than the 90s for which kube-scheduler keeps one."""
-    max_body_names: ByteCount = 2 * 2**20
-    """Largest /filter or /prioritize request where nodes are sent by name (nodeCacheCapable: true)."""
-    max_body_full: ByteCount = 128 * 2**20
-    """Largest request where nodes are sent in full (nodeCacheCapable: false), and largest /preempt request."""
-
-    @model_validator(mode="after")
-    def _plain_http_stays_here(self) -> "ServerSection":
-        plain_http_stays_here("server", self.host, allowed=self.allow_plain_http)
-        return self
-
-
-class DebugSection(Section):
-    enabled: StrictBool = True
-    """Whether there is a second listener, for people: the page at /ui, /decisions, /simulate. Nothing of it is on the
-    scheduler's port."""
-    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
-    """Address that it listens on."""
-    port: Annotated[StrictInt, Field(ge=0, le=65535)] = 8889
-    """Port that it listens on; 0: any free one."""
-    allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
-    """Listen without TLS on an address that other machines reach. Whoever reaches it can read names and requests
-    of pods, and make the service work on what-if questions."""
-    decisions: Annotated[StrictInt, Field(ge=0, le=100_000)] = 500
-    """How many decisions of each verb are kept with all that led to them; 0: none."""
-    decisions_size: ByteCount = 64 * 2**20
-    """How much memory they may take, about; the oldest are dropped."""
-
-    @model_validator(mode="after")
-    def _plain_http_stays_here(self) -> "DebugSection":
-        plain_http_stays_here("debug", self.host, allowed=self.allow_plain_http)
-        return self
-
-
-class RecordingSection(Section):
-    directory: Annotated[str, Field(min_length=1)] | None = None
-    """Where calls are recorded from the start on, each with the picture that it was decided on; can be switched off and
-    on while it runs. Without a directory nothing is recorded."""
-    segment_size: ByteCount = 64 * 2**20
-    """At this size a new segment is begun, with a full picture of the cluster."""
-    total_size: ByteCount = 1024 * 2**20
-    """How much all segments may take; the oldest are deleted."""
-
-
 class Configuration(Section):
     api_version: Literal["extender/v1alpha1"] = "extender/v1alpha1"
     """Version of this format."""
@@ -365,16 +310,33 @@ class Configuration(Section):
     bind: BindSection = BindSection()
     """Whether and how pods are bound to nodes."""
     server: ServerSection = ServerSection()
-    """How it is served."""
+    """The listener for kube-scheduler, and what a call may cost."""
+    admin: AdminSection = AdminSection()
+    """The listener for everybody else: probes, Prometheus, and people (`debug`). Nothing of it is on the scheduler's
+    port."""
     debug: DebugSection = DebugSection()
-    """What people look at: decisions, what-if questions and the page."""
+    """What people look at, on the admin listener: decisions, what-if questions and the page at /ui."""
     recording: RecordingSection = RecordingSection()
     """Calls that are kept to be replayed."""
+    log: LogSection = LogSection()
+    """What is told while it runs, on standard error."""
+    audit: AuditSection = AuditSection()
+    """A line of JSON for each /preempt and /bind, written before the answer."""
+    tracing: TracingSection = TracingSection()
+    """Spans for OpenTelemetry."""
 
     @model_validator(mode="after")
     def _binds_in_a_cluster(self) -> "Configuration":
         if self.bind.enabled and self.cluster.source != "kubernetes":
             raise ValueError("bind.enabled needs cluster.source: kubernetes")
+        return self
+
+    @model_validator(mode="after")
+    def _binds_in_time(self) -> "Configuration":
+        if self.bind.enabled and self.bind.timeout > self.server.deadline:
+            raise ValueError(
+                "bind.timeout must not be longer than 80 % of server.schedulerTimeout, by which every call is answered"
+            )
         return self
 
     def profile(self) -> Profile:

@@ -27,7 +27,7 @@ INTERVAL = 2.0
 MOST_LOOKS = 3
 """After so many looks at a file that does not stand still it is read all the same."""
 
-AT_START_ONLY = ("cluster", "bind", "server", "debug", "recording")
+AT_START_ONLY = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
 """Sections of which a change takes effect at the next start."""
 
 Signature = tuple[int, int, int]

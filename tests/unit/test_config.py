@@ -245,6 +245,10 @@ def test_the_rest_of_the_file_is_read_too(load):
         "keep_alive": "500ms",
         "max_body_names": "1Ki",
         "max_body_full": 7,
+        "tls": {"certificate": None, "key": None, "client_ca": None, "allowed_names": []},
+        "scheduler_timeout": "5s",
+        "max_in_flight": 100,
+        "drain_time": "10s",
     }
 
 
