@@ -32,6 +32,7 @@ from extender.server.body import too_large
 from extender.server.decisions import Decisions, Kept, Mode
 from extender.server.errors import error_body
 from extender.server.guard import guard_filter, guard_preempt, guard_scores
+from extender.server.lifecycle import Lifecycle
 from extender.server.metrics import Metrics
 from extender.server.picture import NO_SOURCE, Source, summary
 from extender.server.settings import LiveSettings, Settings
@@ -106,6 +107,7 @@ class Service:
     history: History = field(default_factory=History)
     decisions: Decisions = field(default_factory=lambda: Decisions(0, 0))
     recorder: Recorder | None = None
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
 
     @property
     def settings(self) -> Settings:

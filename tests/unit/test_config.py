@@ -708,7 +708,7 @@ MISTAKEN_ENV = {
     "the short name of two settings": (
         "EXTENDER_PORT",
         "9000",
-        "no such setting (did you mean EXTENDER_SERVER__PORT or EXTENDER_DEBUG__PORT?)",
+        "no such setting (did you mean EXTENDER_SERVER__PORT or EXTENDER_ADMIN__PORT?)",
     ),
     "a whole section": ("EXTENDER_SERVER", "{port: 1}", "no such setting"),
     "the version": ("EXTENDER_API_VERSION", "extender/v1alpha1", "no such setting"),
