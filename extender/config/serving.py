@@ -3,6 +3,7 @@
 Rule: plain HTTP stays on this machine unless somebody says otherwise, for each listener by itself.
 """
 
+# ruff: noqa: RUF012  # pydantic copies defaults
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, model_validator

@@ -490,6 +490,37 @@ MISTAKES = {
     "a mode that does not exist": ("mode: observe", "c.yaml:1: mode: must be 'Enforce' or 'Observe', not 'observe'"),
     "a switch without a key": ("killSwitch: true", "c.yaml:1: killSwitch: must be a mapping"),
     "a switch that lets errors through": ("killSwitch: {preempt: Error}", "must be 'Veto' or 'PassThrough'"),
+    "plain HTTP for everybody on the admin listener": (
+        "admin: {host: '::'}",
+        "admin: :: is reachable by others and there is no TLS: set admin.tls.certificate and admin.tls.key, listen",
+    ),
+    "a certificate without its key": (
+        "server:\n  tls:\n    certificate: tls.crt",
+        "c.yaml:2: server.tls: certificate and key are needed both, or neither",
+    ),
+    "a key without its certificate": ("admin: {tls: {key: tls.key}}", "admin.tls: certificate and key are needed both"),
+    "clients that show a certificate in the clear": (
+        "server: {tls: {clientCA: ca.crt}}",
+        "server.tls: clientCA needs certificate and key: only over TLS a client can show a certificate",
+    ),
+    "names that nobody shows": (
+        "server: {tls: {certificate: a, key: b, allowedNames: [kube-scheduler]}}",
+        "server.tls: allowedNames needs clientCA: without it no client shows a certificate",
+    ),
+    "an empty name": (
+        "server: {tls: {certificate: a, key: b, clientCA: c, allowedNames: ['']}}",
+        "server.tls.allowedNames[0]: ",
+    ),
+    "a scheduler that does not wait": (
+        "server: {schedulerTimeout: 0s}",
+        "server.schedulerTimeout: must be greater than 0",
+    ),
+    "no call at all": ("server: {maxInFlight: 0}", "server.maxInFlight: must be greater than or equal to 1"),
+    "a binding that takes longer than the scheduler waits": (
+        "cluster: {source: kubernetes}\nbind: {enabled: true}\nserver: {schedulerTimeout: 4s}",
+        "bind.timeout must not be longer than 80 % of server.schedulerTimeout",
+    ),
+    "another log level": ("log: {level: info}", "log.level: must be 'Debug', 'Info', 'Warning' or 'Error', not 'info'"),
     "plain HTTP for everybody": ("server:\n  host: 0.0.0.0", "c.yaml:1: server: 0.0.0.0 is reachable by others"),
     "plain HTTP under a name": ("server: {host: extender.example}", "extender.example is reachable by others"),
     "an unknown filter plugin": (
@@ -653,6 +684,9 @@ SETTINGS = {
     "EXTENDER_SERVER__HOST": ("localhost", lambda c: c.server.host, "localhost"),
     "EXTENDER_SERVER__KEEP_ALIVE": ("3m", lambda c: c.server.keep_alive, 180.0),
     "EXTENDER_SERVER__ALLOW_PLAIN_HTTP": ("true", lambda c: c.server.allow_plain_http, True),
+    "EXTENDER_ADMIN__ALLOW_PLAIN_HTTP": ("true", lambda c: c.admin.allow_plain_http, True),
+    "EXTENDER_DEBUG__ALLOW_REMOTE": ("true", lambda c: c.debug.allow_remote, True),
+    "EXTENDER_TRACING__ENDPOINT": ("http://localhost:4318/v1/traces", lambda c: bool(c.tracing.endpoint), True),
     "EXTENDER_SERVER__MAX_BODY_FULL": ("1Mi", lambda c: c.server.max_body_full, 2**20),
     "EXTENDER_CLUSTER__PATH": ("2026", lambda c: c.cluster.path, "2026"),
     "EXTENDER_PREEMPTION__KEEP_CANDIDATES": ("All", lambda c: c.preemption.keep_candidates, "All"),
@@ -674,6 +708,23 @@ SETTINGS = {
         [("ImageLocality", 7)],
     ),
 }
+
+
+def test_the_environment_sets_what_tls_needs_together():
+    env = {"CERTIFICATE": "a.crt", "KEY": "a.key", "CLIENT_CA": "ca.crt", "ALLOWED_NAMES": "[kube-scheduler, b]"}
+    tls = load_config(None, {f"EXTENDER_SERVER__TLS__{name}": value for name, value in env.items()}).server.tls
+    assert (tls.certificate, tls.key, tls.client_ca) == ("a.crt", "a.key", "ca.crt")
+    assert tls.allowed_names == ["kube-scheduler", "b"]
+
+
+def test_with_tls_other_machines_may_reach_either_listener(load):
+    config = load("server: &all {host: 0.0.0.0, tls: {certificate: a, key: b}}\nadmin: *all")
+    assert config.server.tls.is_on
+    assert config.admin.host == "0.0.0.0"
+
+
+def test_a_call_is_answered_in_80_percent_of_the_schedulers_time(load):
+    assert load("server: {schedulerTimeout: 10s}").server.deadline == 8
 
 
 @pytest.mark.parametrize(("name", "case"), SETTINGS.items(), ids=SETTINGS)
