@@ -1,23 +1,48 @@
-FROM python:3.12-slim AS builder
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+# The service and what it imports, in a folder that nothing writes to.
+#
+#   docker build --tag extender .
+#
+# Two builds of one commit give the same files, byte for byte: versions and hashes come from requirements.lock, nothing
+# is compiled from source, and nothing that is written tells when. For the same digest fix the base and the time, too:
+#
+#   docker buildx build --build-arg BASE=python:3.12-slim@sha256:… \
+#     --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) --output type=image,rewrite-timestamp=true .
+ARG BASE=python:3.12-slim
+
+# hadolint ignore=DL3006  # the tag is in BASE
+FROM ${BASE} AS builder
+ARG SOURCE_DATE_EPOCH=1767225600
+# The seed decides the order in which compiled code lists the members of a set.
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PYTHONHASHSEED=0
 WORKDIR /src
 
 COPY requirements.lock ./
-RUN python -m venv /venv && /venv/bin/pip install --require-hashes -r requirements.lock
+RUN python -m venv /venv \
+ && /venv/bin/pip install --no-compile --require-hashes --only-binary :all: --requirement requirements.lock
 
 # The build tools are in the lock only to install the project; `pip check` notices if the service came to need one.
 COPY pyproject.toml README.md LICENSE ./
 COPY extender ./extender
-RUN /venv/bin/pip install --no-build-isolation --no-deps . \
+RUN /venv/bin/pip install --no-compile --no-build-isolation --no-deps . \
  && /venv/bin/pip uninstall --yes editables hatchling packaging pathspec pluggy tomlkit trove-classifiers \
  && /venv/bin/pip check \
- && /venv/bin/pip uninstall --yes pip
+ && /venv/bin/pip uninstall --yes pip setuptools
+
+# Compiled here, because it cannot be where nothing may be written; by content, not by the time of a file.
+RUN /venv/bin/python -m compileall -qf --invalidation-mode unchecked-hash /venv/lib \
+ && find /venv -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
 
-FROM python:3.12-slim
+# hadolint ignore=DL3006
+FROM ${BASE}
+LABEL org.opencontainers.image.title="kube-scheduler-extender" \
+      org.opencontainers.image.description="kube-scheduler HTTP extender: filters, scores and preempts as kube-scheduler does, and explains why" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="Apache-2.0"
+
 COPY --from=builder /venv /venv
 
-# Nothing is written at run time: works with readOnlyRootFilesystem.
+# Nothing is written at run time: works with readOnlyRootFilesystem, without any capability and as any user.
 ENV PATH=/venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
@@ -28,10 +53,16 @@ ENV MALLOC_MMAP_THRESHOLD_=268435456 \
     MALLOC_TRIM_THRESHOLD_=268435456
 
 USER 65532:65532
-EXPOSE 8888
+STOPSIGNAL SIGTERM
+# 8888: the scheduler. 8889: health, metrics and people.
+EXPOSE 8888 8889
+
+# For engines that look at it; Kubernetes does not, and asks by the probes of the pod. It knows of another port and of
+# TLS only what the environment says: with admin.port or admin.tls in a file, run it with --no-healthcheck.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8888/livez', timeout=2)"]
-# Listens on loopback, for a scheduler in the same network namespace. Anything else is plain HTTP across the network, and
-# takes EXTENDER_SERVER__HOST=0.0.0.0 and EXTENDER_SERVER__ALLOW_PLAIN_HTTP=true.
+    CMD ["python", "-c", "import os, ssl, urllib.request as u; tls = 'EXTENDER_ADMIN__TLS__CERTIFICATE' in os.environ; port = os.environ.get('EXTENDER_ADMIN__PORT', '8889'); u.urlopen(f'http{\"s\" * tls}://127.0.0.1:{port}/livez', timeout=2, context=ssl._create_unverified_context())"]
+
+# Both ports listen on loopback, for a scheduler in the same network namespace. Anything else takes TLS
+# (EXTENDER_SERVER__HOST, EXTENDER_SERVER__TLS__CERTIFICATE and so on), or EXTENDER_SERVER__ALLOW_PLAIN_HTTP=true.
 ENTRYPOINT ["extender"]
 CMD ["serve"]

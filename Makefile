@@ -12,7 +12,7 @@ SOURCES = $(wildcard extender benchmarks tests)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check openapi parity bench lock format clean
+.PHONY: help run test check openapi parity metrics bench mutants soak sbom lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,18 +30,32 @@ check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/ i
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/extender openapi --check openapi/openapi.json
-	$(BIN)/extender openapi --debug --check openapi/debug.json
+	$(BIN)/extender openapi --admin --check openapi/admin.json
 
 openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 	@mkdir -p openapi
 	$(BIN)/extender openapi --out openapi/openapi.json
-	$(BIN)/extender openapi --debug --out openapi/debug.json
+	$(BIN)/extender openapi --admin --out openapi/admin.json
 
 parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's verdicts and write the table in docs/parity.md
 	$(BIN)/python -m tests.oracle.parity
 
+metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from what /metrics shows and from the alert rules
+	$(BIN)/python -m tests.monitoring.page
+
 bench: $(VENV)/.dev-stamp ## Run the benchmarks
 	$(BIN)/python -m benchmarks $(ARGS)
+
+mutants: $(VENV)/.dev-stamp ## How many small mistakes in the guard its tests notice (a sample: ARGS="--every 20")
+	$(BIN)/python -m tests.mutation $(ARGS)
+
+MINUTES ?= 10
+
+soak: $(VENV)/.dev-stamp ## Serve MINUTES=10 under load and faults; a verdict at the end (options: ARGS="--nodes 500")
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
+
+sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the parts of the image (CycloneDX)
+	$(BIN)/python -m tests.image.sbom build/sbom.json
 
 format: $(VENV)/.dev-stamp ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks import constraints, decisions, dryrun, live, page, payloads, policies, service, tracing
 from benchmarks.generate import Plan
-from benchmarks.measure import Row, table
+from benchmarks.measure import MALLOC, Row, table
 from benchmarks.storm import report as storm
 from benchmarks.world import World
 
@@ -41,8 +41,6 @@ OWN_CLUSTER = {"storm"}
 
 NODES = 5000
 SEED = 20261121
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""As in the image: memory of large bodies is kept and not given back to the system after each (glibc)."""
 
 
 def main() -> None:
@@ -122,13 +120,21 @@ def surroundings(world: World) -> Mapping[str, Any]:
 def verdict(rows: list[Row], nodes: int) -> str:
     """One line for each limit, in words."""
     lines = [
-        f"{'met' if row.met else 'NOT MET'}: {row.group}, {row.name}: {row.limit} against {row.against}"
+        f"{'met' if row.met else 'NOT MET'}: {row.group}, {row.title}: {limits(row)}"
         for row in rows
         if row.met is not None
     ]
     if lines and nodes != NODES and not OWN_CLUSTER.issuperset(row.group for row in rows):
         lines.append(f"(the limits are meant for {NODES:,} nodes)")
     return "\n".join(lines)
+
+
+def limits(row: Row) -> str:
+    """What was required, and what was found where the table does not say it in this unit."""
+    found = [f"{bound} (found {bound.figure(row.times):.1f})" for bound in row.bounds]
+    if row.limit is not None:
+        found.append(f"{row.limit} against {row.against}")
+    return ", ".join(found) or row.limits
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ Rule: an answer other than 200 ends the benchmark, and so does a request that fa
 """
 
 import contextlib
-import http.client
 import json
 import random
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,9 +29,9 @@ from benchmarks import generate
 from benchmarks.bodies import names_body
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import Plan
-from benchmarks.measure import Limit, Row, Work
+from benchmarks.measure import Bound, Limit, Row, Work
 from benchmarks.serve_live import api_at
-from benchmarks.service import START_SECONDS, STOP_SECONDS, Client, started
+from benchmarks.service import STOP_SECONDS, Client, Started, started, wait_until_ready
 from benchmarks.world import World
 from extender.cluster.decode import Decoder
 from extender.cluster.protocol import event_of, head_of, pages
@@ -44,6 +45,10 @@ EVENTS_PER_SECOND = 200
 IDLE_SECONDS = 91
 """Go's client keeps an idle connection for 90."""
 IDLE_CONNECTIONS = 20
+MANY_IDLE = 500
+NEW_CONNECTIONS = 100
+BOUNDS = (Bound("mean", 6), Bound("p99", 25))
+"""Of /filter and /prioritize of 500 names together, one caller, beside the events."""
 SECONDS = 10
 """For which there are events."""
 RELISTS = 3
@@ -62,22 +67,41 @@ def rows(world: World) -> Iterator[Row]:
     with contextlib.closing(Cluster(world.plan)) as cluster:
         reading = [Work(lambda: read_all(cluster.url), clock=time.perf_counter).seconds() for _ in range(3)]
         start = time.perf_counter()
-        with started("benchmarks.serve_live", "--url", cluster.url) as (port, process):
-            wait_until_ready(port)
+        with started("benchmarks.serve_live", "--url", cluster.url) as service:
+            wait_until_ready(service.admin_port)
             synced = time.perf_counter() - start
             what = f"from the start of the process to ready, {len(world.snapshot.running.row_of):,} pods"
-            yield Row(GROUP, f"{what} ({memory(process)})", [synced] * 3, "reading the pages only", reading)
-            yield from beside_idle_connections(world, port, cluster)
-            print(f"at the end: {memory(process)}", file=sys.stderr)
+            yield Row(GROUP, f"{what} ({memory(service.process)})", [synced] * 3, "reading the pages only", reading)
+            yield from beside_idle_connections(world, service, cluster)
+            print(f"at the end: {memory(service.process)}", file=sys.stderr)
 
 
-def beside_idle_connections(world: World, port: int, cluster: "Cluster") -> Iterator[Row]:
+def beside_idle_connections(world: World, service: Started, cluster: "Cluster") -> Iterator[Row]:
+    port = service.port
     with ThreadPoolExecutor(1) as waiting:
         idle = waiting.submit(after_idling, world, port)
         yield from beside_events(world, port, cluster)
-        yield from beside_relists(world, port, cluster)
+        yield from beside_relists(world, service, cluster)
+        yield beside_many_idle(world, port)
         name = f"/filter of {NAMES} names on {IDLE_CONNECTIONS} connections, each idle for {IDLE_SECONDS} s: 0 failed"
-        yield Row(GROUP, name, idle.result())
+        yield Row(GROUP, name, idle.result(), requirement="L7")
+
+
+def beside_many_idle(world: World, port: int) -> Row:
+    """Half of the idle connections have made a call, the others have not said a word."""
+    body = names_body(generate.undemanding(world.plan), some_names(world))
+    with contextlib.ExitStack() as stack:
+        for number in range(MANY_IDLE):
+            if number % 2:
+                stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            else:
+                one_filter(stack.enter_context(contextlib.closing(Client(port))), body)
+        times = []
+        for _ in range(NEW_CONNECTIONS):
+            with contextlib.closing(Client(port)) as client:
+                times.append(one_filter(client, body))
+    name = f"/filter of {NAMES} names on a new connection beside {MANY_IDLE} idle ones: 0 failed"
+    return Row(GROUP, name, times, requirement="L6")
 
 
 def after_idling(world: World, port: int) -> list[float]:
@@ -177,12 +201,14 @@ def beside_events(world: World, port: int, cluster: "Cluster") -> Iterator[Row]:
             quiet = [measure() for _ in range(PAIRS)]
             cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS}")
             busy = list(until(cluster.is_done, measure))
-        yield Row(GROUP, f"{what} together, {which}, {beside}", busy, "the same, no events", quiet, of_p99=True)
+        row = Row(GROUP, f"{what} together, {which}, {beside}", busy, "the same, no events", quiet, of_p99=True)
+        yield replace(row, requirement="L1", bounds=BOUNDS)
     cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS}")
     body = names_body(everywhere, some_names(world))
     with ThreadPoolExecutor(CALLERS) as callers:
         times = callers.map(lambda _: from_one_caller(port, body, cluster.is_done), range(CALLERS))
-    yield Row(GROUP, f"{what} together, {CALLERS} callers at once, {beside}: 0 failed", list(chain(*times)))
+    name = f"{what} together, {CALLERS} callers at once, {beside}: 0 failed"
+    yield Row(GROUP, name, list(chain(*times)), requirement="L1")
 
 
 def from_one_caller(port: int, body: bytes, is_done: Callable[[], bool]) -> list[float]:
@@ -190,31 +216,34 @@ def from_one_caller(port: int, body: bytes, is_done: Callable[[], bool]) -> list
         return list(until(is_done, lambda: both(client, body)))
 
 
-def beside_relists(world: World, port: int, cluster: "Cluster") -> Iterator[Row]:
+def beside_relists(world: World, service: Started, cluster: "Cluster") -> Iterator[Row]:
     body = names_body(generate.undemanding(world.plan), some_names(world))
-    with contextlib.closing(Client(port)) as client, contextlib.closing(Client(port)) as observer:
+    with contextlib.closing(Client(service.port)) as client, contextlib.closing(Client(service.admin_port)) as admin:
         quiet = [one_filter(client, body) for _ in range(PAIRS)]
         for changed in CHANGED:
             times: list[float] = []
             for _ in range(RELISTS):
-                before = lists_of_pods(observer)
+                before = version_of_pods(admin)
                 cluster.begin(f"expire {min(changed, world.plan.nodes)}")
-                times += until(Relisted(port, before).is_set, partial(one_filter, client, body))
+                times += until(Relisted(service.admin_port, before).is_set, partial(one_filter, client, body))
                 time.sleep(CALM)
             what = f"/filter of {NAMES} names while everything is listed anew, {changed:,} pods changed"
             yield Row(GROUP, what, times, "the same, no lists", quiet, TIMES_QUIET, of_p99=True)
 
 
 class Relisted(threading.Event):
-    """Set when pods have been listed anew, what the list said has been applied, and a little later."""
+    """Set when pods have been listed anew, what the list said has been applied, and a little later.
 
-    def __init__(self, port: int, before: int) -> None:
+    Where the history is forgotten, only a list can bring another version than `before`.
+    """
+
+    def __init__(self, admin_port: int, before: int | None) -> None:
         super().__init__()
-        threading.Thread(target=self._watch, args=(port, before), daemon=True).start()
+        threading.Thread(target=self._watch, args=(admin_port, before), daemon=True).start()
 
-    def _watch(self, port: int, before: int) -> None:
-        with contextlib.closing(Client(port)) as observer:
-            while lists_of_pods(observer) == before or metric(observer, 'extender_stream_up{kind="Pod"}') != 1:
+    def _watch(self, admin_port: int, before: int | None) -> None:
+        with contextlib.closing(Client(admin_port)) as admin:
+            while version_of_pods(admin) in (None, before):
                 time.sleep(0.1)
         time.sleep(AFTERWARDS)
         self.set()
@@ -294,18 +323,6 @@ def read_all(url: str) -> None:
         pass
 
 
-def wait_until_ready(port: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
-    while True:
-        connection.request("GET", "/readyz")
-        response = connection.getresponse()
-        response.read()
-        if response.status == 200:
-            connection.close()
-            return
-        time.sleep(0.05)
-
-
 def memory(process: int) -> str:
     """Resident now and at most, where the system says so."""
     status = Path(f"/proc/{process}/status")
@@ -314,10 +331,7 @@ def memory(process: int) -> str:
     return f"RSS {found['VmRSS']} MiB, at most {found['VmHWM']} MiB" if found else "RSS not known here"
 
 
-def lists_of_pods(client: Client) -> int:
-    return int(metric(client, 'extender_stream_relists_total{kind="Pod"}'))
-
-
-def metric(client: Client, name: str) -> float:
-    line = next(line for line in client.get("/metrics").decode().splitlines() if line.startswith(f"{name} "))
-    return float(line.rsplit(" ", 1)[1])
+def version_of_pods(admin: Client) -> int | None:
+    """The resourceVersion up to which pods are followed; None while they are not."""
+    found = re.search(r"^\[\+\] Pod: watching, version (\d+)", admin.get("/readyz?verbose").decode(), re.MULTILINE)
+    return int(found.group(1)) if found else None

@@ -8,7 +8,6 @@ Rule: every look is at a page that nothing is remembered of.
 
 import contextlib
 import json
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from playwright.sync_api import Browser
 from benchmarks import generate
 from benchmarks.bodies import compact, victims_body
 from benchmarks.measure import Limit, Row
-from benchmarks.service import Client, started
+from benchmarks.service import Client, started, wait_until_ready
 from benchmarks.world import World
 from tests.ui import questions
 from tests.ui.browser import CHROMIUM, chromium
@@ -77,21 +76,14 @@ def rows(world: World) -> Iterator[Row]:
 @contextlib.contextmanager
 def decided(world: World, nodes: int, body: bytes) -> Iterator[tuple[str, str]]:
     """Address of the page of a decision that a service of its own has made, and how large the decision is."""
-    port = _free_port()
-    options = ("--debug-port", str(port), "--seed", str(world.plan.seed), "--nodes", str(nodes))
-    with started("benchmarks.serve_page", *options) as (scheduler, _), contextlib.closing(Client(scheduler)) as client:
-        client.get("/readyz")
+    options = ("--seed", str(world.plan.seed), "--nodes", str(nodes))
+    with started("benchmarks.serve_page", *options) as service, contextlib.closing(Client(service.port)) as client:
+        wait_until_ready(service.admin_port)
         client.post("/preempt", body)
-        with contextlib.closing(Client(port)) as people:
+        with contextlib.closing(Client(service.admin_port)) as people:
             decision = json.loads(people.get("/decisions/preempt-1?pods=none"))
         about = f"{len(decision['nodes']):,} nodes, {decision['ranking']['candidates']:,} candidates"
-        yield f"http://127.0.0.1:{port}/ui#/decisions/preempt-1", about
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
+        yield f"http://127.0.0.1:{service.admin_port}/ui#/decisions/preempt-1", about
 
 
 def look(browser: Browser, url: str) -> Look:

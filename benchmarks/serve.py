@@ -15,10 +15,12 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
+    parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     given = parser.parse_args()
-    store, config = ClusterStore(), Configuration.model_validate({"debug": {"port": 0}})
+    sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
+    store, config = ClusterStore(), Configuration.model_validate(sections)
     store.replace(generate.as_objects(Plan(given.seed, given.nodes)))
     serve(create_app(store, config), config, socket.socket(fileno=given.fd))
 

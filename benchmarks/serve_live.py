@@ -18,9 +18,11 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_live", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
+    parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--url", required=True, help="of the API server")
     given = parser.parse_args()
-    store, config = ClusterStore(), Configuration.model_validate({"debug": {"port": 0}})
+    sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
+    store, config = ClusterStore(), Configuration.model_validate(sections)
     source = KubernetesSource(store, api_at(given.url))
     serve(create_app(store, config, source), config, socket.socket(fileno=given.fd))
 

@@ -16,11 +16,11 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_page", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
-    parser.add_argument("--debug-port", type=int, required=True)
+    parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True, help="0: the example cluster")
     given = parser.parse_args()
-    sections = {"debug": {"port": given.debug_port}, "preemption": {"preset": "strict"}}
+    sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}, "preemption": {"preset": "strict"}}
     store, config = ClusterStore(), Configuration.model_validate(sections)
     store.replace(generate.as_objects(Plan(given.seed, given.nodes)) if given.nodes else example_cluster())
     serve(create_app(store, config), config, socket.socket(fileno=given.fd))

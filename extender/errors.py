@@ -2,11 +2,14 @@
 
     ExtenderError
     ├── RequestError            400  the request cannot be understood; says what and where
+    │   ├── SwitchedOff         404  the configuration does not want this
     │   ├── BodyTooSlow         408
     │   ├── RequestTooLarge     413
     │   └── UnsupportedBody     415
     ├── UnknownNode             503  a node that is not in the cluster picture: no safe answer
     ├── NotReady                503  there is no cluster picture (yet, or any more)
+    ├── Overloaded              503  more calls are under way than may be (server.maxInFlight)
+    ├── DeadlineMissed          503  it took so long that kube-scheduler soon gives the call up
     ├── GuardError              503  an answer of ours that would mislead the scheduler: a bug, and kept in
     ├── ClusterLost             503  there is no point in following the cluster: says what is missing
     ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
@@ -32,6 +35,10 @@ class RequestError(ExtenderError):
     status = 400
 
 
+class SwitchedOff(RequestError):
+    status = 404
+
+
 class BodyTooSlow(RequestError):
     status = 408
 
@@ -49,6 +56,14 @@ class UnknownNode(ExtenderError):
 
 
 class NotReady(ExtenderError):
+    status = 503
+
+
+class Overloaded(ExtenderError):
+    status = 503
+
+
+class DeadlineMissed(ExtenderError):
     status = 503
 
 
@@ -82,4 +97,6 @@ class ConfigError(ExtenderError):
 
 def printable(text: str) -> str:
     """The text with everything that a terminal might act on spelled as an escape: `\\x1b`."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

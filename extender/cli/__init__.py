@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from extender import __version__
-from extender.cli import cluster, config
+from extender.cli import cluster, config, manual
 from extender.cli.explain import explain
 from extender.cli.openapi import openapi
 from extender.cli.replay import replay
@@ -20,17 +20,16 @@ from extender.errors import ExtenderError, printable
 app = typer.Typer(
     name="extender",
     help="A scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.",
+    cls=manual.Group,
+    context_settings=manual.SETTINGS,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
 )
-app.command()(serve)
-app.command()(explain)
-app.command()(simulate)
+for command in (serve, explain, simulate, replay):
+    app.command(cls=manual.Command)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
-app.command()(openapi)
-app.command()(replay)
+app.command(cls=manual.Command)(openapi)
 
 
 def main() -> NoReturn:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from extender.cli import manual
 from extender.cli.options import (
     ClusterOption,
     ConfigOption,
@@ -17,28 +18,26 @@ from extender.cli.options import (
     open_cluster,
 )
 
-app = typer.Typer(help="Look at the cluster as the service sees it.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at the cluster as the service sees it.", cls=manual.Group, no_args_is_help=True, rich_markup_mode=None
+)
 
 
-@app.command()
+@app.command(cls=manual.Command)
 def dump(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write; gzipped if it ends in .gz.")],
     config: ConfigOption = None,
     cluster: ClusterOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that reading the cluster may take.")] = 60,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long reading the cluster may take.")
+    ] = 60,
 ) -> None:
-    """Read the cluster as the service does and write the picture to a file that --cluster reads again.
+    """Write the cluster to a file, as the service sees it.
 
-    The file holds what decisions read and nothing else: no environment variables, no arguments, no secrets. Both
-    pictures decide the same.
-
-    [bold]Examples[/bold]
-
-      extender cluster dump --out cluster.json.gz
-
-      extender serve --cluster cluster.json.gz
+    --cluster reads it again, and decides the same. The file holds what decisions read and nothing else: no environment
+    variables, no arguments, no secrets.
     """
     import asyncio
 

@@ -2,33 +2,25 @@
 
 import typer
 
+from extender.cli import manual
 from extender.cli.options import ConfigOption, configuration
 
-app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app = typer.Typer(help="Look at the configuration.", cls=manual.Group, no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=manual.Command)
 def show(config: ConfigOption = None) -> None:
-    """Print the configuration in effect: every key, its meaning, its value after file and environment.
+    """Print the configuration in effect, each key with its meaning.
 
-    What is printed is a configuration file again.
-
-    [bold]Example[/bold]
-
-      extender config show > extender.yaml
+    The values are those after file and environment. What is printed is a configuration file again.
     """
     from extender.config import render
 
     typer.echo(render(configuration(config)), nl=False)
 
 
-@app.command()
+@app.command(cls=manual.Command)
 def check(config: ConfigOption = None) -> None:
-    """Say whether file and environment are a valid configuration; exit code 2 and every mistake with its line if not.
-
-    [bold]Example[/bold]
-
-      extender config check --config extender.yaml
-    """
+    """Check a configuration, with what the environment puts over it."""
     configuration(config)
     typer.echo(f"{config or 'the default configuration'}: valid")

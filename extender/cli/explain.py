@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from extender.cli.calling import ADMIN_LISTENER, CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
+
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
     from rich.console import Console, RenderableType
 
     from extender.cli.kept_decisions import Asked, Source
     from extender.cli.report import Way
     from extender.core.trace import Decision, Summary
-
-DEBUG_LISTENER = "http://127.0.0.1:8889"
 
 _WIDE = 10_000
 """Columns of a console that is no terminal: nothing is cut off or wrapped there."""
@@ -48,7 +48,7 @@ def explain(
     subject: Annotated[
         str | None,
         typer.Argument(
-            metavar="[POD | DECISION]",
+            metavar="POD|DECISION",
             help="A pod (namespace/name, name or UID) that was to be scheduled or evicted, or the id of a decision.",
         ),
     ] = None,
@@ -62,42 +62,40 @@ def explain(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only later ones: 15m, or 2026-03-01T12:00:00Z.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many are listed at most.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="NUMBER", min=1, max=1000, help="How many are listed at most.")
+    ] = 20,
     show_all: Annotated[
         bool, typer.Option("--all", help="All candidates, nodes and victims, not a few of them.")
     ] = False,
     url: Annotated[
-        str, typer.Option("--url", envvar="EXTENDER_DEBUG_URL", help="The debug listener of the service.")
-    ] = DEBUG_LISTENER,
+        str,
+        typer.Option("--url", metavar="URL", envvar="EXTENDER_ADMIN_URL", help="The admin listener of the service."),
+    ] = ADMIN_LISTENER,
+    ca_file: CAFileOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    tls_server_name: ServerNameOption = None,
     recording: Annotated[
         Path | None, typer.Option("--recording", metavar="DIR", help="Ask a recording instead of a running service.")
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How it is printed.")] = Output.TEXT,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds for an answer of the service.")] = 10,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long the service may take to answer.")
+    ] = 10,
 ) -> None:
-    """Explain a decision: first in one sentence, then with all that led to it.
+    """Say why: a decision in one sentence, then all that led to it.
 
     Without an argument the latest decisions are listed. Of a pod it is the latest preemption that it asked for or was
     a victim of, or else where it was last found to fit.
-
-    Exit code 0; 1: there is no such decision, or it does not speak of that node; 2: nobody answers.
-
-    [bold]Examples[/bold]
-
-      extender explain
-
-      extender explain shop/cart-9
-
-      extender explain shop/cart-9 --node worker-a1
-
-      extender explain preempt-17 --recording recording -o json
     """
     from extender.cli.kept_decisions import Asked, Recorded, RunningService
 
     asked = Asked(subject, node, verb, since, limit)  # type: ignore[arg-type]  # a StrEnum is the text of its value
-    way, console = _way(url, recording), _console(no_color)
-    with closing(RunningService(url, timeout) if recording is None else Recorded(recording)) as source:
+    trust = Trust(ca_file, cert, key, tls_server_name)
+    way, console = _way(url, trust, recording), _console(no_color)
+    with closing(RunningService(url, timeout, trust) if recording is None else Recorded(recording)) as source:
         if subject is None or every:
             _list(source, asked, output, console, way)
         else:
@@ -123,14 +121,15 @@ def _explain(
     _print(console, _told(whole, decision, subject, node, others, show_all, way))
 
 
-def _way(url: str, recording: Path | None) -> "Way":
+def _way(url: str, trust: Trust, recording: Path | None) -> "Way":
     """Commands that are hinted at ask at the same place."""
     from extender.cli.report import Way
 
     if recording is not None:
         return Way(f"extender explain --recording {shlex.quote(str(recording))}", is_replay=True)
-    is_default = url in (DEBUG_LISTENER, os.environ.get("EXTENDER_DEBUG_URL"))
-    return Way() if is_default else Way(f"extender explain --url {shlex.quote(url)}")
+    is_default = url in (ADMIN_LISTENER, os.environ.get("EXTENDER_ADMIN_URL"))
+    where = "" if is_default else f" --url {shlex.quote(url)}"
+    return Way(f"extender explain{where}{trust.options()}")
 
 
 def _told(

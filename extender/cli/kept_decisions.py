@@ -6,22 +6,24 @@ Rule: what cannot be asked is an ExtenderError that says what to look at.
 """
 
 import dataclasses
-import ipaddress
 import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from extender.cli.calling import Trust
 from extender.core.trace import Verb
 from extender.errors import ExtenderError, RequestError
 from extender.server.decisions import Decisions, Kept, Query, read_time
 
 if TYPE_CHECKING:
+    import httpx
+
     from extender.server.recording.replay import RecordedCall
 
 MOST = 1000
@@ -29,7 +31,7 @@ MOST = 1000
 
 
 class Unreachable(ExtenderError):
-    """Nobody is there to be asked, or what is there is no debug listener."""
+    """Nobody is there to be asked, or what is there is no admin listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +62,11 @@ class Source(Protocol):
 class RunningService:
     """Asked by HTTP."""
 
-    def __init__(self, url: str, timeout: float) -> None:
-        import httpx
-
-        try:
-            parsed = httpx.URL(url)
-        except httpx.InvalidURL as error:
-            raise RequestError(f"--url {url}: {error}") from error
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise RequestError(f"--url {url}: must be like http://127.0.0.1:8889")
+    def __init__(self, url: str, timeout: float, trust: Trust) -> None:
         self._url = url.rstrip("/")
         self._timeout = timeout
-        # No proxy can reach what listens on this machine only.
-        self._client = httpx.Client(timeout=timeout, trust_env=not _is_here(parsed.host))
+        self._trust = trust
+        self._client = trust.client(url, timeout)
 
     def find(self, asked: Asked) -> bytes:
         given = {name: value for name, value in dataclasses.asdict(asked).items() if value is not None}
@@ -101,23 +95,23 @@ class RunningService:
             answer = self._client.get(self._url + path, params=given)
         except httpx.TimeoutException as error:
             raise Unreachable(f"{self._url} has not answered within {self._timeout:g}s") from error
-        except httpx.ConnectError as error:
-            hint = "is the service running, and is debug.enabled?"
-            raise Unreachable(f"nothing answers at {self._url}; {hint} ({error})") from error
         except httpx.HTTPError as error:
-            raise Unreachable(f"{self._url}: {str(error) or type(error).__name__}") from error
+            raise Unreachable(self._why(error)) from error
         is_json = answer.headers.get("content-type", "").startswith("application/json")
         if not is_json or (path == "/decisions" and answer.status_code in (404, 405)):
-            hint = "is that debug.port, and not the scheduler's?"
-            raise Unreachable(f"what answers at {self._url} is no debug listener ({answer.status_code}); {hint}")
+            hint = "is that admin.port and not the scheduler's, and is debug.enabled?"
+            raise Unreachable(f"what answers at {self._url} tells no decisions ({answer.status_code}); {hint}")
         return answer.status_code, answer.content
 
+    def _why(self, error: "httpx.HTTPError") -> str:
+        """What to look at."""
+        import httpx
 
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        if of_https := self._trust.why(error, self._url):
+            return f"{self._url}: {of_https}"
+        if isinstance(error, httpx.ConnectError):
+            return f"nothing answers at {self._url}; is the service running, and is that admin.port? ({error})"
+        return f"{self._url}: {str(error) or type(error).__name__}"
 
 
 def _said(body: bytes) -> str:
@@ -206,7 +200,7 @@ class _One(Decisions):
         self._id = id
         self.kept: Kept | None = None
 
-    def next_id(self, verb: Verb) -> str:
+    def next_id(self, verb: Verb | Literal["bind"]) -> str:
         return self._id
 
     def keep(self, kept: Kept) -> None:

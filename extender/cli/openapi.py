@@ -13,35 +13,27 @@ def openapi(
     check: Annotated[
         Path | None, typer.Option("--check", metavar="FILE", help="Exit with code 1 if this file is not up to date.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Of the second listener, which is for people.")] = False,
+    admin: Annotated[
+        bool, typer.Option("--admin", help="Of the admin listener: health, metrics and what people look at.")
+    ] = False,
 ) -> None:
-    """Write or check the OpenAPI document of the service.
-
-    [bold]Examples[/bold]
-
-      extender openapi --out openapi/openapi.json
-
-      extender openapi --check openapi/openapi.json
-
-      extender openapi --debug --check openapi/debug.json
-    """
+    """Write or check the OpenAPI document of the service."""
     if (out is None) == (check is None):
         raise typer.BadParameter("give either --out or --check")
-    document = json.dumps(_document(debug), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    document = json.dumps(_document(admin), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if out is not None:
         out.write_text(document, encoding="utf-8")
     elif check is not None:
-        _check_openapi(check, document, "--debug " if debug else "")
+        _check_openapi(check, document, "--admin " if admin else "")
 
 
-def _document(debug: bool) -> dict[str, Any]:
+def _document(of_admin: bool) -> dict[str, Any]:
     from extender.cluster.store import ClusterStore
     from extender.config import Configuration
-    from extender.server import app
-    from extender.server import debug as debug_app
+    from extender.server import admin, app
 
-    if debug:
-        return debug_app.openapi_document()
+    if of_admin:
+        return admin.openapi_document()
     return app.openapi_document(app.create_app(ClusterStore(), Configuration()))
 
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import typer
 
 from extender import __version__
+from extender.cli.calling import CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
 from extender.cli.options import configuration
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
@@ -32,6 +33,10 @@ def replay(
         str | None,
         typer.Option("--url", metavar="URL", help="Send the calls to this service, and compare its answers."),
     ] = None,
+    ca_file: CAFileOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    tls_server_name: ServerNameOption = None,
     config: Annotated[
         Path | None,
         typer.Option("--config", "-c", metavar="FILE", help="Answer by this configuration, not by that of then."),
@@ -52,7 +57,9 @@ def replay(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML, for CI.")
     ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds for an answer of --url.")] = 5.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long --url may take for an answer.")
+    ] = 5.0,
     color: Annotated[bool, typer.Option("--color/--no-color", help="Colors, on a terminal.")] = True,
 ) -> None:
     """Answer the calls of a recording again, and print what differs.
@@ -61,16 +68,6 @@ def replay(
     has to be the same, byte for byte. With --config or --preset it is answered by other policies, and what differs is
     what these change. With --url a running service answers from its own picture, and the same JSON is enough; it takes
     the calls for the scheduler's, so it must be none that a scheduler uses.
-
-    Exit code 0: all answers are the same; 1: some differ; 2: something cannot be read.
-
-    [bold]Examples[/bold]
-
-      extender replay recording
-
-      extender replay recording --preset careful --verb preempt
-
-      extender replay recording --url http://127.0.0.1:8888 --junit replay.xml
     """
     from rich.console import Console
 
@@ -81,14 +78,19 @@ def replay(
         raise typer.BadParameter(
             "a service answers by its own policies: leave out --config and --preset", param_hint="--url"
         )
+    trust = Trust(ca_file, cert, key, tls_server_name)
+    if url is None and trust.options():
+        raise typer.BadParameter("nobody is called without --url", param_hint=trust.options().split()[0])
     _keep_the_log_quiet()
     recording, under = open_recording(directory), _settings(config, preset)
-    errors = Console(stderr=True, no_color=not color, highlight=False)
+    errors = Console(stderr=True, no_color=not color or None, highlight=False)
 
     def wanted(call: "RecordedCall") -> bool:
         return verb in (None, call.verb) and pod in (None, call.pod) and id in (None, call.id)
 
-    rows = list(_answered(recording.replayed(wanted, under), url, timeout, errors))
+    with contextlib.ExitStack() as stack:
+        answer = _from_engine if url is None else stack.enter_context(_from_service(url, timeout, trust))
+        rows = list(_answered(recording.replayed(wanted, under), answer, errors, exact=url is None))
     if not rows:
         asked = [option for option, value in (("--verb", verb), ("--pod", pod), ("--id", id)) if value is not None]
         raise RecordingError(f"{directory}: there is no call{' for ' + ' and '.join(asked) if asked else ''}")
@@ -99,7 +101,7 @@ def replay(
     if output == "json":
         typer.echo(_json(directory, rows))
     else:
-        _print(rows, Console(no_color=not color, highlight=False, soft_wrap=True))
+        _print(rows, Console(no_color=not color or None, highlight=False, soft_wrap=True))
     raise typer.Exit(1 if any(row.differences for row in rows) else 0)
 
 
@@ -156,17 +158,17 @@ def _settings(config: Path | None, preset: Preset | None) -> "Under":
     return under
 
 
-def _answered(chosen: "Iterator[Replayed]", url: str | None, timeout: float, errors: "Console") -> Iterator[Row]:
+def _answered(
+    chosen: "Iterator[Replayed]", answer: "Callable[[Replayed], Answered]", errors: "Console", *, exact: bool
+) -> Iterator[Row]:
     from rich.progress import Progress
 
-    with contextlib.ExitStack() as stack:
-        answer = _from_engine if url is None else stack.enter_context(_from_service(url, timeout))
-        bar = stack.enter_context(Progress(console=errors, transient=True, disable=not sys.stderr.isatty()))
+    with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("replay", total=1.0)
         for replayed in chosen:
             answered = answer(replayed)
             bar.update(task, completed=replayed.progress)
-            yield Row.of(replayed.result(answered, exact=url is None))
+            yield Row.of(replayed.result(answered, exact=exact))
 
 
 def _from_engine(replayed: "Replayed") -> "Answered":
@@ -174,7 +176,7 @@ def _from_engine(replayed: "Replayed") -> "Answered":
 
 
 @contextlib.contextmanager
-def _from_service(url: str, timeout: float) -> "Iterator[Callable[[Replayed], Answered]]":
+def _from_service(url: str, timeout: float, trust: Trust) -> "Iterator[Callable[[Replayed], Answered]]":
     """A service that is asked over one connection."""
     import httpx
 
@@ -185,12 +187,13 @@ def _from_service(url: str, timeout: float) -> "Iterator[Callable[[Replayed], An
         place = f"{url.rstrip('/')}/{replayed.call.verb}"
         try:
             response = client.post(place, content=replayed.call.request, headers=JSON_TYPE)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            why = f"no answer within {timeout:g} s" if isinstance(error, httpx.TimeoutException) else str(error)
+        except httpx.HTTPError as error:
+            why = trust.why(error, url) or str(error)
+            why = f"no answer within {timeout:g} s" if isinstance(error, httpx.TimeoutException) else why
             raise RecordingError(f"{place}: {replayed.call.id} was not answered: {why}") from error
         return Answered(response.status_code, response.content)
 
-    with httpx.Client(timeout=timeout) as client:
+    with trust.client(url, timeout) as client:
         yield answer
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extender import __version__
+from extender.cli.calling import ADMIN_LISTENER
 from extender.cli.options import (
     ClusterOption,
     ConfigOption,
@@ -25,9 +26,12 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that the others 
     from extender.cluster.api import ApiServer
     from extender.cluster.store import ClusterStore
     from extender.config import Configuration
+    from extender.config.serving import AdminSection, ServerSection
     from extender.server.picture import Source
+    from extender.server.service import Service
     from extender.server.settings import ConfigFile
-    from extender.server.verbs import Service
+
+log = logging.getLogger(__name__)
 
 EXAMPLE_POD = {
     "metadata": {"name": "cart-9", "namespace": "shop", "uid": "cart-9"},
@@ -62,35 +66,36 @@ def serve(
     kubernetes: KubernetesOption = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on, over server.host.")] = None,
-    port: Annotated[int | None, typer.Option("--port", "-p", help="Port to listen on, over server.port.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", metavar="ADDRESS", help="Address to listen on, over server.host [default: 127.0.0.1]."),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", metavar="PORT", help="Port to listen on, over server.port [default: 8888]."),
+    ] = None,
     record: Annotated[
-        str | None, typer.Option("--record", metavar="DIR", help="Record calls there, over recording.directory.")
+        str | None,
+        typer.Option("--record", metavar="DIR", help="Keep every call in this directory, over recording.directory."),
     ] = None,
 ) -> None:
     """Answer kube-scheduler's calls until a signal ends it.
 
-    Without a cluster, an example that ships with the package is served. Files are read again when they change. With
-    --kubernetes a live cluster is followed: in a pod with its service account, elsewhere with your kubeconfig. The
-    configuration file is read again too, except for its sections cluster, bind and server.
+    Calls are answered on server.port (8888). Health, metrics and what people look at are on admin.port (8889): /livez,
+    /readyz, /metrics, /ui. Both listen on this machine only unless the configuration names another address, and then
+    want TLS (server.tls, admin.tls) or a word that plain HTTP will do.
+
+    Without a cluster, an example that ships with the package is served. With --kubernetes a live cluster is followed:
+    in a pod with its service account, elsewhere with your kubeconfig. Files are read again when they change, the
+    configuration too; what of it waits for a restart is said in the log.
 
     A cluster file is what kubectl get -A -o json prints of nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
     csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
-
-    [bold]Examples[/bold]
-
-      extender serve
-
-      extender serve --cluster cluster.json --port 9000
-
-      extender serve --kubernetes --context production
-
-      extender serve --record recording
-
-      EXTENDER_PREEMPTION__KEEP_CANDIDATES=All extender serve --config extender.yaml
     """
+    from extender.cli import logs
     from extender.cluster.store import ClusterStore
     from extender.errors import ClusterLost
+    from extender.server import audit_log
     from extender.server.app import create_app
     from extender.server.recording.recorder import check_directory
     from extender.server.run import serve as listen
@@ -100,19 +105,30 @@ def serve(
     given["--record"] = ("recording.directory", record)
     overrides = {option: to for option, to in given.items() if to[1] is not None}
     settings = configuration(config, overrides)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up(settings.log)
     if settings.recording.directory is not None:
         check_directory(Path(settings.recording.directory))
+    if settings.audit.enabled:
+        audit_log.check(Path(settings.audit.path) if settings.audit.path is not None else None)
     store = ClusterStore()
     api = api_server(settings)
     source = open_cluster(settings, store, api)
-    typer.echo(banner(settings, store, source, api), err=True)
+    announce(banner(settings, store, source, api), settings)
     app = create_app(store, settings, source, api, config_file(config, overrides))
     if is_example(settings):
         ask_examples(app.state.service)
     listen(app, settings)
     if source.fatal is not None:
         raise ClusterLost(source.fatal)
+
+
+def announce(banner: str, settings: "Configuration") -> None:
+    """Say it; as events where standard error is to hold nothing but JSON."""
+    if settings.log.format == "Text":
+        typer.echo(banner, err=True)
+        return
+    for line in banner.splitlines():
+        log.info("%s", line)
 
 
 def is_example(settings: "Configuration") -> bool:
@@ -139,12 +155,15 @@ def banner(settings: "Configuration", store: "ClusterStore", source: "Source", a
     """Where it listens, what it knows, and what to do next."""
     from extender.cluster.reload import FileSource
 
-    address = f"http://{in_url(settings.server.host)}:{settings.server.port}"
-    lines = [f"extender {__version__} on {address}"]
+    address, admin = url_of(settings.server), url_of(settings.admin)
+    lines = [
+        f"extender {__version__} on {url_of(settings.server, as_it_is=True)}",
+        f"health and metrics: {admin}/readyz, {admin}/metrics",
+    ]
     if settings.debug.enabled:
-        lines.append(f"page: http://{in_url(settings.debug.host)}:{settings.debug.port}/ui")
+        lines.append(f"page: {admin}/ui{_for_whom(settings)}")
     if api is not None:
-        lines.append(f"cluster: {api.place}; GET {address}/readyz says when it has been read")
+        lines.append(f"cluster: {api.place}; GET {admin}/readyz says when it has been read")
         return "\n".join(lines)
     known = counts(store)
     if not isinstance(source, FileSource):
@@ -152,7 +171,9 @@ def banner(settings: "Configuration", store: "ClusterStore", source: "Source", a
         request = json.dumps(EXAMPLE_REQUEST, separators=(",", ":"))
         lines.append(f"try: curl -s -H 'Content-Type: application/json' -d '{request}' {address}/filter")
         if settings.debug.enabled:
-            lines.append("try: extender explain shop/cart-9   (kube-scheduler's questions about it were asked already)")
+            where = "" if admin == ADMIN_LISTENER else f" --url {admin}"
+            already = "(kube-scheduler's questions about it were asked already)"
+            lines.append(f"try: extender explain shop/cart-9{where}   {already}")
         return "\n".join(lines)
     lines.append(f"cluster: {source.path}: {known}")
     if source.report and source.report.left_out:
@@ -163,5 +184,19 @@ def banner(settings: "Configuration", store: "ClusterStore", source: "Source", a
     return "\n".join(lines)
 
 
-def in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+_ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where nobody listens
+
+
+def url_of(listener: "ServerSection | AdminSection", *, as_it_is: bool = False) -> str:
+    """Where it can be asked from this machine, or `as_it_is` configured: every address is none to ask at."""
+    scheme = "https" if listener.tls.is_on else "http"
+    host = listener.host if as_it_is else _ON_THIS_MACHINE.get(listener.host, listener.host)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
+
+
+def _for_whom(settings: "Configuration") -> str:
+    """What the address does not say: that others are refused."""
+    from extender.config.values import is_loopback
+
+    is_for_others = is_loopback(settings.admin.host) or settings.debug.allow_remote
+    return "" if is_for_others else "   (for callers from 127.0.0.1 or ::1 only, unless debug.allowRemote)"

@@ -44,7 +44,9 @@ class Output(StrEnum):
 def simulate(
     pod: Annotated[
         list[str] | None,
-        typer.Option("--pod", metavar="FILE", help="Pods that arrive; - is stdin. May be given several times."),
+        typer.Option(
+            "--pod", metavar="FILE", help="Pods that arrive; - is standard input. May be given more than once."
+        ),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Place the pods that wait in the cluster.")] = False,
     cluster: ClusterOption = None,
@@ -56,32 +58,30 @@ def simulate(
     config: ConfigOption = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", metavar="NAME", help="Policies: upstream, careful or strict, and nothing else."),
+        typer.Option("--preset", metavar="NAME", help="Policies of this preset alone: upstream, careful or strict."),
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,
         typer.Option("--compare", metavar="NAME NAME", help="Two presets side by side; configured is your own."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Draw among equal nodes, as kube-scheduler does; by name without it.")
+        int | None,
+        typer.Option(
+            "--seed", metavar="NUMBER", help="Draw among equal nodes, as kube-scheduler does; by name without it."
+        ),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TEXT,
     no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that reading a live cluster may take.")] = 60,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long reading a live cluster may take.")
+    ] = 60,
 ) -> None:
-    """Run whole scheduling cycles as kube-scheduler does, and show what would become of some pods.
+    """Run scheduling cycles and show what would become of some pods.
 
-    Each is filtered, scored and bound; or pods are evicted for it by your policies, and it is tried again. A pod is
-    given as a manifest: JSON or YAML, one or several. Without --cluster it is the example that ships with the package,
-    or the cluster of the configuration.
-
-    [bold]Examples[/bold]
-
-      extender simulate --pending
-
-      kubectl run web --image web --dry-run=client -o yaml | extender simulate --from-server --pod -
-
-      extender simulate --cluster cluster.json.gz --pod pod.yaml --compare upstream strict
+    The cycles are kube-scheduler's, on a copy of the cluster: nothing is changed there. Each pod is filtered, scored
+    and bound; or pods are evicted for it by your policies, and it is tried again. A pod is given
+    as a manifest: JSON or YAML, one or several. Without --cluster it is the example that ships with the package, or the
+    cluster of the configuration.
     """
     from extender.core.moment import Moment
     from extender.server import what_if

@@ -353,15 +353,19 @@ class KubernetesSource:
     async def compare(self, kind: str) -> int:
         """Ask the API server for names, UIDs and versions -> how many objects differ that should not; then list anew.
 
-        A kind that is not being followed is not compared. Raises ApiError and ApiUnreachable.
+        A kind that is not being followed is not compared, and there is no verdict where what came before has not been
+        applied yet: the next comparison tells. Raises ApiError and ApiUnreachable.
         """
         reflector = self.reflectors.get(kind)
         if reflector is None or reflector.status.phase != "watching" or not self.store.version:
             return 0
+        began = self._clock()
         differing = await self._differences(kind)
         if differing:
             await self._sleep(GRACE)
             again = await self._differences(kind)
+            if self.inbox.oldest is not None and self.inbox.oldest <= began:
+                return 0
             differing = {key: both for key, both in differing.items() if again.get(key) == both}
         new = {key: both for key, both in differing.items() if self._excused[kind].get(key) != both}
         if new:

@@ -298,12 +298,16 @@ class Sink(Protocol):
         """Drop the kind: "absent", there are no such objects; or "forbidden", we cannot know."""
 
 
+PHASES = ("starting", "listing", "watching", "broken", "forbidden", "absent")
+"""How a kind may stand."""
+
+
 class StreamStatus:
     """How true the picture of one kind is. Written by the reflector's thread, read by any; times are its clock's."""
 
     def __init__(self) -> None:
         self.phase = "starting"
-        """starting, listing, watching, broken, forbidden or absent."""
+        """One of PHASES."""
         self.version = ""
         """The last resourceVersion of a list, an event or a bookmark."""
         self.last_contact: float | None = None

@@ -25,7 +25,7 @@ from extender.errors import ConfigError
 KeyPath = tuple[str | int, ...]
 
 ENV_PREFIX = "EXTENDER_"
-ENV_OF_OTHERS = frozenset({"EXTENDER_CONFIG", "EXTENDER_DEBUG_URL"})
+ENV_OF_OTHERS = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
 """Variables of that prefix that are no settings: the command line reads them."""
 
 _SERVICE_LINK = re.compile(

@@ -23,6 +23,7 @@ from extender.core.preemption import (
     KUBE_SCHEDULER,
     NAMED_OF_EQUALS,
     NEVER_PREEMPTS,
+    Barrier,
     DryRun,
     eligible,
     groups,
@@ -253,6 +254,7 @@ def preempt(
     if left:
         theirs = np.flatnonzero(undecided[run.rows])
         run = with_victims(run, theirs, _as_offered(run, named)[:, theirs], KUBE_SCHEDULER)
+    run = _adding_nobody_special(run, named)
     best = _best(run, named, profile.keep_candidates)
     violations, names = run.violations, snapshot.node_names
     kept = tuple(
@@ -343,6 +345,23 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
                 spared.remove(other)
                 ways[place] = NAMED_OF_EQUALS
     return replace(run, victims=victims, ways=ways)
+
+
+def _adding_nobody_special(run: DryRun, named: BoolArray) -> DryRun:
+    """Not where a pod would go that only kube-scheduler may choose; where policies choose, they leave those out."""
+    if protects(run.incoming.profile.preemption):
+        return run
+    places = np.flatnonzero(run.candidate)
+    added = run.taken_on(places, (run.victims & ~named)[:, places])
+    pods = run.snapshot.pods
+    special = [
+        place for pod, place in zip(added.pods.tolist(), added.places.tolist(), strict=True) if is_special(pods[pod])
+    ]
+    if not special:
+        return run
+    nodes = np.zeros(len(run.rows), np.bool_)
+    nodes[places[special]] = True
+    return replace(run, barriers=(*run.barriers, Barrier(nodes, lambda _: f"would evict {SPECIAL}")))
 
 
 def _best(run: DryRun, named: BoolArray, limit: int | None) -> IntArray:

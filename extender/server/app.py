@@ -7,18 +7,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
 
 from extender import __version__
 from extender.cluster import binding
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
-from extender.server import openapi
+from extender.server import gauges, openapi, tracing
+from extender.server.audit_log import AuditLog
 from extender.server.decisions import Decisions
-from extender.server.errors import on_error, on_http_exception
+from extender.server.errors import add_error_handlers
 from extender.server.picture import NO_SOURCE, Source
 from extender.server.recording.recorder import Recorder
 from extender.server.routes import create_router
@@ -27,6 +28,11 @@ from extender.server.verbs import Binder, Service
 
 BINDINGS_AT_ONCE = 16
 """kube-scheduler binds beside its other calls: pods that wait for a slow API server must not wait for each other."""
+
+NOT_FOUND = (
+    "no such path; there are POST /filter, /prioritize, /preempt and /bind; health, metrics and what people look at "
+    "are on the admin listener (admin.port)"
+)
 
 
 def create_app(
@@ -60,17 +66,20 @@ def create_app(
         Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
         max_body_names=config.server.max_body_names,
         max_body_full=config.server.max_body_full,
+        max_in_flight=config.server.max_in_flight,
+        timeout=config.server.deadline,
         decisions=Decisions(config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size),
         recorder=recorder,
+        audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
+        tracing=tracing.start(config.tracing.endpoint),
     )
     app.state.record = config.recording.directory is not None
     store.prepare_for(service.settings.profile)
     service.configured.make_ready = source.adopt
-    service.metrics.follow(store, source, service.configured)
-    service.metrics.follow_recording(recorder.status)
+    app.state.waits = gauges.Waits()
+    gauges.show(service.metrics, service, app.state.waits)
     app.include_router(create_router())
-    app.add_exception_handler(HTTPException, on_http_exception)
-    app.add_exception_handler(Exception, on_error)
+    add_error_handlers(app, NOT_FOUND)
     return app
 
 
@@ -84,17 +93,24 @@ async def _follow(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     if app.state.record and service.recorder is not None:
         service.recorder.start()
+    if service.audit is not None:
+        service.audit.start()
     source = asyncio.create_task(service.source.run(), name="follow-cluster")
     source.add_done_callback(lambda _: app.state.stop() if service.source.fatal else None)
     configured = asyncio.create_task(service.configured.run(), name="follow-configuration")
+    waits = asyncio.create_task(app.state.waits.run(), name="measure-waits")
     try:
         yield
     finally:
-        for task in (source, configured):
+        for task in (source, configured, waits):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         if service.recorder is not None:
             service.recorder.stop()
+        if service.audit is not None:
+            service.audit.stop()
+        if service.tracing is not None:
+            await asyncio.to_thread(service.tracing.stop)
         if service.binder is not None:
             service.binder.threads.shutdown(wait=False)

@@ -11,7 +11,10 @@ from starlette.requests import Request
 from extender.errors import BodyTooSlow, RequestTooLarge, UnsupportedBody
 
 TIMEOUT = 10.0
-"""Seconds within which the whole body must be here; a scheduler sends it at once."""
+"""Seconds from a request's first byte to its last; a scheduler sends it at once."""
+
+BEGAN = "extender.began"
+"""Key of the ASGI scope under which the protocol says when a request's first byte came, by the event loop's clock."""
 
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
 
@@ -20,10 +23,16 @@ async def read_body(request: Request, cap: int) -> bytes:
     """The body, of at most `cap` bytes; RequestError (408, 413, 415) if it is too slow, too large or no JSON."""
     check_headers(request, cap)
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout_at(began(request) + TIMEOUT):
             return await _collect(request, cap)
     except TimeoutError:
         raise BodyTooSlow(f"the body did not arrive within {TIMEOUT:.0f} seconds") from None
+
+
+def began(request: Request) -> float:
+    """When the request's first byte came, by the event loop's clock (`time.monotonic`); now, where nobody noted it."""
+    moment: float | None = request.scope.get(BEGAN)
+    return asyncio.get_running_loop().time() if moment is None else moment
 
 
 async def _collect(request: Request, cap: int) -> bytes:

@@ -1,14 +1,11 @@
-"""The second listener, for people: what was decided and why, what would happen if, and the page that shows both.
+"""What people ask the admin listener: what was decided and why, what would happen if, and the page that shows both.
 
-It shares the service with the scheduler's port and nothing else: no path of the one is on the other. To tell a large
-decision takes a thread, a what-if question a copy of the process, so that the scheduler does not wait for them.
+To tell a large decision takes a thread, a what-if question a copy of the process, so that the scheduler does not wait
+for them.
 
-Rule: a browser may have been sent here by another site. So the Host header must be an address, localhost or our own
-host name, questions must be JSON from our own page, and nothing is answered that a page may run.
+Rule: who may ask was decided before (admin.py); nothing here is on the scheduler's port.
 """
 
-import asyncio
-import ipaddress
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,10 +14,8 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender import __version__
 from extender.cluster.decode import slim
@@ -31,13 +26,13 @@ from extender.core.profile import Profile
 from extender.core.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
-from extender.server import apart, openapi_debug
+from extender.server import apart, openapi_admin
 from extender.server.apart import Apart
 from extender.server.body import read_body
 from extender.server.decisions import VERBS, Query, read_time
-from extender.server.errors import error_body, error_response, on_error
+from extender.server.errors import error_body, error_response
 from extender.server.picture import summary
-from extender.server.verbs import Service
+from extender.server.service import Service
 from extender.server.what_if import what_if
 
 MAX_BODY = 8 << 20
@@ -51,14 +46,6 @@ NOT_KEPT = "no such decision is kept; the oldest ones are dropped (debug.decisio
 MOST_LISTED = 1000
 """Decisions in one answer."""
 
-SECURITY = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -68,34 +55,9 @@ _TYPES = {
 }
 _FILE_NAME = re.compile(r"[a-z0-9-]+\.[a-z]+")
 
-_MESSAGES = {
-    404: "no such path; there are GET /ui, /decisions, /decisions/{id}, /status and /recording, POST /simulate",
-    405: "this path answers another method; see the Allow header",
-}
 
-
-def create_debug_app(service: Service, host: str) -> ASGIApp:
-    """The application of the second listener. `host`: the name under which it may be asked, beside addresses."""
-    app = _unguarded()
-    app.state.service = service
-    app.state.simulating = asyncio.Lock()
-    return _Guarded(app, host)
-
-
-def openapi_document() -> dict[str, Any]:
-    """The OpenAPI document of the second listener, as it stands in openapi/debug.json."""
-    return openapi_debug.document(_unguarded())
-
-
-def _unguarded() -> FastAPI:
-    app = FastAPI(version=__version__, openapi_url=None, redirect_slashes=False)
-    app.include_router(_router())
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, on_error)
-    return app
-
-
-def _router() -> APIRouter:
+def create_router() -> APIRouter:
+    """All routes; `app.state` holds the Service, and the lock `simulating`."""
     router = APIRouter(redirect_slashes=False)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/decisions", list_decisions),
@@ -111,14 +73,9 @@ def _router() -> APIRouter:
         ("GET", "/ui/{name}", page_file),
     ]
     for method, path, endpoint in routes:
-        operation = openapi_debug.OPERATIONS[endpoint.__name__]
+        operation = openapi_admin.OPERATIONS[endpoint.__name__]
         router.add_api_route(path, endpoint, methods=[method], response_class=Response, **operation)
     return router
-
-
-async def _on_http_exception(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return error_response(error.status_code, _MESSAGES.get(error.status_code, error.detail), error.headers)
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------
@@ -223,7 +180,7 @@ async def show_status(request: Request) -> Response:
         "version": __version__,
         "picture": summary(service.store, service.source),
         "ready": "",
-        "notes": [*service.source.warnings(), *service.configured.warnings()],
+        "notes": [*service.source.warnings(), *service.configured.warnings(), *service.lifecycle.warnings()],
         "policies": explaining.policies(service.settings.profile),
         "presets": list(PRESETS),
         "decisions": service.decisions.counts(),
@@ -258,7 +215,7 @@ async def switch_recording(request: Request) -> Response:
         return _json(service.recorder.status())
     except ExtenderError as error:
         return error_response(error.status, str(error))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return error_response(400, f'must be {{"enabled": true}} or {{"enabled": false}}: {error}')
 
 
@@ -289,56 +246,3 @@ def _file(name: str) -> Response:
 
 def _json(value: object) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
-
-
-# --- who may ask ----------------------------------------------------------------------------------------------------
-
-
-class _Guarded:
-    """Refuses what another site may have sent a browser to ask, and sets the headers that keep a browser careful."""
-
-    def __init__(self, app: ASGIApp, host: str) -> None:
-        self._app = app
-        self._host = host.lower()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_carefully(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_ENCODED]
-            await send(message)
-
-        answer = self._refusal(Request(scope)) or self._app
-        await answer(scope, receive, send_carefully)
-
-    def _refusal(self, request: Request) -> Response | None:
-        host = request.headers.get("host", "")
-        if not self._is_ours(_name(host)):
-            return error_response(403, "ask by address, or as localhost: the Host header is neither")
-        origin = request.headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
-            return error_response(403, "the question comes from another site")
-        is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-        if request.method == "POST" and not is_json:
-            return error_response(415, "the body must be JSON: with curl, add -H 'Content-Type: application/json'")
-        return None
-
-    def _is_ours(self, name: str) -> bool:
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in ("localhost", self._host)
-        return True
-
-
-_ENCODED = [(name.lower().encode(), value.encode()) for name, value in SECURITY.items()]
-
-
-def _name(host: str) -> str:
-    """`name:port` or `[address]:port` -> name or address."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()

@@ -6,6 +6,7 @@ Rule: no error leaves this service in another shape, and none repeats what was s
 from collections.abc import Mapping
 
 import msgspec
+from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,10 +16,7 @@ from extender.errors import INTERNAL, ExtenderError, printable
 LONGEST_MESSAGE = 250
 """Characters; with up to 4 bytes each the whole body stays below 1 KiB."""
 
-_MESSAGES = {
-    404: "no such path; there are POST /filter, /prioritize, /preempt and /bind, GET /livez, /readyz and /metrics",
-    405: "this path answers another method; see the Allow header",
-}
+_ANOTHER_METHOD = "this path answers another method; see the Allow header"
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -31,11 +29,17 @@ def error_body(message: str) -> bytes:
     return msgspec.json.encode({"Error": printable(message)[:LONGEST_MESSAGE]})
 
 
-async def on_http_exception(_: Request, error: Exception) -> Response:
-    """404 and 405 of the router."""
-    if not isinstance(error, HTTPException):
-        return error_response(500, INTERNAL)
-    return error_response(error.status_code, _MESSAGES.get(error.status_code, error.detail), error.headers)
+def add_error_handlers(app: FastAPI, not_found: str) -> None:
+    """Everything that no route answers itself; `not_found` says which paths there are."""
+    messages = {404: not_found, 405: _ANOTHER_METHOD}
+
+    async def on_http_exception(_: Request, error: Exception) -> Response:
+        if not isinstance(error, HTTPException):
+            return error_response(500, INTERNAL)
+        return error_response(error.status_code, messages.get(error.status_code, error.detail), error.headers)
+
+    app.add_exception_handler(HTTPException, on_http_exception)
+    app.add_exception_handler(Exception, on_error)
 
 
 async def on_error(_: Request, error: Exception) -> Response:

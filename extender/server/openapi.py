@@ -15,7 +15,8 @@ from extender import wire
 
 TITLE = "kube-scheduler extender"
 DESCRIPTION = (
-    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), health checks and metrics. "
+    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1); health and metrics are on the admin "
+    "listener. "
     'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}. '
     "With the kill switch on, and in mode Observe, /filter accepts every node, /prioritize scores none, and /preempt "
     "answers what was offered (the kill switch may also veto)."
@@ -26,6 +27,9 @@ NOT_EVALUATED = "X-Extender-Not-Evaluated"
 
 VETOED = "X-Extender-Vetoed"
 """Header of a /preempt answer that evicts nobody: why, and until when where that ends by itself."""
+
+DECISION = "X-Extender-Decision"
+"""Response header: what the call is called in /decisions, in recordings and in audit lines."""
 
 PICTURE = "X-Extender-Picture"
 """Response header: which state of the cluster the answer was made on."""
@@ -100,7 +104,15 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {
     503: _error("No safe answer: no cluster picture, an unknown node, an internal error."),
 }
-_HEADERS = {
+_DECISION = {
+    DECISION: {
+        "description": "What the call is called in audit lines and, but for /bind, in recordings and at "
+        "/decisions/{id} of the admin listener. Absent where the request could not be read, or was not.",
+        "schema": {"type": "string"},
+        "example": "preempt-12",
+    },
+}
+_HEADERS = _DECISION | {
     NOT_EVALUATED: {
         "description": "The filter plugins of kube-scheduler that have a say about this pod but are not modelled: "
         "their part is left to kube-scheduler. Absent where there are none, and where no answer could be given.",
@@ -151,26 +163,6 @@ def _verb(
     }
 
 
-_TEXT = {"text/plain": {"schema": {"type": "string"}}}
-
-
-def _health(summary: str, responses: dict[int | str, dict[str, Any]], **extra: Any) -> dict[str, Any]:
-    return {
-        "summary": summary,
-        "tags": ["health"],
-        "responses": {200: {"description": "Yes.", "content": _TEXT}, **responses},
-        "openapi_extra": extra,
-    }
-
-
-_VERBOSE = {
-    "name": "verbose",
-    "in": "query",
-    "allowEmptyValue": True,
-    "description": "List what is checked, as text.",
-    "schema": {"type": "string"},
-}
-
 OPERATIONS: dict[str, dict[str, Any]] = {
     "filter": _verb(
         "Which of the offered nodes can the pod run on?",
@@ -207,20 +199,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         {"$ref": ref("ExtenderBindingResult")},
         {"Error": ""},
         {404: _error("Binding is switched off.")},
-        headers={},
+        headers=_DECISION,
     ),
-    "livez": _health("Does the process answer?", {}),
-    "readyz": _health(
-        "Is there a picture of the cluster to decide on, where one is needed?",
-        {503: _error("Not yet.")},
-        parameters=[_VERBOSE],
-    ),
-    "metrics": {
-        "summary": "What has been counted since the start?",
-        "tags": ["metrics"],
-        "responses": {200: {"description": "The Prometheus text format.", "content": _TEXT}},
-        "openapi_extra": {},
-    },
 }
 
 

@@ -8,6 +8,7 @@ API would charge for it (pkg/registry/core/pod/storage/eviction.go, v1.36).
 Rule: plain Python, pod by pod, as upstream does it. Being slower than the engine is fine; being the same is not.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -73,10 +74,10 @@ class Recount:
         if self._policy.disruption_budgets == "Strict":
             return self._overdrawn(pod for pod in evictable if pod.metadata.uid in victims)
         charging = [(pod, charged) for pod in evictable if (charged := self._charged(pod))]
-        charges, allowed, found = Counter[Charge](), dict[Charge, int](), 0
+        allowed = {charge: self._allowed(charge) for charge in {one for _, charged in charging for one in charged}}
+        charges, found = Counter[Charge](), 0
         for pod, charged in sorted(charging, key=lambda one: self._order(one[0])):
             charges.update(charged)
-            allowed |= {charge: self._allowed(charge) for charge in charged if charge not in allowed}
             found += any(charges[one] > allowed[one] for one in charged) and pod.metadata.uid in victims
         return found
 
@@ -101,9 +102,10 @@ class Recount:
             return []
         if len(selecting) > 1:
             return [SEVERAL]
-        if self._is_disrupted(selecting[0], pod):
+        (index,) = selecting
+        if self._is_disrupted(index, pod):
             return []
-        return [("pods" if pod.is_ready or self._shares(selecting[0]) else "unready", selecting[0])]
+        return [("pods" if pod.is_ready or self._shares(index) else "unready", index)]
 
     def _shares(self, index: int) -> bool:
         """Do unready pods take from what the budget allows? They do where no pod has to be healthy."""
@@ -140,7 +142,7 @@ class Recount:
             return allowed
         is_healthy = status.desired_healthy > 0 and min(healthy, status.current_healthy) >= status.desired_healthy
         may_go = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-        return 2**31 if may_go else 0
+        return sys.maxsize if may_go else 0
 
     def _seen(self, index: int) -> tuple[int, int]:
         """(healthy pods, pods that are assumed to be leaving) of a budget."""

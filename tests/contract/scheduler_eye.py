@@ -199,7 +199,7 @@ def _int64(value: Any, name: str) -> int:
     return value
 
 
-def _offered_names(request: bytes) -> list[str] | None:
+def _offered_names(request: bytes) -> set[str] | None:
     """The names that were sent; None if whole nodes were, of which nothing is checked."""
     names: list[str] | None = json.loads(request)["NodeNames"]
-    return names
+    return None if names is None else set(names)

@@ -13,9 +13,9 @@ import uvicorn
 from extender.cluster.files import load_cluster
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
+from extender.server.admin import FOR_EVERYBODY, create_admin_app
 from extender.server.app import create_app
-from extender.server.debug import create_debug_app
-from extender.server.verbs import Service
+from extender.server.service import Service
 
 NODES = ("worker-1", "worker-2", "worker-3")
 
@@ -84,15 +84,37 @@ def filled_store(cluster=CLUSTER):
 
 
 def client_for(app):
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    """Of the scheduler's port; health and metrics are asked of the admin listener beside it."""
+    transport = _BothListeners(app)
     headers = {"Content-Type": "application/json"}
     return httpx.AsyncClient(transport=transport, base_url="http://extender", headers=headers)
 
 
+class _BothListeners(httpx.AsyncBaseTransport):
+    def __init__(self, app):
+        self._scheduler = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self._admin = httpx.ASGITransport(create_admin_app(app.state.service, Configuration()))
+
+    async def handle_async_request(self, request):
+        to = self._admin if request.url.path in FOR_EVERYBODY else self._scheduler
+        return await to.handle_async_request(request)
+
+
+def scheduler_client(app):
+    """Of the scheduler's port and nothing else."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://extender")
+
+
+def admin_client(service, client=("127.0.0.1", 50000), **sections):
+    """Of the admin listener, as `client` (address and port) would ask; sections of the configuration."""
+    transport = httpx.ASGITransport(create_admin_app(service, configuration(**sections)), client=client)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8889")
+
+
 @contextmanager
 def listening(service: Service) -> Iterator[str]:
-    """The address of a debug listener on a socket."""
-    settings = uvicorn.Config(create_debug_app(service, "localhost"), port=0, log_config=None, lifespan="off")
+    """The address of an admin listener on a socket."""
+    settings = uvicorn.Config(create_admin_app(service, Configuration()), port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(settings)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -8,7 +8,7 @@ import logging
 import pytest
 from pydantic import ValidationError
 
-from extender.server import verbs
+from extender.server import binds
 from extender.server.app import create_app
 from tests.fakes.api_server import Answer, Drop, FakeAPI, Fault, Hang
 from tests.http.conftest import client_for, configuration, error_of, filled_store, pod
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.anyio
 
 REQUEST = {"PodName": "web-0", "PodNamespace": "shop", "PodUID": "uid-web-0", "Node": "worker-1"}
 LIVE = {"cluster": {"source": "kubernetes"}}
+PATIENT = {"server": {"schedulerTimeout": "30s"}}
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def api():
 async def served(api, limit="2s"):
     """The service, with /bind; no cluster is followed."""
     server = server_at(api.url)
-    app = create_app(filled_store(), configuration(**LIVE, bind={"enabled": True, "timeout": limit}), api=server)
+    app = create_app(
+        filled_store(), configuration(**LIVE, **PATIENT, bind={"enabled": True, "timeout": limit}), api=server
+    )
     try:
         async with app.router.lifespan_context(app), client_for(app) as client:
             yield client
@@ -161,7 +164,7 @@ async def test_an_api_server_that_hangs_is_given_up_in_time_and_bound_is_not_sai
 
 async def test_a_thread_that_does_not_come_back_is_not_waited_for(api, monkeypatch, caplog):
     """Whatever holds a call up beyond all its timeouts, the scheduler has its answer."""
-    monkeypatch.setattr(verbs, "AFTER_DEADLINE", 0.0)
+    monkeypatch.setattr(binds, "AFTER_TIMEOUT", 0.0)
     hang = Hang()
     api.faults.add(Fault("bind", "Pod", hang))
     monkeypatch.setattr("extender.cluster.binding.SHARE", 100)

@@ -6,15 +6,14 @@ import json
 import logging
 from importlib import resources
 
-import httpx
 import pytest
 import yaml
 
+from extender.cli import logs
 from extender.cluster.files import load_cluster
 from extender.cluster.store import ClusterStore
 from extender.server.app import create_app
-from extender.server.debug import create_debug_app
-from tests.http.conftest import client_for, configuration
+from tests.http.conftest import admin_client, client_for, configuration
 
 pytestmark = pytest.mark.anyio
 SECRET = "canary-3f9a1c"
@@ -69,20 +68,20 @@ OFFERS = {"worker-b1": {"Pods": [{"UID": "51a58faf-51dd-4f2e-bab8-091e79e90057"}
 
 
 @pytest.mark.parametrize("preset", ["upstream", "careful", "strict"])
-async def test_a_secret_is_in_no_decision_log_recording_or_answer(preset, tmp_path, caplog):
+async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(preset, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     cluster = example()
     assert SECRET in json.dumps(cluster)
     store = ClusterStore()
     store.replace(load_cluster(cluster))
     names = list(store.snapshot().node_names)
-    sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path)}}
+    sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path / "recording")}}
+    sections["audit"] = {"path": str(tmp_path / "audit.log")}
     app = create_app(store, configuration(**sections))
     service = app.state.service
     service.recorder.start()
-    people = httpx.AsyncClient(
-        transport=httpx.ASGITransport(create_debug_app(service, "")), base_url="http://localhost"
-    )
+    service.audit.start()
+    people = admin_client(service)
     shown = []
     async with client_for(app) as scheduler, people:
         whole = {"metadata": {}, "items": [item for item in cluster["items"] if item["kind"] == "Node"]}
@@ -116,9 +115,13 @@ async def test_a_secret_is_in_no_decision_log_recording_or_answer(preset, tmp_pa
             answer = await people.post("/simulate", content=json.dumps(question), headers=JSON)
             shown.append(answer.text)
     service.recorder.stop()
+    service.audit.stop()
+    assert service.audit.written == 3
     assert service.recorder.status()["calls"] >= 7
     assert [text for text in shown if SECRET in text] == []
     assert SECRET not in caplog.text
+    as_json = logs.json_formatter()
+    assert [record for record in caplog.records if SECRET in as_json.format(record)] == []
     for path in tmp_path.rglob("*"):
         assert SECRET not in str(path)
         if path.is_file():

@@ -278,7 +278,7 @@ async def test_the_guard_s_rejections_and_what_is_not_evaluated_are_counted_as_a
         response = await client.post("/preempt", content=preempt_body(claiming))
         counted = await samples(client, "extender_not_evaluated_total")
     assert response.headers[NOT_EVALUATED] == "DynamicResources"
-    assert counted['{plugin="DynamicResources",verb="preempt"}'] == 1
+    assert counted['{plugin="DynamicResources"}'] == 1
 
 
 @pytest.mark.parametrize(("mode", "assumed"), [("Enforce", 2), ("Observe", 0)])

@@ -17,7 +17,7 @@ from extender.cluster.files import example_cluster
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server.app import create_app
-from tests.http.conftest import client_for, listening
+from tests.http.conftest import admin_client, listening, scheduler_client
 
 pytestmark = pytest.mark.anyio
 
@@ -36,8 +36,14 @@ async def test_a_request_answers_as_printed(command, printed):
     body = words[words.index("--json") + 1] if "--json" in words else None
     store = ClusterStore()
     store.replace(example_cluster())
-    async with client_for(create_app(store, Configuration())) as client:
-        answer = await client.request("POST" if body else "GET", f"{url.path}?{url.query}", content=body)
+    config = Configuration()
+    app = create_app(store, config)
+    clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.state.service)}
+    async with clients[url.port or 80] as client:
+        headers = {"Content-Type": "application/json"} if body else {}
+        answer = await client.request(
+            "POST" if body else "GET", f"{url.path}?{url.query}", content=body, headers=headers
+        )
     assert answer.status_code == 200
     assert answer.text.rstrip("\n") == printed.rstrip("\n")
 

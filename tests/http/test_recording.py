@@ -1,15 +1,22 @@
 """The application records what it is asked over HTTP: from its start on, or once it is told to."""
 
-import httpx
 import pytest
 
 import extender
 from extender.cluster.files import example_cluster
 from extender.cluster.store import ClusterStore
 from extender.server.app import create_app
-from extender.server.debug import create_debug_app
 from tests.fakes.api_server import FakeAPI
-from tests.http.conftest import BODIES, CLUSTER, URGENT, client_for, configuration, filled_store, preempt_body
+from tests.http.conftest import (
+    BODIES,
+    CLUSTER,
+    URGENT,
+    admin_client,
+    client_for,
+    configuration,
+    filled_store,
+    preempt_body,
+)
 from tests.http.conftest import filter_body as body_of
 from tests.http.conftest import pod as shop_pod
 from tests.unit.cluster.live_rig import serving
@@ -62,14 +69,12 @@ async def test_nothing_is_recorded_unless_that_is_wanted(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_it_is_switched_on_and_off_by_the_debug_listener(tmp_path):
+async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
     app = create_app(filled_store(), recording_into(tmp_path))
-    debug = create_debug_app(app.state.service, "127.0.0.1")
-    transport = httpx.ASGITransport(debug)
     async with (
         app.router.lifespan_context(app),
         client_for(app) as client,
-        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8889") as people,
+        admin_client(app.state.service) as people,
     ):
         answers = []
         for number, enabled in enumerate((False, True, False)):
@@ -82,9 +87,7 @@ async def test_it_is_switched_on_and_off_by_the_debug_listener(tmp_path):
 
 async def test_nobody_chooses_a_directory_over_http(tmp_path):
     app = create_app(filled_store(), configuration())
-    debug = create_debug_app(app.state.service, "127.0.0.1")
-    transport = httpx.ASGITransport(debug)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8889") as people:
+    async with admin_client(app.state.service) as people:
         refused = await people.post("/recording", json={"enabled": True})
         assert refused.status_code == 409
         assert "recording.directory" in refused.json()["Error"]

@@ -12,7 +12,6 @@ from extender.core import engine
 from extender.core.engine import Candidate
 from extender.server.app import create_app, openapi_document
 from extender.server.picture import NoSource
-from extender.server.run import server_settings
 from tests.http.conftest import (
     BODIES,
     NODES,
@@ -458,14 +457,6 @@ def test_plain_http_elsewhere_needs_a_word(host):
     assert configuration(server={"host": host, "allowPlainHTTP": True}).server.host == host
 
 
-def test_connections_outlive_those_of_go():
-    settings = server_settings(create_app(filled_store(), configuration()), configuration())
-    assert settings.timeout_keep_alive == 120
-    assert settings.http == "httptools"
-    assert not settings.server_header
-    assert not settings.access_log
-
-
 # --- the OpenAPI document -------------------------------------------------------------------------------------------
 
 
@@ -478,7 +469,7 @@ def test_the_examples_of_the_document_spell_every_key():
 
 def test_the_document_describes_the_wire():
     document = openapi_document(create_app(ClusterStore(), configuration()))
-    assert sorted(document["paths"]) == ["/bind", "/filter", "/livez", "/metrics", "/preempt", "/prioritize", "/readyz"]
+    assert sorted(document["paths"]) == ["/bind", "/filter", "/preempt", "/prioritize"]
     assert {path: next(iter(item.values()))["operationId"] for path, item in document["paths"].items()} == {
         path: path[1:] for path in document["paths"]
     }

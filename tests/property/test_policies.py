@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from extender.core import engine
 from extender.core.filtering import meet
 from extender.core.moment import MINUTE, SECOND, Attempt, Eviction, Moment
-from extender.core.policies import protects
 from extender.core.preemption import groups
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.running import LEAVING_SINCE
@@ -346,9 +345,9 @@ def test_the_fewest_are_no_worse_on_any_node(seed):
     """In the order of importance and of ranking that is upstream's."""
     asked = Asked(seed, PreemptionPolicy(victims="Fewest"), everywhere=True)
     reprieve = {one.node: one for one in asked.under(UPSTREAM).kept}
-    assert chosen(asked.decision).keys() == reprieve.keys()
+    assert chosen(asked.decision).keys() >= reprieve.keys()  # who is put back may leave a special pod to be evicted
     for one in asked.decision.kept:
-        assert cost(asked, one) <= cost(asked, reprieve[one.node])
+        assert one.node not in reprieve or cost(asked, one) <= cost(asked, reprieve[one.node])
 
 
 @SOME
@@ -376,9 +375,7 @@ def guards(seed):
         profile=one.profile,
         moment=one.moment,
     )
-    # Where no policy chooses victims, they are kube-scheduler's: also special ones, if it offers anything at all.
-    accepted = set() if protects(one.profile.preemption) else {"ProtectedVictimAdded"}
-    assert set(result.rejected.values()) <= accepted
+    assert result.rejected == {}
 
 
 @MANY

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from extender.cluster.files import load_cluster
 from extender.cluster.history import History
 from extender.cluster.store import Change, ClusterStore
-from extender.config.models import RecordingSection
+from extender.config.serving import RecordingSection
 from extender.core import engine
 from extender.core.engine import Offer
 from extender.core.profile import Profile

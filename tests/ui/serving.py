@@ -18,8 +18,8 @@ import uvicorn
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.k8s.kinds import ClusterObjects
+from extender.server.admin import create_admin_app
 from extender.server.app import create_app
-from extender.server.debug import create_debug_app
 
 STARTS_WITHIN = 60
 JSON = dict[str, Any]
@@ -57,8 +57,9 @@ def serving(objects: ClusterObjects, **sections: Any) -> Iterator[Served]:
     """The service on a cluster, with sections of the configuration."""
     store = ClusterStore()
     store.replace(objects)
-    app = create_app(store, Configuration.model_validate(sections))
-    beside = create_debug_app(app.state.service, "127.0.0.1")
+    config = Configuration.model_validate(sections)
+    app = create_app(store, config)
+    beside = create_admin_app(app.state.service, config)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         servers = [uvicorn.Server(_quiet(one)) for one in (app, beside)]

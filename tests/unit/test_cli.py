@@ -1,8 +1,11 @@
 """The command line: what it prints, where, and with which exit code. `serve` itself is not started here."""
 
 import json
+import logging
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from extender.cli.options import open_cluster
 from extender.cli.serve import EXAMPLE_REQUEST, ask_examples, banner, config_file
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration, load_config, render
-from extender.config.models import DebugSection
+from extender.config.serving import DebugSection
 from extender.errors import ClusterFileError, ConfigError
 from extender.server.app import create_app
 from extender.server.decisions import Query
@@ -30,6 +33,18 @@ def run_main(monkeypatch, *arguments):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """`serve` sets up the log of the whole process: the tests that come after this one have their own."""
+    root, ours = logging.getLogger(), logging.getLogger("extender")
+    before = list(root.handlers), root.level, ours.level, threading.excepthook
+    yield
+    root.handlers[:], threading.excepthook = before[0], before[3]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+    logging.captureWarnings(False)
 
 
 def test_the_version_is_the_package_s():
@@ -126,19 +141,21 @@ def opened(**cluster) -> Any:
 def test_the_banner_of_the_example_has_a_request_to_try():
     lines = banner(*opened()).splitlines()
     assert lines[0] == f"extender {extender.__version__} on http://127.0.0.1:8888"
-    assert lines[1] == "page: http://127.0.0.1:8889/ui"
-    assert lines[2].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
-    body = lines[3].split("'")[3]
+    assert lines[1] == "health and metrics: http://127.0.0.1:8889/readyz, http://127.0.0.1:8889/metrics"
+    assert lines[2] == "page: http://127.0.0.1:8889/ui"
+    assert lines[3].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
+    body = lines[4].split("'")[3]
     assert json.loads(body) == EXAMPLE_REQUEST
-    assert lines[3].endswith("http://127.0.0.1:8888/filter")
-    assert "extender explain shop/cart-9" in lines[4]
+    assert lines[4].endswith("http://127.0.0.1:8888/filter")
+    assert "extender explain shop/cart-9   (" in lines[5]
 
 
 def test_the_banner_names_no_page_where_there_is_none():
     settings, store, *rest = opened()
     settings = settings.model_copy(update={"debug": DebugSection(enabled=False)})
-    assert "8889" not in banner(settings, store, *rest)
+    assert "/ui" not in banner(settings, store, *rest)
     assert "explain" not in banner(settings, store, *rest)
+    assert "http://127.0.0.1:8889/readyz" in banner(settings, store, *rest)
 
 
 def test_the_example_has_been_asked_about_before_anybody_asks():
@@ -162,7 +179,7 @@ def test_the_request_to_try_names_nodes_of_the_example():
 def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "Secret"}, {"kind": "Job"}]}))
-    assert banner(*opened(path=str(path))).splitlines()[2:] == [
+    assert banner(*opened(path=str(path))).splitlines()[3:] == [
         f"cluster: {path}: 0 nodes, 0 pods, 0 disruption budgets",
         "left out, because no decision reads them: 1 Job, 2 Secret",
         "warning: there is no node in it, so every call about a node will be refused",
@@ -173,6 +190,35 @@ def test_an_ipv6_address_stands_in_brackets():
     settings = Configuration(server={"host": "::1"})
     _, store, source, _ = opened()
     assert banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
+
+
+TLS_FILES = {"certificate": "tls.crt", "key": "tls.key"}
+
+
+def test_the_banner_says_where_https_is_spoken_and_how_to_ask_there():
+    settings = Configuration(server={"tls": TLS_FILES}, admin={"port": 9443, "tls": TLS_FILES})
+    _, store, source, _ = opened()
+    said = banner(settings, store, source, None)
+    assert said.splitlines()[0].endswith("on https://127.0.0.1:8888")
+    assert "page: https://127.0.0.1:9443/ui\n" in said
+    assert "extender explain shop/cart-9 --url https://127.0.0.1:9443 " in said
+
+
+@pytest.mark.parametrize(("host", "local"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("10.1.2.3", "10.1.2.3")])
+def test_the_banner_names_addresses_that_can_be_asked(host, local):
+    everywhere = {"host": host, "allow_plain_http": True}
+    _, store, source, _ = opened()
+    said = banner(Configuration(server=everywhere, admin=everywhere), store, source, None).splitlines()
+    assert said[0].endswith(f"on http://{f'[{host}]' if ':' in host else host}:8888")
+    assert said[1] == f"health and metrics: http://{local}:8889/readyz, http://{local}:8889/metrics"
+    assert said[4].endswith(f" http://{local}:8888/filter")
+
+
+@pytest.mark.parametrize(("debug", "is_said"), [({}, True), ({"allow_remote": True}, False)], ids=["closed", "open"])
+def test_the_banner_says_that_the_page_is_not_for_everybody_who_reaches_it(debug, is_said):
+    settings = Configuration(admin={"host": "0.0.0.0", "allow_plain_http": True}, debug=debug)
+    _, store, source, _ = opened()
+    assert ("for callers from 127.0.0.1 or ::1 only" in banner(settings, store, source, None)) == is_said
 
 
 # --- the configuration file while it runs ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""extender explain, against a running debug listener, a recording, and what is neither.
+"""extender explain, against a running admin listener, a recording, and what is neither.
 
 The cluster is that of the HTTP tests: `urgent` takes the place of `small` on worker-1 or of `large` on worker-2, which
 cost the same.
@@ -30,8 +30,8 @@ from extender.core.profile import PreemptionPolicy
 from extender.core.trace import Decision, NodeShown, Outcome, PodShown, Ranking, Role, VerdictShown
 from extender.server import verbs
 from extender.server.decisions import Decisions
+from extender.server.service import Service
 from extender.server.settings import LiveSettings
-from extender.server.verbs import Service
 from tests.builders import budget, incoming, node, pod
 from tests.http.conftest import (
     CLUSTER,
@@ -87,7 +87,7 @@ def where(request, url, recording) -> tuple[str, str]:
     return ("--url", url) if request.param == "a service" else ("--recording", recording)
 
 
-OUTSIDE = dict.fromkeys(("EXTENDER_DEBUG_URL", "NO_COLOR", "FORCE_COLOR", "COLUMNS"))
+OUTSIDE = dict.fromkeys(("EXTENDER_ADMIN_URL", "NO_COLOR", "FORCE_COLOR", "COLUMNS"))
 """Variables of whoever runs the tests."""
 
 
@@ -229,7 +229,7 @@ def test_a_recording_says_in_json_what_the_service_said(url, recording):
 
 
 def test_the_address_may_come_from_the_environment(url):
-    out = said("urgent", EXTENDER_DEBUG_URL=url)
+    out = said("urgent", EXTENDER_ADMIN_URL=url)
     assert out.startswith("preempt-1 ")
     assert "--url" not in out
 
@@ -240,7 +240,7 @@ def test_where_nothing_answers_it_says_what_to_look_at(monkeypatch, capsys):
     code, err = fails(monkeypatch, capsys, "--url", f"http://127.0.0.1:{port}")
     assert code == 2
     assert err.startswith(
-        f"extender: nothing answers at http://127.0.0.1:{port}; is the service running, and is debug.enabled? ("
+        f"extender: nothing answers at http://127.0.0.1:{port}; is the service running, and is that admin.port? ("
     )
 
 
@@ -276,7 +276,7 @@ def answering(status: int, body: bytes, media_type: str = "application/json") ->
             server.shutdown()
 
 
-NO_LISTENER = "is no debug listener"
+NO_LISTENER = "tells no decisions"
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ NO_LISTENER = "is no debug listener"
         pytest.param(200, b'{"decisions":[{}]}', "application/json", "of another version?", id="7: other decisions"),
     ],
 )
-def test_what_is_no_debug_listener_is_told_from_one(monkeypatch, capsys, status, body, media_type, message):
+def test_what_is_no_admin_listener_is_told_from_one(monkeypatch, capsys, status, body, media_type, message):
     with answering(status, body, media_type) as place:
         code, err = fails(monkeypatch, capsys, "--url", place)
     assert code == 2

@@ -263,7 +263,7 @@ def test_a_service_that_does_not_answer_in_time_is_exit_code_2(rig, service, mon
     ("url", "said"),
     [
         ("http://127.0.0.1:1", "Connection refused"),
-        ("here", "protocol"),
+        ("here", "must be an address such as http://"),
         ("http://a\0b", "Invalid"),
     ],
 )

@@ -26,6 +26,11 @@ class Backlog(Generic[T]):
         """Bytes of what waits or is being written."""
         return self._size
 
+    @property
+    def is_waiting(self) -> bool:
+        """Is there something that was not taken yet?"""
+        return bool(self._waiting)
+
     def put(self, one: T, size: int) -> bool:
         """Put it at the end -> False if there is no room for it; a single one always has room."""
         with self._more:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from extender.cluster.store import ClusterStore
-from extender.config.models import RecordingSection
+from extender.config.serving import RecordingSection
 from extender.core.moment import Moment
 from extender.core.snapshot import Snapshot
 from extender.core.trace import Verb

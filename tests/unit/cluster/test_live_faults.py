@@ -107,7 +107,7 @@ async def test_C7_the_failure_rule_as_long_as_a_stream_is_broken(shop, on_failur
         assert "poddisruptionbudgets have not been followed" in error_of(await client.get("/readyz"))
         assert "[-] PodDisruptionBudget: broken" in (await client.get("/readyz?verbose")).text
         assert "extender_picture_ready 0.0" in (await client.get("/metrics")).text
-        assert 'extender_stream_up{kind="PodDisruptionBudget"} 0.0' in (await client.get("/metrics")).text
+        assert 'extender_streams{phase="broken"} 1.0' in (await client.get("/metrics")).text
         assert (await client.get("/livez")).status_code == 200
         shop.faults.clear()
         await live.until(lambda: live.source.problem() is None)

@@ -256,6 +256,16 @@ def test_a_special_pod_is_not_taken_for_those_that_were_named(metadata):
     assert kept(nodes, {"n1": named}, FEWEST, incoming(cpu="3")) == [("n1", named)]
 
 
+@pytest.mark.parametrize("metadata", [MIRROR, LEAVING], ids=["mirror pod", "terminating pod"])
+def test_a_node_is_no_candidate_where_a_special_pod_would_go_that_was_not_named(metadata):
+    """By default too: kube-scheduler evicts a mirror pod or one that leaves only where it chose it itself."""
+    nodes = {node("n1", cpu="1"): [pod("a", metadata=metadata)], node("n2", cpu="1"): [pod("b")]}
+    assert kept(nodes, {"n1": ["a"], "n2": ["b"]}, OFFERED) == [("n1", ["a"]), ("n2", ["b"])]
+    assert kept(nodes, {"n1": [], "n2": ["b"]}, OFFERED) == [("n2", ["b"])]
+    decision = decide(nodes, {"n1": []}, OFFERED)
+    assert decision.dropped == {"n1": f"would evict {engine.SPECIAL}"}
+
+
 def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order():
     """1 of x may go. Where importance is the priority alone, a is charged first, being listed first, and b is flagged;
     the guard charges b first, which has run for longer."""

@@ -40,7 +40,8 @@ FULL = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b")]}
 
 def decide(chosen, moment, preemptor=None, nodes=FULL):
     here = snapshot(nodes)
-    offers = {one.name: Offer(()) for one in nodes}
+    leaving = {one.name: [pod for pod in here.pods_on(one.name) if pod.metadata.deletion_timestamp] for one in nodes}
+    offers = {name: Offer(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
     return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, moment)
 
 

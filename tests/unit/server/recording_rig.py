@@ -16,7 +16,7 @@ import msgspec
 
 from extender.cluster.files import load_cluster
 from extender.cluster.store import Change, ClusterStore
-from extender.config.models import RecordingSection
+from extender.config.serving import RecordingSection
 from extender.core.moment import SECOND, Moment
 from extender.k8s.kinds import KINDS
 from extender.server import verbs

@@ -1,16 +1,17 @@
-"""Each rule of the guard, against a candidate that breaks just it. Node n1 runs big, mid, old and new."""
+"""The guard of /preempt: each rule against a candidate that breaks it. Node n1 runs big, mid, old and new."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.engine import Candidate, FilterDecision, Offer
-from extender.core.moment import Moment
+from extender.core.checks import Incoming
+from extender.core.engine import Candidate, Offer
+from extender.core.moment import TIMELESS, Moment
 from extender.core.profile import UPSTREAM, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot import Snapshot
-from extender.errors import GuardError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import (
     LabelSelector,
@@ -25,7 +26,7 @@ from extender.k8s.objects import (
     PodStatus,
 )
 from extender.k8s.selectors import compile_label_selector
-from extender.server.guard import RULES, guard_filter, guard_preempt, guard_scores
+from extender.server.guard import RULES, Case, guard_preempt, running_on
 
 
 def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, phase="Running", **meta):
@@ -36,6 +37,10 @@ def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, 
         PodSpec(node_name=node, priority=priority, preemption_policy=policy),
         PodStatus(phase=phase, start_time=start),
     )
+
+
+def replace_priority(one, priority):
+    return Pod(one.metadata, PodSpec(node_name=one.spec.node_name, priority=priority), one.status)
 
 
 def budget(selector, allowed=0, namespace="shop", disrupted=None):
@@ -183,18 +188,137 @@ PLANTED = {
 }
 
 
+def looked_at(planted):
+    profile, candidates = Profile(preemption=planted.policy), [planted.candidate]
+    return guard_preempt(
+        planted.cluster, planted.preemptor, planted.offers, candidates, as_offered=planted.as_offered, profile=profile
+    )
+
+
 @pytest.mark.parametrize("case", PLANTED.values(), ids=PLANTED.keys())
 def test_a_planted_candidate_is_rejected_by_its_rule(case):
-    profile = Profile(preemption=case.policy)
-    result = guard_preempt(
-        case.cluster, case.preemptor, case.offers, [case.candidate], as_offered=case.as_offered, profile=profile
-    )
+    result = looked_at(case)
     assert result.kept == ()
     assert result.rejected == {case.candidate.node: case.rule}
 
 
 def test_every_rule_has_a_planted_candidate():
     assert {name for name, _ in RULES} == {case.rule for case in PLANTED.values()}
+
+
+STATIC_100 = replace_priority(MIRROR, 100)
+PROTECTS_MIRROR = PreemptionPolicy(protections=(Protection("m", selector=compile_label_selector(app("mirror"))),))
+ONE_VICTIM = Limits(max_victims=1)
+
+BREAK_TWO = {
+    "1: NodeUnknown": Planted("NodeNotOffered", candidate(MID, node="n9"), {"n1": offer(MID)}),
+    "2: PreemptorMustNotPreempt": Planted(
+        "NodeUnknown", candidate(MID, node="n9"), {"n9": offer(MID)}, pod("preemptor", 100, node="", never=True)
+    ),
+    "3: OfferedVictimUnknown": Planted(
+        "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(GHOST)}, pod("preemptor", 100, node="", never=True)
+    ),
+    "4: NoVictims": Planted("OfferedVictimUnknown", candidate(), {"n1": offer(GHOST)}),
+    "5: VictimTwice": Planted("VictimUnknown", candidate(GHOST, GHOST), {"n1": offer(MID)}),
+    "6: VictimNotLower": Planted("VictimTwice", candidate(BIG, BIG), {"n1": offer(MID)}),
+    "7: ProtectedVictimAdded": Planted(
+        "VictimNotLower", candidate(STATIC_100), {"n1": offer(MID)}, cluster=snapshot(MID, STATIC_100)
+    ),
+    "8: VictimProtected": Planted(
+        "ProtectedVictimAdded", candidate(MIRROR), {"n1": offer(MID)}, policy=PROTECTS_MIRROR
+    ),
+    "9: TooManyVictims": Planted(
+        "VictimProtected", candidate(MID, OLD), {"n1": offer(MID)}, policy=replace(PROTECTS_OLD, limits=ONE_VICTIM)
+    ),
+    "10: NotMostImportantFirst": Planted(
+        "TooManyVictims", candidate(OLD, MID), {"n1": offer(MID)}, policy=PreemptionPolicy(limits=ONE_VICTIM)
+    ),
+    "11: NotAsOffered": Planted(
+        "NotMostImportantFirst", candidate(OLD, MID), {"n1": offer(MID)}, as_offered=ON_N1
+    ),
+    "12: ViolationsNotAnInteger": Planted(
+        "NotAsOffered", candidate(OLD, violations=0.0), {"n1": offer(MID)}, as_offered=ON_N1
+    ),
+    "13: ViolationsMiscounted": Planted(
+        "ViolationsNotAnInteger", candidate(MID, violations=1.0), {"n1": offer(MID)}
+    ),
+    "14: BudgetBroken": Planted(
+        "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "case"), BREAK_TWO.items(), ids=BREAK_TWO.keys())
+def test_of_two_rules_that_are_broken_the_first_is_named(name, case):
+    """The name of the case is the second one."""
+    present, (node, as_offered) = running_on(case.cluster, "n1"), (case.candidate.node, bool(case.as_offered))
+    incoming = Incoming(case.preemptor, case.cluster, Profile(preemption=case.policy), (), TIMELESS)
+    holds = dict(RULES)[name.partition(": ")[2]]
+    assert not holds(Case(incoming, case.offers.get(node), case.candidate, present, as_offered))
+    assert looked_at(case).rejected == {node: case.rule}
+
+
+def test_every_rule_is_tried_against_the_next_one():
+    """But NoVictims: where there are none, none of them is unknown."""
+    tried = {(case.rule, name.partition(": ")[2]) for name, case in BREAK_TWO.items()}
+    next_to_each_other = {(one, other) for (one, _), (other, _) in pairwise(RULES)}
+    assert next_to_each_other - tried == {("NoVictims", "VictimUnknown")}
+
+
+KEPT = {
+    "as many victims as may be": Planted(
+        "", candidate(MID, OLD), {"n1": offer(MID)}, policy=PreemptionPolicy(limits=Limits(max_victims=2))
+    ),
+    "one that is leaving already is not counted": Planted(
+        "", candidate(MID, TERMINATING), {"n1": offer(MID, TERMINATING)}, policy=PreemptionPolicy(limits=ONE_VICTIM)
+    ),
+    "a budget that is kept, with Strict": Planted(
+        "",
+        candidate(OLD),
+        {"n1": offer(OLD)},
+        policy=STRICT,
+        cluster=snapshot(*RUNNING, budgets=[budget(app("old", "new"), allowed=1)]),
+    ),
+    "as the scheduler counted, where the budget is kept": Planted(
+        "", candidate(MID, violations=7), {"n1": offer(MID, violations=7)}, as_offered=ON_N1, policy=STRICT
+    ),
+    "a victim of which nothing is told but that it is there": Planted(
+        "",
+        candidate(pod("bare", 10, labels=None)),
+        {"n1": offer(MID)},
+        cluster=snapshot(MID, pod("bare", 10, labels=None)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KEPT.values(), ids=KEPT.keys())
+def test_what_other_policies_allow_passes(case):
+    assert looked_at(case).kept == (case.candidate,)
+
+
+def test_without_a_moment_no_time_has_passed():
+    """Nobody has run for any time at all, so who is protected at first is protected."""
+    profile = Profile(preemption=PreemptionPolicy(protections=(Protection("young", min_runtime=1),)))
+    result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(OLD)}, [candidate(OLD)], profile=profile)
+    assert result.rejected == {"n1": "VictimProtected"}
+
+
+# --- the picture --------------------------------------------------------------------------------------------------
+
+
+def test_nobody_runs_on_a_node_that_is_not_known():
+    assert running_on(CLUSTER, "n9") == {}
+
+
+@pytest.mark.parametrize(
+    "there", [DONE, pod("failed", 10, phase="Failed"), ELSEWHERE, NO_UID], ids=lambda one: one.metadata.name
+)
+def test_a_pod_that_is_in_the_wrong_place_of_the_snapshot_is_not_on_the_node(there):
+    """As if what lays out the nodes were wrong: MID's place is taken by a pod that cannot be evicted there."""
+    cluster = snapshot(MID, OLD)
+    cluster.running.pods[cluster.pods.index(MID)] = there
+    assert there in cluster.pods_on("n1")
+    assert running_on(cluster, "n1") == {"uid-old": OLD}
 
 
 def test_with_all_nodes_as_candidates_a_node_that_was_not_offered_passes():
@@ -263,10 +387,6 @@ def test_the_pods_of_the_picture_count_not_those_of_the_candidate():
     assert result.rejected == {"n1": "VictimNotLower"}
 
 
-def replace_priority(one, priority):
-    return Pod(one.metadata, PodSpec(node_name=one.spec.node_name, priority=priority), one.status)
-
-
 # --- budgets ------------------------------------------------------------------------------------------------------
 
 BUDGETS = {
@@ -295,6 +415,34 @@ def test_violations_are_counted_anew(budgets, violations):
         assert bool(result.kept) == (claimed == violations)
 
 
+STATIC = pod("static", 60, annotations={"kubernetes.io/config.mirror": "abc"})
+LEAVING = pod("leaving", 60, deletion_timestamp="2026-03-01T00:00:00Z")
+PROTECTS_MID = PreemptionPolicy(protections=(Protection("mid", selector=compile_label_selector(app("mid"))),))
+
+CHARGES = {
+    "1: a less important one": (pod("other", 60), UPSTREAM.preemption, (OLD,), 1),
+    "2: not one of the preemptor's priority": (SAME, UPSTREAM.preemption, (OLD,), 0),
+    "3: not one that is protected": (MID, PROTECTS_MID, (OLD,), 0),
+    "4: one that nobody protects": (MID, UPSTREAM.preemption, (OLD,), 1),
+    "5: a mirror pod, for kube-scheduler": (STATIC, UPSTREAM.preemption, (OLD,), 1),
+    "6: no mirror pod where somebody is protected": (STATIC, ALL_NODES, (OLD,), 0),
+    "7: the mirror pod that the scheduler chose": (STATIC, ALL_NODES, (STATIC, OLD), 1),
+    "8: one that is leaving, for kube-scheduler": (LEAVING, UPSTREAM.preemption, (OLD,), 1),
+    "9: not one that is leaving where somebody is protected": (LEAVING, ALL_NODES, (OLD,), 0),
+    "10: a pod that is nothing special, though somebody is protected": (pod("other", 60), ALL_NODES, (OLD,), 1),
+}
+
+
+@pytest.mark.parametrize(("other", "policy", "offered", "violations"), CHARGES.values(), ids=CHARGES.keys())
+def test_who_charges_a_budget_before_the_victim_does(other, policy, offered, violations):
+    """The budget has room for one of the two, and the victim is the less important one."""
+    cluster = snapshot(other, OLD, budgets=[budget(app(other.metadata.name, "old"), allowed=1)])
+    for claimed in range(2):
+        right = candidate(OLD, violations=claimed)
+        result = guard_preempt(cluster, PREEMPTOR, {"n1": offer(*offered)}, [right], profile=Profile(preemption=policy))
+        assert result.rejected == ({} if claimed == violations else {"n1": "ViolationsMiscounted"})
+
+
 def test_a_pod_without_labels_is_in_no_budget():
     bare = pod("bare", 10, labels=None)
     absent = LabelSelector(match_expressions=[LabelSelectorRequirement("app", "DoesNotExist")])
@@ -320,51 +468,3 @@ def test_whatever_gets_past_the_guard_is_safe(offered, victims):
 
 def uids(pods):
     return {one.metadata.uid for one in pods}
-
-
-# --- filter and prioritize ----------------------------------------------------------------------------------------
-
-NODES = ["b", "a", "c", "a"]
-RIGHT = FilterDecision(accepted=(1, 3), failed={"b": "full"}, unresolvable={"c": "cordoned"}, not_evaluated=())
-
-
-def test_a_right_filter_answer_passes():
-    guard_filter(NODES, RIGHT)
-    guard_filter([], FilterDecision((), {}, {}, ()))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"accepted": (1, 3, 4)},
-        {"accepted": (-1, 1, 3)},
-        {"accepted": (3, 1)},
-        {"accepted": (1, 1, 3)},
-        {"accepted": (1,)},
-        {"accepted": (True, 3)},
-        {"accepted": (0, 1, 3)},
-        {"accepted": ()},
-        {"failed": {}},
-        {"failed": {"b": "full", "c": "full"}},
-        {"failed": {"b": "full", "a": "full"}},
-        {"failed": {"b": "full", "z": "invented"}},
-        {"unresolvable": {}},
-        {"unresolvable": {"c": "cordoned", "a": "cordoned"}},
-        {"unresolvable": {"c": "cordoned", "z": "invented"}},
-    ],
-    ids=str,
-)
-def test_a_wrong_filter_answer_is_none(change):
-    with pytest.raises(GuardError) as raised:
-        guard_filter(NODES, replace(RIGHT, **change))
-    assert raised.value.status == 503
-
-
-def test_right_scores_pass():
-    guard_scores(["a", "b"], (0, 10))
-
-
-@pytest.mark.parametrize("scores", [(1,), (1, 2, 3), (1, 11), (-1, 1), (1, 2.0), (1, True)])
-def test_wrong_scores_are_none(scores):
-    with pytest.raises(GuardError):
-        guard_scores(["a", "b"], scores)

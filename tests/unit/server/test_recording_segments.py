@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from extender.cluster.files import load_cluster
 from extender.cluster.store import Change, ClusterStore
-from extender.config.models import RecordingSection
+from extender.config.serving import RecordingSection
 from extender.core.moment import MINUTE, Moment
 from extender.errors import RecordingError
+from extender.server.gauges import Recording
 from extender.server.metrics import Metrics
 from extender.server.picture import NoSource
 from extender.server.recording.recorder import Recorder
@@ -111,7 +112,7 @@ def test_its_state_can_be_asked_for(rig):
 
 def test_its_state_is_a_metric(rig):
     metrics = Metrics()
-    metrics.follow_recording(rig.recorder.status)
+    metrics.follow(Recording(rig.recorder.status))
     rig.recorder.start()
     rig.ask("filter", filter_body())
     rig.note(body=b'{"Pod":7,"NodeNames":[]}')

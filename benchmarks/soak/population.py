@@ -1,0 +1,99 @@
+"""The pods of the soak: the generated ones, which stay, and others that come and go.
+
+A pod that comes and goes stands in a slot and has a generation; its UID says both, and from these follow its node and
+its priority. So whoever meets the UID, in another process too, knows the pod.
+
+Rule: a pod depends on the plan, its slot and its generation only.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from benchmarks import generate
+from benchmarks.fullpods import full_pod
+from benchmarks.generate import JSON, Plan
+from extender.k8s.objects import Pod
+
+SLOTS_PER_NODE = 2
+_MARK = "4000-8000-50a4"
+"""What the UIDs of such pods have in the middle, and no other has."""
+_REQUESTS = ({"cpu": "50m", "memory": "128Mi"}, {"cpu": "100m", "memory": "512Mi"}, {"cpu": "250m", "memory": "1Gi"})
+
+
+def slots(plan: Plan) -> range:
+    return range(SLOTS_PER_NODE * plan.nodes)
+
+
+def comer(plan: Plan, slot: int, generation: int) -> JSON:
+    """A pod that comes and goes, bound and running."""
+    chance = plan.chance(f"comer {slot}", generation)
+    team, app = chance.randrange(generate.NAMESPACES), chance.randrange(generate.APPS_PER_NAMESPACE)
+    pod: JSON = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"comer-{slot}-{generation}",
+            "namespace": f"team-{team:02}",
+            "uid": _uid(slot, generation),
+            "labels": {"app": f"app-{app}", "tier": "web" if app < 3 else "batch", "pod-template-hash": f"{app:08x}"},
+        },
+        "spec": {
+            "nodeName": generate.node_name(chance.randrange(plan.nodes)),
+            "priority": chance.choice(list(generate.PRIORITIES)),
+            "schedulerName": "default-scheduler",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": f"registry.example/app-{app}:v1",
+                    "resources": {"requests": chance.choice(_REQUESTS)},
+                }
+            ],
+        },
+        "status": {"phase": "Running", "startTime": "2025-06-01T08:00:00Z"},
+    }
+    return full_pod(pod, slot)
+
+
+def _uid(slot: int, generation: int) -> str:
+    return f"{slot:08x}-{_MARK}{generation:08x}"
+
+
+def of_uid(plan: Plan, uid: str) -> Pod | None:
+    """The pod that comes and goes and has this UID; None if none of them has."""
+    slot, _, rest = uid.partition("-")
+    if not rest.startswith(_MARK):
+        return None
+    return msgspec.convert(comer(plan, int(slot, 16), int(rest.removeprefix(_MARK), 16)), Pod)
+
+
+class OnNode(Mapping[str, Pod]):
+    """The pods that may be met on a node, by UID: those that stay, and any that comes to it some day."""
+
+    def __init__(self, plan: Plan, node: str, staying: Mapping[str, Pod]) -> None:
+        self._plan = plan
+        self._node = node
+        self._staying = staying
+
+    def __getitem__(self, uid: str) -> Pod:
+        pod = self._staying.get(uid) or of_uid(self._plan, uid)
+        if pod is None or pod.spec.node_name != self._node:
+            raise KeyError(uid)
+        return pod
+
+    def __iter__(self) -> Iterator[str]:
+        """Of those that stay: the others have no end."""
+        return iter(self._staying)
+
+    def __len__(self) -> int:
+        return len(self._staying)
+
+
+def known_pods(plan: Plan) -> dict[str, OnNode]:
+    """All that a scheduler may know of running pods, by node and UID."""
+    known = {}
+    for row in range(plan.nodes):
+        pods = [msgspec.convert(pod, Pod) for pod in generate.pods_on(plan, row)]
+        name = generate.node_name(row)
+        known[name] = OnNode(plan, name, {pod.metadata.uid: pod for pod in pods})
+    return known

@@ -1,0 +1,239 @@
+"""One soak, from the first process to the last: what happened, as a `Course`.
+
+Rule: a step that takes long holds up no other; a step that goes wrong is part of the course.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.service import free_port
+from benchmarks.soak import schedule, watching
+from benchmarks.soak.course import Course, Done, End
+from benchmarks.soak.operator import Certificates, SettingsFile, until
+from benchmarks.soak.processes import Load, Service, World
+from benchmarks.soak.schedule import Step
+
+START_SECONDS = 180.0
+CALM_SECONDS = 10.0
+"""For which nothing changes at most, until the picture is compared."""
+AFTER_SIGTERM = 0.5
+"""Share of the drain for which schedulers go on asking, as long as it may take until they know."""
+END_SECONDS = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long, how large, how much."""
+
+    minutes: float
+    nodes: int
+    rate: float
+    """Scheduling cycles a second, of all schedulers."""
+    events: float
+    """Changes of the cluster a second."""
+    seed: int
+    directory: Path
+    """Where configuration, certificates and logs go; empty."""
+    schedulers: int = 4
+    sample_every: float = 5.0
+    steps: Sequence[Step] | None = None
+    """None: those of the schedule."""
+    drain: float = 10.0
+    """server.drainTime."""
+    decisions: int = 100
+    """debug.decisions; fewer than by default, so that what is kept is soon as much as it will ever be."""
+    record: bool = False
+    tls: bool = True
+
+
+Tell = Callable[[Course], None]
+
+
+def soak(plan: Plan, tell: Tell) -> Course:
+    """Run it; `tell` is called after each sample."""
+    course = Course(plan.nodes, plan.rate, plan.events, schedule.STALE_AFTER)
+    with contextlib.ExitStack() as stack:
+        Soak(plan, course, stack).run(tell)
+    return course
+
+
+class Soak:
+    """All that runs."""
+
+    def __init__(self, plan: Plan, course: Course, stack: contextlib.ExitStack) -> None:
+        self._plan = plan
+        self._course = course
+        self._stack = stack
+        self._port, self._admin_port = free_port(), free_port()
+        self._admin = watching.Admin(self._admin_port)
+        self._load: Load | None = None
+        self._world = World(plan.seed, plan.nodes, plan.events)
+        stack.callback(self._world.close)
+        self._certificates = Certificates(plan.directory, self._renew) if plan.tls else None
+        asked = watching.Admin(self._admin_port)
+        stack.callback(self._admin.close)
+        stack.callback(asked.close)
+        self._settings = SettingsFile(plan.directory / "config", self._configuration(), asked)
+        self._service = Service(plan.directory, self._settings.path)
+        stack.callback(self._service.close)
+        self._steps: list[Future[Done]] = []
+
+    def _configuration(self) -> dict[str, Any]:
+        kubeconfig = self._plan.directory / "kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(self._world.url)))
+        stale = f"{schedule.STALE_AFTER:g}s"
+        cluster = {"source": "kubernetes", "kubeconfig": str(kubeconfig), "staleAfter": stale, "compareInterval": "60s"}
+        server: dict[str, Any] = {"port": self._port, "drainTime": f"{self._plan.drain:g}s"}
+        if self._certificates is not None:
+            server["tls"] = self._certificates.settings()
+        sections: dict[str, Any] = {"cluster": cluster, "server": server, "admin": {"port": self._admin_port}}
+        sections["debug"] = {"decisions": self._plan.decisions}
+        if self._plan.record:
+            sections["recording"] = {"directory": str(self._plan.directory / "recording")}
+        return sections
+
+    def _renew(self) -> None:
+        if self._load is not None:
+            self._load.renew()
+
+    # --- the course ---
+
+    def run(self, tell: Tell) -> None:
+        self._start()
+        with self._watched():
+            self._go(tell)
+            self._finish()
+
+    def _start(self) -> None:
+        def is_ready() -> bool:
+            if self._service.process.poll() is not None:
+                raise RuntimeError(f"the service has ended:\n{self._service.log.read_text()[-2000:]}")
+            return self._admin.get("/readyz")[0] == 200
+
+        if until(is_ready, START_SECONDS) is None:
+            raise RuntimeError(f"the service is not ready:\n{self._service.log.read_text()[-2000:]}")
+        plan = self._plan
+        options = ["--port", str(self._port), "--seed", str(plan.seed), "--nodes", str(plan.nodes)]
+        options += ["--rate", str(plan.rate), "--schedulers", str(plan.schedulers)]
+        if self._certificates is not None:
+            options += ["--certificates", str(self._certificates.client_directory)]
+        self._load = Load(self._course.reports.append, *options)
+        self._stack.callback(self._load.close)
+        until(lambda: bool(self._course.reports and self._course.reports[-1].counts.get("cycles")), START_SECONDS)
+        self._course.reports.clear()
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        watchers = [one(self._admin_port, self._course) for one in (watching.Readiness, watching.People)]
+        for watcher in watchers:
+            watcher.start()
+        try:
+            yield
+        finally:
+            for watcher in watchers:
+                watcher.end()
+
+    def _go(self, tell: Tell) -> None:
+        """Until only the end is left."""
+        plan, course = self._plan, self._course
+        steps = list(schedule.steps_of(plan.minutes) if plan.steps is None else plan.steps)
+        before, cpu = self._world.do("count")["changes"], self._cpu()
+        waited = watching.waited_seconds(self._service.process.pid)
+        course.began = time.monotonic()
+        ends, sampled = course.began + 60 * plan.minutes, 0
+        with ThreadPoolExecutor(8) as pool:
+            while (now := time.monotonic()) < ends:
+                while steps and course.began + steps[0].second <= now:
+                    self._steps.append(pool.submit(self._do, steps.pop(0)))
+                if now >= course.began + sampled * plan.sample_every:
+                    sampled += 1
+                    self._sample()
+                    tell(course)
+                time.sleep(0.05)
+            course.changes = self._world.do("count")["changes"] - before
+            course.waited = watching.waited_seconds(self._service.process.pid) - waited
+            course.cpu = {name: seconds - cpu[name] for name, seconds in self._cpu().items()}
+            course.done += [step.result() for step in self._steps]
+
+    def _cpu(self) -> dict[str, float]:
+        load = self._load.process if self._load else 0
+        processes = {"service": self._service.process.pid, "cluster": self._world.process, "load": load}
+        return {name: watching.cpu_seconds(process) for name, process in processes.items()}
+
+    def _sample(self) -> None:
+        process = self._service.process.pid
+        self._course.samples.append(watching.sample(process, self._service.counts, self._admin.metrics()))
+
+    def _do(self, step: Step) -> Done:
+        begin = time.monotonic()
+        try:
+            if step.what in schedule.IN_WORLD:
+                self._world.do(step.what)
+                return Done(begin, step.what, time.monotonic() - begin)
+            return self._operate(step.what)
+        except Exception as error:
+            return Done(begin, step.what, None, f"{type(error).__name__}: {error}")
+
+    def _operate(self, what: str) -> Done:
+        certificates, settings = self._certificates, self._settings
+        match what:
+            case "usual":
+                return settings.usual()
+            case "careful" | "strict":
+                return settings.preset(what)
+            case "kill switch":
+                return settings.kill_switch()
+            case "bad file":
+                return settings.bad_file()
+        if certificates is None:
+            return Done(time.monotonic(), what)
+        match what:
+            case "rotate":
+                return certificates.rotate(self._port)
+            case "rotate authority":
+                return certificates.rotate_authority(self._port)
+        return certificates.mismatch(self._port)
+
+    # --- the end ---
+
+    def _finish(self) -> None:
+        equal, text = self._compared()
+        process = self._service.process
+        self._course.ended = signalled = time.monotonic()
+        self._service.terminate()
+        until(lambda: process.poll() is not None, AFTER_SIGTERM * self._plan.drain)
+        if self._load is not None:
+            self._load.stop()
+        until(lambda: process.poll() is not None, END_SECONDS)
+        code = process.poll()
+        self._course.end = End(signalled, time.monotonic() - signalled, -1 if code is None else code, equal, text)
+
+    def _compared(self) -> tuple[bool, str]:
+        """Is the picture the API server's, once nothing changes any more?"""
+        self._world.do("quiet")
+        wanted = self._world.do("count")
+        expected = f"{wanted['nodes']} nodes, {wanted['running']} running pods"
+        seconds = until(lambda: expected in self._admin.get("/readyz?verbose")[1].decode(), CALM_SECONDS)
+        self._world.do("lively")
+        if seconds is not None:
+            return True, f"equal after {seconds:.1f} s: {expected}"
+        return False, f"not {expected}: {self._admin.get('/readyz?verbose')[1].decode()[:200]}"
+
+
+def kubeconfig_of(url: str) -> dict[str, Any]:
+    """Of an API server that asks for nothing."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "soak", "cluster": {"server": url}}],
+        "users": [{"name": "soak", "user": {}}],
+        "contexts": [{"name": "soak", "context": {"cluster": "soak", "user": "soak"}}],
+        "current-context": "soak",
+    }

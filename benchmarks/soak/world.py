@@ -1,0 +1,246 @@
+"""The cluster of the soak, in a process of its own: a fake API server that goes on changing, behind a bad network.
+
+The first line of its output is the URL behind the bad network. Each line of its input is a step of the schedule
+(`schedule.World`), `quiet` (no more changes), `lively` or `count`; each is answered with a line of JSON: what was done,
+how many changes there have been, and how many nodes and running pods there are.
+
+Rule: what changes, and how, follows from the seed and from how many changes there have been.
+"""
+
+import argparse
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import get_args
+
+from benchmarks import generate
+from benchmarks.fake_cluster import load
+from benchmarks.generate import JSON, Plan
+from benchmarks.soak import population
+from benchmarks.soak.schedule import World
+from tests.fakes.api_server import FakeAPI
+from tests.fakes.chaos import Chaos
+
+HISTORY = 10_000
+"""Events that the API server remembers: each is a whole pod."""
+BOOKMARKS = 30.0
+PIECE = 700
+DOUBLES = 20
+RESTART = 2.0
+"""Seconds for which the API server is away."""
+
+GARBAGE = (
+    b'{"type":"RENAMED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"team-00"}}}\n',
+    b'{"type":"MODIFIED","object":{"kind":"Wardrobe","apiVersion":"v1","metadata":{"name":"b"}}}\n',
+    b'{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":null}}\n',
+)
+
+SHARES: dict[str, int] = {
+    "a time in a pod's status": 35,
+    "a pod's label": 15,
+    "a pod's readiness": 10,
+    "a pod comes or goes": 30,
+    "a budget's status": 5,
+    "a node's heartbeat": 5,
+}
+"""What a change is -> in how many of a hundred."""
+
+
+def main() -> None:
+    """Serve until the end of the standard input."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak.world", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--rate", type=float, required=True, help="changes a second")
+    given = parser.parse_args()
+    plan = Plan(given.seed, given.nodes)
+    with FakeAPI() as api, Chaos(("127.0.0.1", api.port)) as chaos:
+        api.storage.HISTORY = HISTORY
+        api.bookmark_every = BOOKMARKS
+        changes = Changes(api, plan)
+        print(chaos.url(), flush=True)
+        pace = Pace(changes.one, given.rate)
+        steps = steps_on(api, chaos) | {"quiet": pace.pause, "lively": pace.go_on, "count": lambda: None}
+        for line in sys.stdin:
+            steps[line.strip()]()
+            print(json.dumps({"done": line.strip()} | changes.counted()), flush=True)
+        pace.end()
+
+
+def steps_on(api: FakeAPI, chaos: Chaos) -> dict[str, Callable[[], object]]:
+    """What each step does."""
+
+    def expire() -> None:
+        api.stop()
+        api.compact()
+        api.start()
+
+    def restart() -> None:
+        api.stop()
+        time.sleep(RESTART)
+        api.start()
+
+    def refuse() -> None:
+        chaos.refuse()
+        chaos.reset()
+
+    def resume() -> None:
+        chaos.trickle(None)
+        chaos.resume()
+
+    steps: dict[World, Callable[[], object]] = {
+        "reset": chaos.reset,
+        "trickle": lambda: chaos.trickle(PIECE),
+        "stall": chaos.stall,
+        "resume": resume,
+        "expire": expire,
+        "restart": restart,
+        "refuse": refuse,
+        "accept": chaos.accept,
+        "garbage": lambda: [api.send_raw("Pod", line) for line in GARBAGE],
+        "doubles": lambda: (api.duplicate_next("Pod", DOUBLES), api.swap_next("Pod")),
+    }
+    return {name: steps[name] for name in get_args(World)}
+
+
+class Pace(threading.Thread):
+    """Does something so many times a second, in a thread; what it could not do in time is left out."""
+
+    BEHIND = 1.0
+    """Seconds that are made up for."""
+
+    def __init__(self, one: Callable[[], None], rate: float) -> None:
+        super().__init__(name="changes", daemon=True)
+        self._one = one
+        self._rate = rate
+        self._going = threading.Event()
+        self._going.set()
+        self._ended = False
+        self.start()
+
+    def run(self) -> None:
+        due = time.monotonic()
+        while not self._ended:
+            if not self._going.is_set():
+                self._going.wait()
+                due = time.monotonic()
+            self._one()
+            due = max(due + 1 / self._rate, time.monotonic() - self.BEHIND)
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def pause(self) -> None:
+        """At most one more is done."""
+        self._going.clear()
+
+    def go_on(self) -> None:
+        self._going.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._going.set()
+        self.join()
+
+
+class Changes:
+    """The cluster's life."""
+
+    def __init__(self, api: FakeAPI, plan: Plan) -> None:
+        self.count = 0
+        self._api = api
+        self._plan = plan
+        self._chance = random.Random(plan.seed)
+        self._staying = [(pod["metadata"]["name"], pod["metadata"]["namespace"]) for pod in load(api, plan)]
+        self._budgets = [(one["metadata"]["name"], one["metadata"]["namespace"]) for one in generate.budgets(plan)]
+        self._comers = [Comer(api, plan, slot) for slot in population.slots(plan)]
+        self._kinds = list(SHARES)
+        self._shares = list(SHARES.values())
+
+    def counted(self) -> dict[str, int]:
+        """To be asked when nothing changes, if it must be exact."""
+        running = len(self._staying) + sum(comer.is_bound for comer in self._comers)
+        return {"changes": self.count, "nodes": self._plan.nodes, "running": running}
+
+    def one(self) -> None:
+        match self._chance.choices(self._kinds, self._shares)[0]:
+            case "a pod comes or goes":
+                self._chance.choice(self._comers).step()
+            case "a budget's status":
+                self._change_budget()
+            case "a node's heartbeat":
+                self._beat()
+            case what:
+                self._change_pod(what)
+        self.count += 1
+
+    def _change_pod(self, what: str) -> None:
+        name, namespace = self._chance.choice(self._staying)
+        pod = self._api.get("Pod", name, namespace) or {}
+        conditions = pod["status"]["conditions"]
+        if what == "a pod's label":
+            pod["metadata"].setdefault("labels", {})["revision"] = str(self._chance.randrange(50))
+        elif what == "a pod's readiness":
+            conditions[2]["status"] = "False" if conditions[2]["status"] == "True" else "True"
+        else:
+            conditions[2]["lastTransitionTime"] = f"2025-06-01T08:{self._chance.randrange(60):02}:00Z"
+        self._api.put("Pod", pod)
+
+    def _change_budget(self) -> None:
+        name, namespace = self._chance.choice(self._budgets)
+        budget = self._api.get("PodDisruptionBudget", name, namespace) or {}
+        budget["status"]["disruptionsAllowed"] = self._chance.choice(generate.ALLOWED)
+        self._api.put("PodDisruptionBudget", budget)
+
+    def _beat(self) -> None:
+        node = self._api.get("Node", generate.node_name(self._chance.randrange(self._plan.nodes))) or {}
+        for condition in node["status"]["conditions"]:
+            condition["lastHeartbeatTime"] = f"2025-06-01T08:00:{self._chance.randrange(60):02}Z"
+        self._api.put("Node", node)
+
+
+class Comer:
+    """A slot: a pod runs, is told to leave, is gone; the next one waits, runs somewhere else, and so on."""
+
+    def __init__(self, api: FakeAPI, plan: Plan, slot: int) -> None:
+        self._api = api
+        self._plan = plan
+        self._slot = slot
+        self._generation = 0
+        self._phase = 0
+        self._phases = (self._leave, self._go, self._come, self._run)
+        self._run()
+
+    @property
+    def is_bound(self) -> bool:
+        return self._phases[self._phase] in (self._leave, self._go)
+
+    def step(self) -> None:
+        self._phases[self._phase]()
+        self._phase = (self._phase + 1) % len(self._phases)
+
+    def _pod(self) -> JSON:
+        return population.comer(self._plan, self._slot, self._generation)
+
+    def _leave(self) -> None:
+        pod = self._pod()
+        pod["metadata"] |= {"deletionTimestamp": "2025-06-01T09:00:00Z", "deletionGracePeriodSeconds": 30}
+        self._api.put("Pod", pod)
+
+    def _go(self) -> None:
+        metadata = self._pod()["metadata"]
+        self._api.delete("Pod", metadata["name"], metadata["namespace"])
+        self._generation += 1
+
+    def _come(self) -> None:
+        pod = self._pod()
+        del pod["spec"]["nodeName"]
+        self._api.put("Pod", pod | {"status": {"phase": "Pending", "qosClass": "Burstable"}})
+
+    def _run(self) -> None:
+        self._api.put("Pod", self._pod())
+
+
+if __name__ == "__main__":
+    main()

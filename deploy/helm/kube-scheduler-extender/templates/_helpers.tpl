@@ -1,0 +1,168 @@
+{{- define "extender.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default "extender" .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Policies know the extender's own pods by the first one (preemption.protect.ownPods). */ -}}
+{{- define "extender.selector" -}}
+app.kubernetes.io/name: kube-scheduler-extender
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "extender.labels" -}}
+{{ include "extender.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "extender.metadata" -}}
+name: {{ .name }}
+namespace: {{ .context.Release.Namespace }}
+labels:
+  {{- include "extender.labels" .context | nindent 2 }}
+{{- end -}}
+
+{{- define "extender.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "extender.tlsSecret" -}}
+{{- default (printf "%s-tls" (include "extender.fullname" .)) .Values.tls.secretName -}}
+{{- end -}}
+
+{{- /* httpTimeout of the scheduler is what the extender takes it for. */ -}}
+{{- define "extender.timeout" -}}
+{{- dig "server" "schedulerTimeout" "5s" .Values.config -}}
+{{- end -}}
+
+{{- define "extender.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: admin
+  {{- if eq .context.Values.variant "Service" }}
+  scheme: HTTPS
+  {{- else if eq .context.Values.variant "ControlPlane" }}
+  host: 127.0.0.1
+  {{- end }}
+{{- end -}}
+
+{{- define "extender.container" -}}
+- name: extender
+  image: {{ include "extender.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  args: [serve, --kubernetes, --config, /etc/extender/config/extender.yaml]
+  {{- if eq .Values.variant "SecondScheduler" }}
+  restartPolicy: Always  # a sidecar: starts before the scheduler and ends after it
+  {{- end }}
+  env:
+  {{- if eq .Values.variant "ControlPlane" }}
+  - name: EXTENDER_ADMIN__HOST
+    value: 127.0.0.1
+  {{- else }}
+  - name: EXTENDER_ADMIN__HOST
+    value: {{ .Values.listenAddress | quote }}
+  {{- end }}
+  {{- if eq .Values.variant "SecondScheduler" }}
+  - name: EXTENDER_ADMIN__ALLOW_PLAIN_HTTP
+    value: "true"
+  {{- else if eq .Values.variant "Service" }}
+  - name: EXTENDER_SERVER__HOST
+    value: {{ .Values.listenAddress | quote }}
+  - name: EXTENDER_SERVER__TLS__CERTIFICATE
+    value: /etc/extender/tls/tls.crt
+  - name: EXTENDER_SERVER__TLS__KEY
+    value: /etc/extender/tls/tls.key
+  - name: EXTENDER_SERVER__TLS__CLIENT_CA
+    value: /etc/extender/tls/ca.crt
+  - name: EXTENDER_SERVER__TLS__ALLOWED_NAMES
+    value: {{ .Values.tls.allowedNames | toJson | quote }}
+  - name: EXTENDER_ADMIN__TLS__CERTIFICATE
+    value: /etc/extender/tls/tls.crt
+  - name: EXTENDER_ADMIN__TLS__KEY
+    value: /etc/extender/tls/tls.key
+  {{- end }}
+  {{- with .Values.env }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  ports:
+  {{- if ne .Values.variant "SecondScheduler" }}
+  - name: extender
+    containerPort: 8888
+  {{- end }}
+  - name: admin
+    containerPort: 8889
+  resources:
+    {{- toYaml .Values.resources | nindent 4 }}
+  startupProbe:
+    {{- include "extender.probe" (dict "path" "/livez" "context" .) | nindent 4 }}
+    periodSeconds: 1
+    failureThreshold: 60
+  livenessProbe:
+    {{- include "extender.probe" (dict "path" "/livez" "context" .) | nindent 4 }}
+    periodSeconds: 10
+    timeoutSeconds: 5
+    failureThreshold: 3
+  readinessProbe:
+    {{- include "extender.probe" (dict "path" "/readyz" "context" .) | nindent 4 }}
+    periodSeconds: 5
+    timeoutSeconds: 3
+    failureThreshold: 2
+  securityContext:
+    {{- include "extender.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+  - name: config
+    mountPath: /etc/extender/config
+    readOnly: true
+  {{- if eq .Values.variant "SecondScheduler" }}
+  - name: extender-token  # in place of the scheduler's
+    mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+    readOnly: true
+  {{- else if eq .Values.variant "Service" }}
+  - name: tls
+    mountPath: /etc/extender/tls
+    readOnly: true
+  {{- end }}
+{{- end -}}
+
+{{- define "extender.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "extender.schedulerContainer" -}}
+- name: kube-scheduler
+  image: {{ .Values.scheduler.image }}
+  command: [kube-scheduler, --config=/etc/kubernetes/kube-scheduler.yaml]
+  ports:
+  - name: scheduler
+    containerPort: 10259
+  resources:
+    {{- toYaml .Values.scheduler.resources | nindent 4 }}
+  startupProbe:
+    httpGet: {path: /livez, port: scheduler, scheme: HTTPS}
+    periodSeconds: 5
+    failureThreshold: 24
+  livenessProbe:
+    httpGet: {path: /livez, port: scheduler, scheme: HTTPS}
+    periodSeconds: 10
+    timeoutSeconds: 15
+    failureThreshold: 8
+  readinessProbe:
+    httpGet: {path: /readyz, port: scheduler, scheme: HTTPS}
+    periodSeconds: 5
+  securityContext:
+    {{- include "extender.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+  - name: scheduler-config
+    mountPath: /etc/kubernetes
+    readOnly: true
+{{- end -}}
