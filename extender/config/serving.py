@@ -146,5 +146,5 @@ class AuditSection(Section):
 
 class TracingSection(Section):
     endpoint: NonEmpty | None = None
-    """Where spans are sent, as OTLP over HTTP, such as http://localhost:4318/v1/traces; needs the extra `otel`. Without
-    one there are no spans."""
+    """Where spans are sent, as OTLP over HTTP, such as http://localhost:4318/v1/traces; needs the extra `otel`, which
+    the image has not got. Without one there are no spans."""
