@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 Run = Callable[[], object]
 
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""As in the image: memory of large bodies is kept and not given back to the system after each (glibc)."""
+MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
+"""As in the image: memory of large bodies is kept, once for all threads, and not given back after each (glibc)."""
 
 
 def nothing() -> None:

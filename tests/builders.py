@@ -6,14 +6,20 @@ Where a pod stands says where it runs, and the order of a node's pods is their l
 that waits. `snapshot` takes the same as `cluster`; `built` and `typed` make of a List and a pod what the engine takes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from extender.cluster.files import load_cluster
+from extender.core.choosing import choose
+from extender.core.engine import Offer
+from extender.core.filtering import meet, not_evaluated, run_filters
+from extender.core.profile import UPSTREAM
 from extender.core.snapshot import Snapshot
+from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 
 JSON = dict[str, Any]
@@ -158,6 +164,24 @@ def snapshot(
 
 def built(cluster: JSON) -> Snapshot:
     return Snapshot.build(load_cluster(cluster))
+
+
+def offers_of_kube_scheduler(snapshot: Snapshot, pod: Pod, names: Collection[str] | None = None) -> dict[str, Offer]:
+    """What it would offer by itself: every candidate, or those of these names, with its own victims. Not where a plugin
+    has a say that is not modelled: nobody knows there."""
+    if pod.spec.preemption_policy == "Never":
+        return {}
+    incoming = meet(snapshot, pod, UPSTREAM)
+    filtering = run_filters(incoming)
+    run = choose(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    undecided = set(np.flatnonzero(np.any([*not_evaluated(incoming).values()], axis=0)).tolist())
+    offers = {}
+    for place in np.flatnonzero(run.candidate).tolist():
+        name = snapshot.node_names[run.rows[place]]
+        if run.rows[place] not in undecided and (names is None or name in names):
+            victims = tuple(victim.metadata.uid for victim in run.victims_on(place))
+            offers[name] = Offer(victims, int(run.violations[place]))
+    return offers
 
 
 def typed(pod: JSON) -> Pod:

@@ -1,5 +1,8 @@
 """What all tests have in common."""
 
+import logging
+import threading
+
 import pytest
 
 
@@ -7,3 +10,16 @@ import pytest
 def anyio_backend():
     """The event loop that coroutines run on: the service's own."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    """A command sets up logs for its whole process, which here is that of other tests, too."""
+    root, own = logging.getLogger(), logging.getLogger("extender")
+    before = root.handlers[:], root.level, own.handlers[:], own.level, own.propagate, threading.excepthook
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:], own.handlers[:] = before[0], before[2]
+    root.setLevel(before[1])
+    own.setLevel(before[3])
+    own.propagate, threading.excepthook = before[4:]

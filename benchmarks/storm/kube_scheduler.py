@@ -18,7 +18,6 @@ import numpy as np
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.truth import MIB, Life
 from extender.cluster.store import ClusterStore
-from extender.core import engine
 from extender.core.columns import BoolArray, IntArray
 from extender.core.engine import Candidate, Offer
 from extender.core.filtering import meet, run_filters
@@ -27,6 +26,7 @@ from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
+from tests.builders import offers_of_kube_scheduler
 
 ONE_TRY = 0.005
 """Seconds from one pod's turn to the next one's."""
@@ -38,7 +38,6 @@ MIN_CANDIDATES = 100
 MIN_CANDIDATES_SHARE = 0.1
 
 FITTING = Profile()
-CANDIDATES = Profile(keep_candidates=None)
 
 
 class Doing(Protocol):
@@ -152,9 +151,7 @@ class KubeScheduler:
     def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, Offer]:
         """From a random node on, until there are enough candidates and one that breaks no budget (DryRunPreemption)."""
         names = [snapshot.node_names[row] for row in potential.tolist()]
-        nothing_named = dict.fromkeys(names, Offer(()))
-        kept = engine.preempt(snapshot, pod, nothing_named, CANDIDATES).kept
-        of_node = {candidate.node: candidate for candidate in kept}
+        of_node = offers_of_kube_scheduler(snapshot, pod, set(names))
         begin = self.chance.randrange(len(names)) if names else 0
         enough = max(MIN_CANDIDATES, int(MIN_CANDIDATES_SHARE * len(names)))
         offers: dict[str, Offer] = {}
@@ -163,10 +160,8 @@ class KubeScheduler:
             if len(offers) >= enough and harmless:
                 break
             if name in of_node:
-                candidate = of_node[name]
-                uids = tuple(victim.metadata.uid for victim in candidate.victims)
-                offers[name] = Offer(uids, candidate.num_pdb_violations)
-                harmless |= candidate.num_pdb_violations == 0
+                offers[name] = of_node[name]
+                harmless |= offers[name].num_pdb_violations == 0
         return offers
 
     # --- pods that were evicted -------------------------------------------------------------------------------

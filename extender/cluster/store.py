@@ -100,6 +100,10 @@ class ClusterStore:
         """An object of the picture as it came; None if it did not, and is only assumed."""
         return self.assumed.said(held) if isinstance(held, Pod) else held
 
+    def holds(self, pod: Pod) -> bool:
+        """Is this very object in the picture?"""
+        return self._snapshot is not None and self._snapshot.objects.pods.get(key_of("Pod", pod)) is pod
+
     # --- whole pictures ---------------------------------------------------------------------------------------
 
     def replace(self, objects: ClusterObjects) -> None:
@@ -153,8 +157,11 @@ class ClusterStore:
             if number % (10 * STEP) == 0:
                 yield
         for number, (key, one) in enumerate(listed.items()):
-            if not _is_same(self._said(held.get(key)), one):
+            said = self._said(held.get(key))
+            if said is None or not _is_same(said, one):
                 new.append(one)
+            else:
+                listed[key] = said  # kept decisions hold it too: one object instead of two
             if number % (10 * STEP) == 0:
                 yield
         if len(gone) + len(new) <= AT_ONCE:
@@ -165,8 +172,9 @@ class ClusterStore:
             self.changing().unread = _fields(unread)
             self._version += bool(gone or new)
         else:
-            del listed  # two pictures take enough
-            yield from self._build_beside(self._everything() | {kind: objects}, unread, refused)
+            now = self._everything() | {kind: tuple(listed.values())}
+            del listed, objects  # two pictures take enough
+            yield from self._build_beside(now, unread, refused)
 
     def rebuild(self, refused: Refused | None = None) -> Iterator[None]:
         """Make the picture anew of the objects that it holds, in steps."""

@@ -61,7 +61,7 @@ class Charging(Index):
         self._rows: dict[Key, int] = {}
         self._names: dict[int, str] | None = None
         self._free: list[int] = []
-        self._selecting: dict[str, dict[int, LabelMatcher]] = defaultdict(dict)
+        self._selecting: dict[str, dict[int, LabelMatcher]] = {}
         self._disrupted: dict[int, frozenset[str]] = {}
         self._has_pods = False
         """An index is built of all objects first, and only then of the pods that run already."""
@@ -123,7 +123,7 @@ class Charging(Index):
         return {row: "/".join(key) for key, row in self._rows.items()}
 
     def _selecting_rows(self, group: PodGroup) -> Iterator[int]:
-        for row, selector in self._selecting[group.namespace].items():
+        for row, selector in self._selecting.get(group.namespace, {}).items():
             if self._selects(selector, group):
                 yield row
 
@@ -233,9 +233,12 @@ class Charging(Index):
                 self._look_again(self.snapshot.running_row(pod), pod)
 
     def _select(self, row: int, namespace: str, selector: LabelMatcher | None) -> None:
-        self._selecting[namespace].pop(row, None)
+        here = self._selecting.setdefault(namespace, {})
+        here.pop(row, None)
         if selector is not None:
-            self._selecting[namespace][row] = selector
+            here[row] = selector
+        elif not here:
+            del self._selecting[namespace]
         for group in self._groups.in_namespaces(frozenset((namespace,))):
             selected_by = group.selected_by.get(self._way, frozenset())
             is_selected = selector is not None and self._selects(selector, group)

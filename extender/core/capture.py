@@ -35,6 +35,13 @@ Number = TypeVar("Number", bound=np.integer[Any])
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, NAMED = (1 << bit for bit in range(5))
 
 
+SAMPLED = 64
+"""Of so many pods one is looked at to see how much memory the pods of all captures take."""
+
+_EVICTION, _ATTEMPT = 150, 100
+"""Bytes of what a moment remembers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What was to be scheduled, and by which rules."""
@@ -47,6 +54,12 @@ class Asked:
     @property
     def pod(self) -> Pod:
         return self.incoming.pod
+
+    @property
+    def size(self) -> int:
+        """Bytes, about."""
+        moment = self.incoming.moment
+        return 2000 + _EVICTION * len(moment.evictions) + _ATTEMPT * len(moment.attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ class FilterCapture:
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return 2000 + 8 * len(self.names) + 120 * len(self.verdicts)
+        return self.asked.size + 8 * len(self.names) + 120 * len(self.verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,7 @@ class PrioritizeCapture:
 
     @property
     def size(self) -> int:
-        return 2000 + len(self.names) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
+        return self.asked.size + len(self.names) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,8 @@ class Tried:
     begins: IntArray
     """[node + 1] -> first of its pods."""
     pods: tuple[Pod, ...]
+    sample: tuple[Pod, ...]
+    """Of the pods, those in every row that SAMPLED divides: of two captures of the same pods the same ones."""
     flags: npt.NDArray[np.uint8]
     """[pod]: EVICTABLE and so on."""
     charged: npt.NDArray[np.int32]
@@ -120,6 +135,7 @@ class Tried:
 
     @property
     def size(self) -> int:
+        """Bytes, about, without the pods: the picture holds most of them anyway."""
         keys = sum(map(len, self.keys)) + len(self.then)
         of_pod, of_node = 9 + 4 * int(self.charged.shape[1]), 250
         return len(self.pods) * of_pod + len(self.nodes) * of_node + 8 * keys * len(self.ranked)
@@ -143,7 +159,7 @@ class PreemptCapture:
     @property
     def size(self) -> int:
         tried = self.tried.size if self.tried is not None else 0
-        return 3000 + tried + 120 * len(self.offered) + 150 * len(self.decision.dropped)
+        return self.asked.size + 1000 + tried + 120 * len(self.offered) + 150 * len(self.decision.dropped)
 
 
 Capture = FilterCapture | PrioritizeCapture | PreemptCapture
@@ -237,6 +253,7 @@ def _tried(filtering: Filtering, run: DryRun, named: BoolArray | None) -> Tried:
         ways=run.ways,
         begins=begins,
         pods=_all(snapshot.running.pods, rows),
+        sample=_all(snapshot.running.pods, rows[rows % SAMPLED == 0]),
         flags=_node_by_node(_flags(run, named))[present],
         charged=charging.charged.take(rows, axis=0),
         allowed=charging.allowances,

@@ -3,7 +3,6 @@
 Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go, v1.36).
 """
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Self
 
@@ -36,15 +35,17 @@ class Services(Index):
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self.of_namespace: dict[str, dict[str, Labels]] = defaultdict(dict)
+        self.of_namespace: dict[str, dict[str, Labels]] = {}
         """Namespace -> name -> selector, unset and empty ones left out."""
 
     def object_changed(self, _field: str, before: Service | None, after: Service | None) -> None:
         metadata = (after or before or _NO_SERVICE).metadata
-        here = self.of_namespace[metadata.namespace]
+        here = self.of_namespace.setdefault(metadata.namespace, {})
         here.pop(metadata.name, None)
         if after is not None and after.spec.selector:
             here[metadata.name] = after.spec.selector
+        elif not here:
+            del self.of_namespace[metadata.namespace]
 
 
 _NO_SERVICE = Service(ObjectMeta())

@@ -131,6 +131,8 @@ class Protections(Index):
         self._tenants: dict[str, str | None] = {}
         self._classes: dict[str, Toleration] = {}
         self._codes: dict[object, int] = {}
+        """Tenant that some namespace has, or None -> its code; never given to another one."""
+        self._newest_code = -1
         self._by_namespace: dict[str, set[int]] = {}
         self._by_class: dict[str, set[int]] = {}
         self._holding_always = [number for number, rule in enumerate(policy.protections) if _holds_always(rule)]
@@ -183,13 +185,18 @@ class Protections(Index):
         one = after or before
         if isinstance(one, Namespace) and self._policy.tenant_label is not None:
             name = one.metadata.name
-            self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label)
-            if after is None:
-                del self._tenants[name]
+            tenant = self._tenants.pop(name, None)
+            if after is not None:
+                self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label)
             self._tenant[list(self._by_namespace.get(name, ()))] = self._code_of(name)
+            if tenant is not None and tenant not in self._tenants.values():
+                self._codes.pop(tenant, None)  # no pod has it any more
         elif isinstance(one, PriorityClass) and self._policy.preemption_toleration:
             name, toleration = one.metadata.name, toleration_of(one if after else None)
-            self._classes[name] = toleration
+            if after is None:
+                self._classes.pop(name, None)
+            else:
+                self._classes[name] = toleration
             for row in self._by_class.get(name, ()):
                 self._tolerate(row, toleration)
 
@@ -197,7 +204,12 @@ class Protections(Index):
         self._minimum[row], self._duration[row] = toleration.minimum, toleration.duration
 
     def _code_of(self, namespace: str) -> int:
-        return self._codes.setdefault(self._tenants.get(namespace), len(self._codes))
+        tenant = self._tenants.get(namespace)
+        code = self._codes.get(tenant)
+        if code is None:
+            self._newest_code += 1
+            code = self._codes[tenant] = self._newest_code
+        return code
 
     # --- asked ---
 

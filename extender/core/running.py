@@ -134,7 +134,10 @@ class RunningPods:
             if sign > 0:
                 self.asking.setdefault(resource, {})[row] = amount
             else:
-                del self.asking[resource][row]
+                of_resource = self.asking[resource]
+                del of_resource[row]
+                if not of_resource:
+                    del self.asking[resource]
 
     def _new_row(self) -> int:
         row = len(self.pods)

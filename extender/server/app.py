@@ -68,7 +68,9 @@ def create_app(
         max_body_full=config.server.max_body_full,
         max_in_flight=config.server.max_in_flight,
         timeout=config.server.deadline,
-        decisions=Decisions(config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size),
+        decisions=Decisions(
+            config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size, store.holds
+        ),
         recorder=recorder,
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
         tracing=tracing.start(config.tracing.endpoint),

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Literal
 
 from extender.core import explaining, sentences
-from extender.core.capture import Capture, PreemptCapture
+from extender.core.capture import SAMPLED, Capture, PreemptCapture
 from extender.core.moment import SECOND
 from extender.core.profile import Profile
 from extender.core.trace import Decision, Summary, Verb
@@ -25,6 +25,9 @@ from extender.k8s.objects import Pod
 VERBS: tuple[Verb, ...] = ("filter", "prioritize", "preempt")
 
 Mode = Literal["answered", "observed", "handsOff", "failed"]
+
+POD_BYTES = 1000
+"""Of a pod, without what it shares with others of its template."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,12 @@ class Kept:
         if not isinstance(self.capture, PreemptCapture):
             return ()
         return tuple(victim for candidate in self.capture.decision.kept for victim in candidate.victims)
+
+    @property
+    def sample(self) -> tuple[Pod, ...]:
+        """Some of the pods that it refers to."""
+        tried = self.capture.tried if isinstance(self.capture, PreemptCapture) else None
+        return () if tried is None else tried.sample
 
     @property
     def nodes(self) -> Collection[str]:
@@ -175,16 +184,37 @@ class Query:
         return self.pod in (pod.key, pod.metadata.name, pod.metadata.uid)
 
 
-class Decisions:
-    """The rings."""
+@dataclass(slots=True)
+class _Sampled:
+    pod: Pod
+    decisions: int = 0
+    """That refer to it."""
+    is_alone: bool = False
+    """The picture did not hold it any more when that was looked at."""
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        """`most`: of each verb; `most_bytes`: of all together."""
+
+class Decisions:
+    """The rings.
+
+    Preemptions refer to the pods of the nodes that were tried. As long as the picture holds a pod as well, that takes
+    nothing; of a pod that has changed or gone since, only we hold it as it was. How many of these there are is told by
+    samples (`core.capture.SAMPLED`), about once a second.
+    """
+
+    def __init__(self, most: int, most_bytes: int, is_in_picture: Callable[[Pod], bool] = lambda _: True) -> None:
+        """`most`: of each verb; `most_bytes`: of all together; `is_in_picture`: does it hold this very object?"""
+        self._is_in_picture = is_in_picture
         self._most = most
         self._most_bytes = most_bytes
         self._bytes: dict[Verb, int] = dict.fromkeys(VERBS, 0)
         self._rings: dict[Verb, deque[Kept]] = {verb: deque() for verb in VERBS}
-        self._numbers: dict[Verb, int] = dict.fromkeys(VERBS, 0)
+        self._numbers: dict[str, int] = dict.fromkeys((*VERBS, "bind"), 0)
+        self._sampled: dict[int, _Sampled] = {}
+        """By `id`."""
+        self._alone = 0
+        """How many of them only we hold."""
+        self._looked = 0
+        """When that was looked at, in nanoseconds since 1970."""
 
     @property
     def are_kept(self) -> bool:
@@ -194,8 +224,8 @@ class Decisions:
         """How many of each verb are kept."""
         return {verb: len(ring) for verb, ring in self._rings.items()}
 
-    def next_id(self, verb: Verb) -> str:
-        """Of a decision that is being made."""
+    def next_id(self, verb: Verb | Literal["bind"]) -> str:
+        """Of a decision that is being made, or of a binding: these are not kept, but numbered all the same."""
         self._numbers[verb] += 1
         return f"{verb}-{self._numbers[verb]}"
 
@@ -203,13 +233,34 @@ class Decisions:
         """The oldest of the verb goes if there are too many; of the verb that takes most if they take too much."""
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
+        for pod in kept.sample:
+            self._sampled.setdefault(id(pod), _Sampled(pod)).decisions += 1
         if len(self._rings[kept.verb]) > self._most:
             self._drop(kept.verb)
-        while sum(self._bytes.values()) > self._most_bytes:
-            self._drop(max(VERBS, key=self._bytes.__getitem__))
+        if abs(kept.now - self._looked) >= SECOND:
+            self._looked = kept.now
+            self._look()
+        while sum(map(self._taken, VERBS)) > self._most_bytes:
+            self._drop(max(VERBS, key=self._taken))
+
+    def _taken(self, verb: Verb) -> int:
+        """Bytes, about."""
+        return self._bytes[verb] + (SAMPLED * POD_BYTES * self._alone if verb == "preempt" else 0)
+
+    def _look(self) -> None:
+        for sampled in self._sampled.values():
+            sampled.is_alone = not self._is_in_picture(sampled.pod)
+        self._alone = sum(sampled.is_alone for sampled in self._sampled.values())
 
     def _drop(self, verb: Verb) -> None:
-        self._bytes[verb] -= self._rings[verb].popleft().size
+        dropped = self._rings[verb].popleft()
+        self._bytes[verb] -= dropped.size
+        for pod in dropped.sample:
+            sampled = self._sampled[id(pod)]
+            sampled.decisions -= 1
+            if not sampled.decisions:
+                del self._sampled[id(pod)]
+                self._alone -= sampled.is_alone
 
     def get(self, id: str) -> Kept | None:  # noqa: A002  # what it is called everywhere
         verb = id.partition("-")[0]

@@ -25,7 +25,7 @@ from extender.config import Configuration
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.server.app import create_app
-from tests.builders import JSON, built, cluster, node, placed, pod, typed
+from tests.builders import JSON, built, cluster, node, offers_of_kube_scheduler, placed, pod, typed
 from tests.http.conftest import client_for
 
 PATH = Path(__file__).parents[2] / "docs" / "policies.md"
@@ -137,11 +137,9 @@ def offers_of(example: JSON) -> JSON:
 
 def kube_scheduler(example: JSON, keep: int | None, looked_at: list[str]) -> JSON:
     """Node -> names of the victims, of the best nodes, by the unconfigured engine."""
-    snapshot = built(cluster_of(example))
-    offers = {name: engine.Offer(()) for name in looked_at}
-    decision = engine.preempt(
-        snapshot, typed(pod_of(example["pod"], waits=True)), offers, Profile(keep_candidates=keep)
-    )
+    snapshot, preemptor = built(cluster_of(example)), typed(pod_of(example["pod"], waits=True))
+    offers = offers_of_kube_scheduler(snapshot, preemptor, looked_at)
+    decision = engine.preempt(snapshot, preemptor, offers, Profile(keep_candidates=keep))
     return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
 
 

@@ -77,7 +77,8 @@ def test_every_key_is_on_the_page(shape):
 def test_every_option_is_on_the_page():
     page = PAGE.read_text(encoding="utf-8")
     help_text = CliRunner().invoke(cli.app, ["simulate", "--help"], env={"COLUMNS": "200"}).stdout
-    options = set(re.findall(r"--[a-z][a-z-]+", help_text.partition("Options")[2])) - {"--help", "--output"}
+    options = set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]+)", help_text, re.MULTILINE)) - {"--help", "--output"}
+    assert "--compare" in options
     assert {option for option in options if option not in page} == set()
     assert "-o json" in page
 

@@ -26,7 +26,7 @@ from extender.k8s.annotations import DELETION_COST, DO_NOT_DISRUPT, MINIMUM_PREE
 from extender.k8s.objects import COSCHEDULING_LABEL, LabelSelector
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.workloads import workload_of
-from tests.builders import JSON, built, thing, typed
+from tests.builders import JSON, built, offers_of_kube_scheduler, thing, typed
 from tests.property.generate import Draw, case
 
 NOW = nanoseconds("2026-02-01T08:00:30Z")
@@ -172,20 +172,13 @@ def offers(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, Offer]:
         given = case(seed).offers.items()
         return {node: Offer(tuple(meta["UID"] for meta in one["Pods"]), one["NumPDBViolations"]) for node, one in given}
     snapshot = built(cluster)
-    found = engine.preempt(
-        snapshot, typed(pod), dict.fromkeys(snapshot.node_names, Offer(())), Profile(keep_candidates=None)
-    ).kept
-    return {
-        one.node: Offer(tuple(victim.metadata.uid for victim in one.victims), one.num_pdb_violations)
-        for one in draw.some(found, draw.pick((0.4, 0.8, 1.0)))
-    }
+    found = offers_of_kube_scheduler(snapshot, typed(pod))
+    return dict(draw.some(list(found.items()), draw.pick((0.4, 0.8, 1.0))))
 
 
 def every_node(snapshot: Snapshot, pod: JSON) -> dict[str, Offer]:
     """All nodes, with whom kube-scheduler would evict there."""
-    nodes = dict.fromkeys(snapshot.node_names, Offer(()))
-    found = engine.preempt(snapshot, typed(pod), nodes, Profile(keep_candidates=None)).kept
-    return nodes | {one.node: Offer(tuple(victim.metadata.uid for victim in one.victims)) for one in found}
+    return dict.fromkeys(snapshot.node_names, Offer(())) | offers_of_kube_scheduler(snapshot, typed(pod))
 
 
 def moment(draw: Draw, cluster: JSON, pod: JSON) -> Moment:

@@ -6,7 +6,7 @@ import extender
 import tests.reference
 from extender.core import engine
 from extender.core.profile import Profile
-from tests.builders import budget, built, cluster, incoming, node, pod, typed
+from tests.builders import budget, built, cluster, incoming, node, offers_of_kube_scheduler, pod, typed
 
 HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 
@@ -21,8 +21,11 @@ def said(objects, waiting):
 def preempted(objects, waiting, offers=None, keep=None):
     """`/preempt` with every node offered -> {node: victims}, best first."""
     snapshot = built(objects)
-    offers = dict.fromkeys(snapshot.node_names, ()) if offers is None else offers
-    given = {name: engine.Offer(tuple(uids)) for name, uids in offers.items()}
+    given = {name: engine.Offer(tuple(uids)) for name, uids in (offers or {}).items()}
+    if offers is None:
+        given = dict.fromkeys(snapshot.node_names, engine.Offer(())) | offers_of_kube_scheduler(
+            snapshot, typed(waiting)
+        )
     decision = engine.preempt(snapshot, typed(waiting), given, Profile(keep_candidates=keep))
     assert {kept.node for kept in decision.kept} | decision.dropped.keys() == given.keys()
     return {kept.node: [victim.metadata.name for victim in kept.victims] for kept in decision.kept}

@@ -24,7 +24,7 @@ from extender.core.plugins.node_ports import PortConflicts
 from extender.core.preemption import Trial, dry_run, groups, reprieve
 from extender.core.profile import Profile
 from extender.core.ranking import rank, standing, tied_for_best
-from tests.builders import built, typed
+from tests.builders import built, offers_of_kube_scheduler, typed
 from tests.oracle.agreement import compare
 from tests.property import recount, values
 from tests.property.generate import Draw, case
@@ -148,7 +148,7 @@ def test_filter_says_of_each_node_what_the_reference_says_of_the_cluster(seed):
 @given(SEEDS)
 def test_preempt_answers_the_candidates_of_the_reference_best_first(seed):
     one, expected, snapshot = judged(seed)
-    offers = dict.fromkeys(snapshot.node_names, engine.Offer(()))
+    offers = dict.fromkeys(snapshot.node_names, engine.Offer(())) | offers_of_kube_scheduler(snapshot, typed(one.pod))
     decision = engine.preempt(snapshot, typed(one.pod), offers, Profile(keep_candidates=None))
     candidates = expected["candidates"] if one.pod["spec"].get("preemptionPolicy") != "Never" else {}
     assert {kept.node: plain(kept) for kept in decision.kept} == candidates

@@ -18,8 +18,6 @@ from extender.cluster.files import load_cluster
 from extender.cluster.history import History
 from extender.cluster.store import Change, ClusterStore
 from extender.config.serving import RecordingSection
-from extender.core import engine
-from extender.core.engine import Offer
 from extender.core.profile import Profile
 from extender.core.running import nanoseconds
 from extender.k8s.kinds import KINDS
@@ -28,7 +26,7 @@ from extender.server.picture import NoSource
 from extender.server.recording.recorder import Recorder
 from extender.server.recording.replay import open_recording
 from extender.server.settings import LiveSettings, Settings
-from tests.builders import JSON, typed
+from tests.builders import JSON, offers_of_kube_scheduler, typed
 from tests.http.conftest import configuration
 from tests.property.generate import Draw
 from tests.property.policies import some_policy, world
@@ -176,11 +174,9 @@ class Calls:
         offers = {}
         if self.store.version:
             snapshot = self.store.snapshot()
-            nodes = dict.fromkeys(snapshot.node_names, Offer(()))
-            found = engine.preempt(snapshot, typed(pod), nodes, Profile(keep_candidates=None)).kept
             offers = {
-                one.node: ([victim.metadata.uid for victim in one.victims], one.num_pdb_violations)
-                for one in found
+                node: (offer.victims, offer.num_pdb_violations)
+                for node, offer in offers_of_kube_scheduler(snapshot, typed(pod)).items()
                 if not self.rarely(4)
             }
         if self.rarely(2):

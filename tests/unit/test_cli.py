@@ -1,11 +1,8 @@
 """The command line: what it prints, where, and with which exit code. `serve` itself is not started here."""
 
 import json
-import logging
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,18 +30,6 @@ def run_main(monkeypatch, *arguments):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code
-
-
-@pytest.fixture(autouse=True)
-def _log_as_before() -> Iterator[None]:
-    """`serve` sets up the log of the whole process: the tests that come after this one have their own."""
-    root, ours = logging.getLogger(), logging.getLogger("extender")
-    before = list(root.handlers), root.level, ours.level, threading.excepthook
-    yield
-    root.handlers[:], threading.excepthook = before[0], before[3]
-    root.setLevel(before[1])
-    ours.setLevel(before[2])
-    logging.captureWarnings(False)
 
 
 def test_the_version_is_the_package_s():

@@ -17,19 +17,12 @@ FORGED = "web\n2026-11-22 03:00:00,000 INFO extender: forged\r\x1b[2J\x9b1m\u202
 @pytest.fixture
 def set_up(capsys):
     """Set up logs as configured -> what was written since then."""
-    root, own = logging.getLogger(), logging.getLogger("extender")
-    before = root.handlers[:], root.level, own.level, threading.excepthook
 
     def begin(**section):
         logs.set_up(LogSection.model_validate(section))
         return lambda: capsys.readouterr().err
 
-    yield begin
-    logging.captureWarnings(False)
-    root.handlers[:] = before[0]
-    root.setLevel(before[1])
-    own.setLevel(before[2])
-    threading.excepthook = before[3]
+    return begin
 
 
 def fail(message):

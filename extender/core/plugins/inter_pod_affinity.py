@@ -128,6 +128,9 @@ class Owners(Index):
             del self._alike[key]
             for holders in self._holders(owning):
                 del holders[id(owning)]
+            for namespace in owning.namespaces or ():
+                if not self._naming[namespace]:
+                    del self._naming[namespace]
 
     def _holders(self, owning: _Owning) -> list[dict[int, _Owning]]:
         if owning.namespaces is None:

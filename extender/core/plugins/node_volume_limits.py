@@ -106,7 +106,7 @@ class DriverVolumes:
         rows = self._used.get(at, ())
         if at in self.slots:
             slot = self.slots.pop(at)
-            self._filled[at[1]].discard(slot)
+            _discard(self._filled, at[1], slot)
             for row in rows:
                 del self.shared[slot][row]
         elif len(rows) == 1 and not self.is_attached(at):

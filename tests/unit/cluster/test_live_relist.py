@@ -155,3 +155,22 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
     assert answered > 10
     assert sum(turns) >= 3000
     assert max(turns) <= store_module.STEP
+
+
+@pytest.mark.parametrize("others", [1, MANY])
+def test_L3_of_a_pod_that_did_not_change_there_is_one_object_before_and_after_a_relist(others):
+    """Kept decisions refer to the pods as they were; they must not keep a second picture alive."""
+
+    def pods(*prefixes):
+        return [typed(placed(pod(f"{one}{number}", cpu="1m"), "n1")) for one in prefixes for number in range(others)]
+
+    store = ClusterStore()
+    store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("kept", "old"))))
+    before = store.snapshot().objects.pods.copy()
+    for _ in store.relist("Pod", pods("new", "kept")):
+        pass
+    after = store.snapshot().objects.pods
+    kept = before.keys() & after.keys()
+    assert len(kept) == others
+    assert all(store.holds(before[key]) and after[key] is before[key] for key in kept)
+    assert not any(store.holds(before[key]) for key in before.keys() - kept)

@@ -10,16 +10,19 @@ import pytest
 
 from extender.config import Configuration
 from extender.core import engine
-from extender.core.capture import FilterCapture, capture_filter, capture_preempt
+from extender.core.capture import SAMPLED, FilterCapture, capture_filter, capture_preempt
 from extender.core.engine import Offer
-from extender.core.moment import SECOND, Moment
+from extender.core.moment import SECOND, Eviction, Moment
 from extender.core.profile import Profile
+from extender.core.snapshot import Snapshot
 from extender.core.trace import Decision
 from extender.errors import RequestError
-from extender.server.decisions import Decisions, Kept, Query
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
+from extender.server.decisions import POD_BYTES, Decisions, Kept, Query
 from extender.server.settings import LiveSettings
 from extender.server.verbs import VERBS, Service, answer
-from tests.builders import built, cluster, incoming, node, pod, typed
+from tests.builders import built, cluster, incoming, node, placed, pod, typed
 from tests.http.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_store, filter_body, preempt_body
 
 PLENTY = 1 << 30
@@ -81,6 +84,61 @@ def preempted_on_many(count: int) -> Kept:
     wanted, offers = typed(incoming()), dict.fromkeys(names, Offer(()))
     capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
     return Kept("preempt-1", "preempt", 0, 1.0, wanted, Profile(), "answered", "", capture)
+
+
+def preempted_again(number: int, pods: list[Pod]) -> Kept:
+    """Of a node with these pods, `number` seconds after 1970."""
+    snapshot = Snapshot.build(ClusterObjects(nodes=(N1,), pods=tuple(pods)))
+    wanted, offers = typed(incoming()), {"n1": Offer(())}
+    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
+    return Kept(f"preempt-{number}", "preempt", number * SECOND, 1.0, wanted, Profile(), "answered", "", capture)
+
+
+N1 = Node(ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "1", "pods": "1000"}))
+
+
+def many_pods(generation: int) -> list[Pod]:
+    return [typed(placed(pod(f"g{generation}-{number}", cpu="1m"), "n1")) for number in range(10 * SAMPLED)]
+
+
+def test_L3_pods_that_the_picture_does_not_hold_any_more_count():
+    """Each preemption is of other pods: there is room for two times these."""
+    generations, held = [many_pods(generation) for generation in range(6)], set[int]()
+    room = 3 * preempted_again(0, generations[0]).size + 2 * 10 * SAMPLED * POD_BYTES
+    decisions = Decisions(100, room, lambda one: id(one) in held)
+    for number, pods in enumerate(generations):
+        held = set(map(id, pods))
+        decisions.keep(preempted_again(number, pods))
+    assert ids(decisions) == ["preempt-5", "preempt-4", "preempt-3"]
+    held.clear()
+    decisions.keep(filtered(1, at=60 * SECOND))
+    assert ids(decisions) == ["filter-1", "preempt-5", "preempt-4"]
+
+
+@pytest.mark.parametrize(
+    ("times", "left"),
+    [pytest.param(1, 21, id="there is room for them once"), pytest.param(0.5, 0, id="for half of them")],
+)
+def test_L3_a_pod_counts_once_however_many_decisions_refer_to_it(times, left):
+    """As long as the picture holds the pods, they take nothing."""
+    pods, number = many_pods(1), 0
+    room = 22 * preempted_again(0, pods).size + int(times * 10 * SAMPLED * POD_BYTES)
+    decisions = Decisions(100, room, lambda _: number < 20)
+    for number in range(20):
+        decisions.keep(preempted_again(number, pods))
+    assert len(ids(decisions)) == 20
+    number = 20
+    decisions.keep(preempted_again(number, pods))
+    assert len(ids(decisions)) == left
+
+
+def test_L3_what_a_moment_remembers_counts():
+    one = filtered(1)
+    assert one.capture is not None
+    evictions = tuple(Eviction(ago, ("default", "Job", "sort")) for ago in range(1000))
+    incoming_then = replace(one.capture.asked.incoming, moment=Moment(0, evictions))
+    capture = replace(one.capture, asked=replace(one.capture.asked, incoming=incoming_then))
+    assert replace(one, capture=capture).size - one.size >= 100 * len(evictions)
 
 
 def test_without_room_nothing_is_kept():
