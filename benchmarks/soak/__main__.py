@@ -56,7 +56,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--rate", type=float, default=100, help="scheduling cycles a second, together (%(default)s)")
     parser.add_argument("--events", type=float, default=400, help="watch events a second (%(default)s)")
     parser.add_argument("--seed", type=int, default=20261121, help="another cluster and other pods of the same kind")
-    parser.add_argument("--decisions", type=int, default=100, help="debug.decisions, soon full (%(default)s)")
+    parser.add_argument("--decisions", type=int, default=500, help="debug.decisions (%(default)s)")
     parser.add_argument("--record", action="store_true", help="record all calls, as with serve --record")
     parser.add_argument("--plain", dest="tls", action="store_false", help="plain HTTP on the scheduler's port")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write figures and findings to this file as well")

@@ -47,8 +47,8 @@ class Plan:
     """None: those of the schedule."""
     drain: float = 10.0
     """server.drainTime."""
-    decisions: int = 100
-    """debug.decisions; fewer than by default, so that what is kept is soon as much as it will ever be."""
+    decisions: int = 500
+    """debug.decisions."""
     record: bool = False
     tls: bool = True
 

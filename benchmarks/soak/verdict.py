@@ -28,6 +28,10 @@ MARGIN = 1.5
 POLLS = 2.0
 """Seconds between two looks of the service at its configuration file, with room."""
 
+MADE_READY = 20.0
+"""Seconds in which the picture is made ready for other policies, beside everything else; until then those before hold,
+and /readyz says so."""
+
 
 OF_MACHINE = "on this machine, as busy as it was"
 OLD_OFFERS = "what is offered is as old as the soak, and may name none of the pods that are leaving by now"
@@ -135,7 +139,7 @@ def answers(course: Course) -> list[Finding]:
     total = sum(number for what, number in counts.items() if what.split()[0] in ("filter", "prioritize", "preempt"))
     statuses = {what for what in counts if what.split()[0] in ("filter", "prioritize", "preempt")}
     others = sum(counts[what] for what in statuses if what.split()[1] not in ("200", "503"))
-    strict = course.windows(["strict"], CONFIGURATIONS - {"strict"}, RENEWED + POLLS)
+    strict = course.windows(["strict"], CONFIGURATIONS - {"strict"}, RENEWED + POLLS + MADE_READY)
     beyond = [moment for moment in course.moments("beyond") if not inside(moment, strict)]
     return [
         _none("E1-E9", "wrong answers", counts["wrong answer"], f"of {total:,} calls"),

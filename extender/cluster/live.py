@@ -49,6 +49,7 @@ AFTER_A_BUG = 1.0
 """Seconds before what could not be applied is listed anew, lest the API server lists for ever."""
 
 COLLECT_EVERY = 10.0
+COLLECT_WHILE_LISTING = 0.5
 """Seconds between two collections of reference cycles."""
 
 
@@ -215,16 +216,21 @@ class KubernetesSource:
     async def _collect(self) -> None:
         """Look for reference cycles among what is new since the last time; what is old lives long.
 
-        A collection over the whole picture would stop everything for seconds, as would one after a large list.
+        A collection over the whole picture would stop everything for seconds, as would one after a large list: while
+        there are lists it is done often, and so each time for few objects. Not to do it then would keep for ever what
+        is garbage by the next time.
         """
+        seen, left = self._lists_seen(), COLLECT_EVERY
         while True:
-            before = self._lists_seen()
-            await self._sleep(COLLECT_EVERY)
-            if self._lists_seen() == before and self.inbox.oldest is None and self.store.version:
+            await self._sleep(COLLECT_WHILE_LISTING)
+            before, seen, left = seen, self._lists_seen(), left - COLLECT_WHILE_LISTING
+            if left <= 0 or seen != before or seen[1]:
                 gc.collect()
-            gc.freeze()
+                gc.freeze()
+                left = COLLECT_EVERY
 
-    def _lists_seen(self) -> tuple[int, ...]:
+    def _lists_seen(self) -> tuple[int, int]:
+        """(lists that were begun anew, lists under way)."""
         phases = (reflector.status.phase == "listing" for reflector in self.reflectors.values())
         return sum(reflector.status.relists for reflector in self.reflectors.values()), sum(phases)
 

@@ -4,11 +4,14 @@ A request, from its first byte to its last, must be here within 10 s, its header
 read within 10 s. What is no HTTP, too large or too slow is answered in the shape of all errors, and the connection is
 closed. One that idles is closed after `keep_alive`, also if it never said anything.
 
-Rule: an answer is never written where another one is still to come: who sent that would take it for theirs.
+Rule: an answer is never written where another one is still to come: who sent that would take it for theirs. Nothing of
+a connection refers to itself once it is closed: TLS holds 256 KiB for each, and the collector does not look at what was
+there when it last did (`KubernetesSource._collect`).
 """
 
 import asyncio
 import logging
+import weakref
 from asyncio import TimerHandle
 from typing import Any, cast
 
@@ -94,7 +97,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._out = _Answers(self)
+        self._out = _Answers(weakref.proxy(self))
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         connection = transport.get_extra_info("ssl_object")
         refusal = self._port.tls.refusal(connection) if self._port.tls is not None and connection is not None else None
@@ -104,6 +107,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._is_over = True
+        self.pipeline.clear()
         self._unset_keepalive_if_required()
         for timer in (self._deadline, self._unread):
             if timer is not None:

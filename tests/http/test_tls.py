@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import gc
 import logging
 import os
 import shutil
@@ -10,6 +11,7 @@ import socket
 import ssl
 import time
 import warnings
+import weakref
 
 import httpx
 import pytest
@@ -28,7 +30,7 @@ from extender.server.app import create_app
 from extender.server.tls import TLSFiles
 from tests.fakes.certificates import Certificates
 from tests.http.conftest import configuration, filled_store, filter_body
-from tests.http.sockets import served, talking
+from tests.http.sockets import post, served, talking
 
 pytestmark = pytest.mark.anyio
 
@@ -480,3 +482,28 @@ def test_security_a_certificate_that_expires_is_warned_of_once_a_day(certificate
         now += 3600
         files._warn_of_expiry()
         assert len(caplog.records) == hours // 24 + 1
+
+
+# --- and nothing of them stays ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/filter", "/no-such-path"])
+async def test_L3_a_connection_that_is_closed_takes_no_memory_without_the_collector(app, certificates, mounted, path):
+    """Its buffers are 256 KiB, and the collector does not look at what was there when it last did."""
+    context = client(certificates)
+    async with served(app, TLSFiles("server", mounted.section(mutual=False))) as port:
+        gc.collect()
+        gc.disable()
+        try:
+            held: list[weakref.ref] = []
+            for _ in range(3):
+                async with talking(port, ssl=context, server_hostname="localhost") as talk:
+                    await talk.say(post(filter_body(), path=path))
+                    await talk.answer()
+                    (connection,) = port.port.connections
+                    held += [weakref.ref(connection), weakref.ref(connection.transport)]
+                    del connection
+                await until(lambda: not port.port.connections)
+            await until(lambda: not any(ref() is not None for ref in held))
+        finally:
+            gc.enable()
