@@ -1,15 +1,12 @@
 """What of the configuration is in effect, and the file that it follows.
 
-Every 2 s size and time of the file are compared, through symbolic links, as ConfigMaps are mounted by these. What has
-changed is read once it has stood still for one look, so that a file which is just being written is not taken for the
-configuration, and after three looks whether it has or not: 6 s after a change it is in effect.
+When a file that has changed is read again is a matter of `server.looks`: 6 s after a change it is in effect.
 
 Rule: a file that is wrong never replaces settings that were right.
 """
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,20 +15,12 @@ from typing import Literal
 from extender.config import Configuration
 from extender.core.profile import Profile
 from extender.errors import ConfigError
+from extender.server.looks import INTERVAL, Looks, Signature, signature
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 2.0
-"""Seconds between two looks."""
-
-MOST_LOOKS = 3
-"""After so many looks at a file that does not stand still it is read all the same."""
-
 AT_START_ONLY = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
 """Sections of which a change takes effect at the next start."""
-
-Signature = tuple[int, int, int]
-"""(inode, modification time in nanoseconds, size) of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +84,7 @@ class LiveSettings:
         self._getting_ready: asyncio.Task[None] | None = None
         self._started_with = config
         self._file = file
-        self._tried: Signature | None = None
-        self._seen: Signature | None = None
-        self._looks = 0
+        self._looks = Looks[Signature]()
 
     def warnings(self) -> list[str]:
         """What an operator should know of the configuration, a line each."""
@@ -122,24 +109,14 @@ class LiveSettings:
         """Look once; return whether other settings were put in place. Never raises for what is wrong with the file."""
         try:
             now = await asyncio.to_thread(_signature, file.path)
-            if not self._is_due(now):
+            if not self._looks.is_due(now):
                 return False
-            self._tried = now
+            self._looks.tried = now
             config = await asyncio.to_thread(file.load)
             return self._put(config, Settings.of(config))
         except Exception as error:  # even a bug of ours must not end the following
             self._failed(error)
             return False
-
-    def _is_due(self, now: Signature) -> bool:
-        """Has the file changed, and stood still since the last look or been given time enough to?"""
-        changed, still = now != self._tried, now == self._seen
-        self._seen = now
-        self._looks = self._looks + 1 if changed else 0
-        is_due = changed and (still or self._looks >= MOST_LOOKS)
-        if is_due:
-            self._looks = 0
-        return is_due
 
     def _put(self, config: Configuration, settings: Settings) -> bool:
         is_new, self._wanted = settings != self._wanted, settings
@@ -176,7 +153,7 @@ class LiveSettings:
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
-            self._tried = None  # the disk's fault, not the file's: worth another try although nothing changes
+            self._looks.tried = None  # the disk's fault, not the file's: worth another try although nothing changes
         message = str(error)
         if message != self.last_error:
             for mistake in message.splitlines():
@@ -186,10 +163,9 @@ class LiveSettings:
 
 def _signature(path: Path) -> Signature:
     try:
-        stat = os.stat(path)
+        return signature(path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:

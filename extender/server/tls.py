@@ -1,7 +1,6 @@
 """What a listener that speaks TLS shows, and whom it lets in; made anew when the files change.
 
-Every 2 s certificate, key and authorities are looked at through symbolic links, as Secrets are mounted by these. What
-has changed is loaded once it has stood still for one look, and after three looks whether it has or not: 6 s after a
+When certificate, key and authorities that have changed are loaded again is a matter of `server.looks`: 6 s after a
 change new connections see it. They get a context of their own (`listener.py`), so that an authority that is gone is
 gone; there are no session tickets, and no session outlives its context. Connections that are open stay open, under the
 certificates with which they were begun. `allowedNames` is read at the start only.
@@ -13,7 +12,6 @@ import asyncio
 import datetime
 import ipaddress
 import logging
-import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,15 +20,10 @@ from typing import Any
 
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
+from extender.server.looks import INTERVAL, Looks, Signature, signature
 from extender.server.seldom import Seldom
 
 log = logging.getLogger(__name__)
-
-INTERVAL = 2.0
-"""Seconds between two looks."""
-
-MOST_LOOKS = 3
-"""After so many looks at files that do not stand still they are loaded all the same."""
 
 DAY = 86_400.0
 SOON = 7 * DAY
@@ -42,8 +35,8 @@ _NO_CHECK_TIME = 0x200000
 _TURNS = 5
 """More than any handshake takes."""
 
-Signature = tuple[tuple[int, int, int] | None, ...]
-"""(inode, modification time in nanoseconds, size) of each file; None: it cannot be read."""
+Signatures = tuple[Signature | None, ...]
+"""Of each file; None: it cannot be seen."""
 
 
 class TLSFiles:
@@ -62,8 +55,7 @@ class TLSFiles:
         self._note_failed = Seldom(log)
         self._note_refused = Seldom(log)
         self._next_warning = 0.0
-        self._tried = self._seen = self._signature()
-        self._looks = 0
+        self._looks = Looks(self._signatures())
         self.context, self.expires = self._load()
         """For the next connection; and when what it shows ends, in seconds since 1970."""
 
@@ -101,10 +93,10 @@ class TLSFiles:
 
     async def poll(self) -> bool:
         """Look once; return whether there is another context."""
-        now = await asyncio.to_thread(self._signature)
-        if not self._is_due(now):
+        now = await asyncio.to_thread(self._signatures)
+        if not self._looks.is_due(now):
             return False
-        self._tried = now
+        self._looks.tried = now
         try:
             self.context, self.expires = await asyncio.to_thread(self._load)
         except ConfigError as error:
@@ -112,25 +104,15 @@ class TLSFiles:
                 log.error("certificate not read again, the one before stays: %s", error)
             self.problem = str(error)
             if not isinstance(error.__cause__, ssl.SSLError):
-                self._tried = ()  # not the content's fault: worth another try although nothing changes
+                self._looks.tried = None  # not the content's fault: worth another try although nothing changes
             return False
         self.problem = None
         self._next_warning = 0.0
         log.info("%s.tls: read again; the certificate expires at %s", self.listener, _moment(self.expires))
         return True
 
-    def _is_due(self, now: Signature) -> bool:
-        """Have they changed, and stood still since the last look or been given time enough to?"""
-        changed, still = now != self._tried, now == self._seen
-        self._seen = now
-        self._looks = self._looks + 1 if changed else 0
-        is_due = changed and (still or self._looks >= MOST_LOOKS)
-        if is_due:
-            self._looks = 0
-        return is_due
-
-    def _signature(self) -> Signature:
-        return tuple(_signature(path) for path in self._paths().values())
+    def _signatures(self) -> Signatures:
+        return tuple(map(_signature, self._paths().values()))
 
     def _paths(self) -> dict[str, str]:
         """Key of the configuration -> file."""
@@ -289,12 +271,11 @@ def _reporting(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:
     return Reporting
 
 
-def _signature(path: str) -> tuple[int, int, int] | None:
+def _signature(path: str) -> Signature | None:
     try:
-        stat = os.stat(path)
+        return signature(path)
     except OSError:
         return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _moment(seconds: float) -> str:

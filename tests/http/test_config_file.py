@@ -10,7 +10,8 @@ import pytest
 from extender.cluster.store import ClusterStore
 from extender.config import load_config
 from extender.server.app import create_app
-from extender.server.settings import INTERVAL, ConfigFile, LiveSettings
+from extender.server.looks import INTERVAL
+from extender.server.settings import ConfigFile, LiveSettings
 from tests.http.conftest import client_for, filled_store, filter_body, preempt_body
 
 pytestmark = pytest.mark.anyio

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError
 from extender.server import listener as listening
+from extender.server import looks
 from extender.server import tls as tls_module
 from extender.server.app import create_app
 from extender.server.tls import TLSFiles
@@ -237,7 +238,7 @@ async def test_L5_limits_hold_under_tls(app, certificates, mounted):
 @pytest.fixture
 def often(monkeypatch):
     """Files are looked at all the time."""
-    assert tls_module.INTERVAL * (tls_module.MOST_LOOKS + 1) <= 10
+    assert looks.INTERVAL * (looks.MOST_LOOKS + 1) <= 10
     monkeypatch.setattr(tls_module, "INTERVAL", 0.01)
 
 
