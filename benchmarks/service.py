@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from benchmarks import generate
 from benchmarks.bodies import names_body, victims_body
@@ -144,9 +145,15 @@ def started(module: str, *options: str) -> Iterator[Started]:
     try:
         yield Started(port, admin_port, process.pid)
     finally:
+        end(process)
+
+
+def end(process: "subprocess.Popen[Any]", within: float = STOP_SECONDS) -> None:
+    """Ask the process to end, if it has not, and make it after so many seconds."""
+    if process.poll() is None:
         process.terminate()
         try:
-            process.wait(STOP_SECONDS)
+            process.wait(within)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.measure import MALLOC
+from benchmarks.service import end
 from benchmarks.soak.course import Report
 
 STOP_SECONDS = 30.0
@@ -112,13 +113,7 @@ def _write(process: "subprocess.Popen[str]", line: str) -> None:
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    end(process, STOP_SECONDS)
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             stream.close()
