@@ -74,8 +74,7 @@ async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_pictu
         api.delete("Pod", "a")
         await live.until(lambda: live.status("Pod").events == 2)
         hang.release()
-        await live.read()
-        assert live.names() == {"b", "c"}
+        await live.until(lambda: live.names() == {"b", "c"})
         assert live.store.version == 3  # one picture, two changes
 
 
@@ -166,8 +165,8 @@ async def test_changes_that_wait_too_long_are_a_problem(api):
         live.source.inbox.changed("Pod", [change("a", 100)])
         clock.now += 31.0
         assert live.source.problem() == "changes have been waiting to be applied for 31 s"
-        await live.until(lambda: "a" in live.names())
-        assert live.source.problem() is None
+        await live.until(lambda: live.source.problem() is None)
+        assert "a" in live.names()
 
 
 # --- C3: whatever comes, and in whatever order ----------------------------------------------------------------------
@@ -310,13 +309,17 @@ class Quiet:
     def close(self) -> None: ...
 
     def pass_time(self, seconds: float) -> None:
-        """Return when every watch has heard of it and waits again."""
+        """Begin when every watch waits; return when each has heard of it and waits again."""
         with self.changed:
+            self._all_wait()
             self.clock.now += seconds
             self.moment += 1
             self.changed.notify_all()
-            now = [self.moment] * len(RESOURCES)
-            assert self.changed.wait_for(lambda: list(self._waits.values()) == now, 20.0), self._waits
+            self._all_wait()
+
+    def _all_wait(self) -> None:
+        now = [self.moment] * len(RESOURCES)
+        assert self.changed.wait_for(lambda: list(self._waits.values()) == now, 20.0), self._waits
 
     def wait(self, path: str, is_closed: threading.Event) -> None:
         with self.changed:
