@@ -4,13 +4,13 @@ Pods made from one template are nearly the same: what they have in common become
 checked once. The same holds for the images of nodes.
 
 Left out, although our types have a place for it: annotations that nothing reads (all but KEPT_ANNOTATIONS and those
-that are configured), generations except those of disruption budgets, and a pod's volumes that no decision looks at,
-such as the one for its token, whose name is different for every pod.
+that are configured), generations except those of pods and disruption budgets, and a pod's volumes that no decision
+looks at, such as the one for its token, whose name is different for every pod.
 
 Rule: an object is decoded whole or not at all. Values are shared between objects, and so nobody changes them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,8 +21,8 @@ from extender.cluster.validation import sentence, validate
 from extender.core.running import start_time
 from extender.k8s import annotations
 from extender.k8s.csi_migration import MIGRATED_PLUGINS
-from extender.k8s.kinds import KINDS
-from extender.k8s.objects import Node, ObjectMeta, Pod, PodDisruptionBudget, PodSpec, PodStatus, Value, Volume
+from extender.k8s.kinds import KINDS, Key, name_of
+from extender.k8s.objects import Node, ObjectMeta, Pod, PodSpec, PodStatus, Value, Volume
 from extender.k8s.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
 
 KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
@@ -34,12 +34,38 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 }
 """Kind -> the annotations that decisions read, whatever is configured; of other kinds, none."""
 
+KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})
+
 MOST_SHARED = 10_000
 """Values of a sort that are remembered, and as many that were asked for before these."""
 
 T = TypeVar("T")
 
 _ENCODER = msgspec.json.Encoder()
+
+
+Held = Callable[[Key], Value | None]
+"""Key -> the object of that name that is held."""
+
+
+class SentPod(Value, frozen=True):
+    """A pod in a line of a watch. Its spec is nearly always known: it is read only if it may not be."""
+
+    metadata: ObjectMeta
+    kind: str = ""
+    spec: Raw = Raw(b"{}")
+    status: PodStatus = PodStatus()
+
+
+_POD_SPECS = msgspec.json.Decoder(PodSpec)
+
+
+def _events(kind: type[Value]) -> msgspec.json.Decoder[Any]:
+    """Of lines of a watch; `object` is of that type, and also says what kind it is."""
+    sent: type[msgspec.Struct] = SentPod
+    if kind is not Pod:
+        sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(kind,), frozen=True, gc=False)
+    return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
 
 
 class Shared:
@@ -79,7 +105,10 @@ class Decoder:
         """`kind` is a key of KINDS; `also`: annotations that are kept beside KEPT_ANNOTATIONS."""
         self._kind = kind
         self._also = also
-        self._decoder = msgspec.json.Decoder(KINDS[kind].type)
+        self._type = KINDS[kind].type
+        self._says = ("", name_of(kind))
+        self._decoder = msgspec.json.Decoder(self._type)
+        self._events = _events(self._type)
         self._labels = Shared()
         self._parts = Shared()
         self._groups = Shared()
@@ -95,8 +124,29 @@ class Decoder:
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
+    def event(self, line: bytes, held: Held) -> tuple[str, Value] | None:
+        """(type, object) of a watch's line; None if it is not about an object of this kind that decisions could read.
+
+        Read in one pass, where a line that is None has to be looked at part by part. `held`: key -> the object of that
+        name before; what is the same in it becomes the same value, and was checked.
+        """
+        try:
+            event = self._events.decode(line)
+            found = event.object
+            if found.kind not in self._says:
+                return None
+            if isinstance(found, SentPod):
+                before = held((found.metadata.namespace, found.metadata.name))
+                return event.type, self._pod_after(before, found)
+            plain = self._type(*[getattr(found, field) for field in self._type.__struct_fields__])
+            return event.type, self._kept(plain)
+        except (ValueError, RecursionError):
+            return None
+
     def _decode(self, raw: bytes | Raw) -> Value:
-        found: Any = self._decoder.decode(raw)
+        return self._kept(self._decoder.decode(raw))
+
+    def _kept(self, found: Any) -> Value:
         _check_identity(found)
         found = slim(self._kind, found, self._also) if found.metadata.annotations else found
         if isinstance(found, Pod):
@@ -104,42 +154,87 @@ class Decoder:
         validate(found)
         if isinstance(found, Node):
             found = self._node(found)
-        generation = found.metadata.generation if isinstance(found, PodDisruptionBudget) else 0
-        changed: Value = replace(found, metadata=self._metadata(found.metadata, generation))
+        changed: Value = replace(found, metadata=self._metadata(found.metadata, self._kind in KEPT_GENERATIONS))
         return changed
 
-    def _metadata(self, found: ObjectMeta, generation: int = 0) -> ObjectMeta:
+    def _pod_after(self, before: Any, sent: SentPod) -> Value:
+        """The next state of a pod, or another pod of that name, or a new one."""
+        if before is None or before.metadata.uid != sent.metadata.uid:
+            return self._kept(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
+        spec = before.spec if _has_spec_of(before, sent.metadata) else _POD_SPECS.decode(sent.spec)
+        found: Any = Pod(sent.metadata, spec, sent.status)
+        _check_identity(found)
+        found = slim("Pod", found, self._also) if found.metadata.annotations else found
+        return self._changed(found, before)
+
+    def _metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
         return replace(
             found,
             namespace=self._parts.text(found.namespace),
-            generation=generation,
+            generation=found.generation if has_generation else 0,
             labels=self._labels.equal(found.labels),
             annotations=self._labels.equal(found.annotations),
             owner_references=self._parts.equal(found.owner_references),
         )
 
+    def _changed(self, found: Pod, before: Pod) -> Pod:
+        """The pod's next state: what did not change is taken from the one before."""
+        a, b = before.metadata, found.metadata
+        if a.creation_timestamp != b.creation_timestamp:
+            return self._pod(found)
+        spec = found.spec
+        if spec is not before.spec:
+            looked_at = replace(spec, volumes=_looked_at(spec.volumes))
+            spec = before.spec if looked_at == before.spec else self._spec(found)
+        metadata = replace(
+            a,
+            resource_version=b.resource_version,
+            generation=b.generation,
+            deletion_timestamp=b.deletion_timestamp,
+            labels=a.labels if a.labels == b.labels else self._labels.equal(b.labels),
+            annotations=a.annotations if a.annotations == b.annotations else self._labels.equal(b.annotations),
+            owner_references=(
+                a.owner_references
+                if a.owner_references == b.owner_references
+                else self._parts.equal(b.owner_references)
+            ),
+        )
+        status = before.status if found.status == before.status else self._status(found)
+        return Pod(metadata, spec, status)
+
     def _pod(self, found: Pod) -> Pod:
-        """A part that another pod had too has been checked."""
-        spec, status = _in_common(found)
-        of_spec, of_status = _ENCODER.encode(spec), _ENCODER.encode(status)
-        if not (self._specs.has(of_spec) and self._statuses.has(of_status)):
+        return Pod(self._metadata(found.metadata, has_generation=True), self._spec(found), self._status(found))
+
+    def _spec(self, found: Pod) -> PodSpec:
+        """What another pod had too has been checked.
+
+        Pods of a template have in common all but volumes (of a StatefulSet's), affinity (of a DaemonSet's), and the
+        group (of a job that runs many).
+        """
+        spec = replace(found.spec, node_name="", volumes=None, affinity=None, scheduling_group=None)
+        key = _ENCODER.encode(spec)
+        if not self._specs.has(key):
+            validate(found)
+        return replace(
+            self._specs.get(key, spec),
+            node_name=self._parts.text(found.spec.node_name),
+            volumes=self._parts.equal(_looked_at(found.spec.volumes)),
+            affinity=self._parts.equal(found.spec.affinity),
+            scheduling_group=self._groups.equal(found.spec.scheduling_group),
+        )
+
+    def _status(self, found: Pod) -> PodStatus:
+        """The same of the status."""
+        status = replace(found.status, start_time=None, nominated_node_name="")
+        key = _ENCODER.encode(status)
+        if not self._statuses.has(key):
             validate(found)
         start_time(found)
         created, started = found.metadata.creation_timestamp, found.status.start_time
-        return Pod(
-            self._metadata(found.metadata),
-            replace(
-                self._specs.get(of_spec, spec),
-                node_name=self._parts.text(found.spec.node_name),
-                volumes=self._parts.equal(_looked_at(found.spec.volumes)),
-                affinity=self._parts.equal(found.spec.affinity),
-                scheduling_group=self._groups.equal(found.spec.scheduling_group),
-            ),
-            replace(
-                self._statuses.get(of_status, status),
-                start_time=created if created == started else started,
-                nominated_node_name=self._parts.text(found.status.nominated_node_name),
-            ),
+        return replace(
+            self._statuses.get(key, status),
+            start_time=created if created == started else started,
+            nominated_node_name=self._parts.text(found.status.nominated_node_name),
         )
 
     def _node(self, found: Node) -> Node:
@@ -178,15 +273,12 @@ def _check_identity(found: Any) -> None:
         raise ValueError("metadata.uid is missing")
 
 
-def _in_common(pod: Pod) -> tuple[PodSpec, PodStatus]:
-    """What pods of one template have in common.
+def _has_spec_of(before: Pod, now: ObjectMeta) -> bool:
+    """Is the spec the same for certain, as the same pod's generation says?
 
-    Not volumes (of a StatefulSet's), nor affinity (of a DaemonSet's), nor the group (of a job that runs many).
+    It counts the changes of the spec, but not that a node is set (registry/core/pod, v1.36), and is 0 before v1.33.
     """
-    return (
-        replace(pod.spec, node_name="", volumes=None, affinity=None, scheduling_group=None),
-        replace(pod.status, start_time=None, nominated_node_name=""),
-    )
+    return bool(before.spec.node_name) and 0 < now.generation == before.metadata.generation
 
 
 def _looked_at(volumes: list[Volume] | None) -> list[Volume] | None:

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from extender.cluster.store import Change, ClusterStore
 from extender.core.profile import Profile
+from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
 
 READ_AT_ONCE = 20
@@ -81,6 +82,9 @@ class Inbox:
     def known(self, kind: str, namespace: str, name: str) -> Value | None:
         self._give_way()
         return self._store.known(kind, (namespace, name))
+
+    def held(self, kind: str, key: Key) -> Value | None:
+        return self._store.known(kind, key)
 
     def _give_way(self) -> None:
         """Asked for every object of a list: let the thread that decides go first, once there is something to decide on.

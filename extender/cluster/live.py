@@ -85,7 +85,7 @@ class KubernetesSource:
         resources = (*RESOURCES, *POD_GROUPS) if pod_groups else RESOURCES
         decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", pod_annotations)}
         self.reflectors = {
-            one.kind: Reflector(one, api, decoders[one.kind].decode, self.inbox, settings=settings, clock=clock)
+            one.kind: Reflector(one, api, decoders[one.kind], self.inbox, settings=settings, clock=clock)
             for one in resources
         }
         """Of the kinds that are followed; of all others there is nothing, and that is known."""

@@ -173,6 +173,10 @@ def versions(fetch: Callable[[Params], bytes], kind: str, size: int) -> dict[Key
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
+"""Types of events that are about an object."""
+
+
 class Event(msgspec.Struct):
     """A line of a watch."""
 
@@ -282,11 +286,24 @@ class Api(Protocol):
     ) -> Stream: ...
 
 
+class ObjectDecoder(Protocol):
+    """What a reflector needs of `decode.Decoder`."""
+
+    def decode(self, raw: Raw) -> Value:
+        """Return the object; ValueError if decisions could not read it."""
+
+    def event(self, line: bytes, held: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
+        """Return type and object of an event's line; None if it has to be looked at part by part."""
+
+
 class Sink(Protocol):
     """Who keeps the objects; called by the reflector's thread only, in order."""
 
     def known(self, kind: str, namespace: str, name: str) -> Value | None:
         """Return the object that is held, so that a list does not decode anew what has not changed."""
+
+    def held(self, kind: str, key: Key) -> Value | None:
+        """The same for an event, which nobody else has to wait for."""
 
     def listed(self, kind: str, objects: list[Value], version: str) -> None:
         """Take these as all there are of a kind."""

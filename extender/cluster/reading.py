@@ -7,11 +7,12 @@ Rule: one bad object costs nothing but itself.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Raw
 
 from extender.cluster import protocol
-from extender.cluster.protocol import Head, Sink, StreamStatus
+from extender.cluster.protocol import CHANGES, Head, ObjectDecoder, Sink, StreamStatus
 from extender.k8s.objects import Value
 
 log = logging.getLogger(__name__)
@@ -26,19 +27,25 @@ class ObjectReader:
     def __init__(
         self,
         kind: str,
-        decode: Callable[[Raw], Value],
+        decoder: ObjectDecoder,
         sink: Sink,
         status: StreamStatus,
         clock: Callable[[], float],
     ) -> None:
         self._kind = kind
-        self._decode = decode
+        self._decoder = decoder
         self._sink = sink
+        self._before = partial(sink.held, kind)
         self._status = status
         self._clock = clock
         self._logged: float | None = None
         self.doubts = False
         """Whether what is held may be wrong: then the same version is no proof that it is the same."""
+
+    def event(self, line: bytes) -> tuple[str, Value] | None:
+        """Return type and object of a line that tells of a change that can be read: nearly all do. None for others."""
+        found = self._decoder.event(line, self._before)
+        return found if found is not None and found[0] in CHANGES else None
 
     def head(self, raw: Raw) -> Head | None:
         """Return kind and metadata, or None."""
@@ -82,7 +89,7 @@ class ObjectReader:
 
     def _decoded(self, head: Head, raw: Raw) -> Value | None:
         try:
-            return self._decode(raw)
+            return self._decoder.decode(raw)
         except (ValueError, RecursionError) as error:
             self.skip(head, str(error))
             return None

@@ -15,12 +15,21 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from msgspec import Raw
-
 from extender.cluster import protocol
-from extender.cluster.protocol import Api, Backoff, Event, Head, Params, Resource, Settings, Sink, StreamStatus
+from extender.cluster.protocol import (
+    Api,
+    Backoff,
+    Event,
+    Head,
+    ObjectDecoder,
+    Params,
+    Resource,
+    Settings,
+    Sink,
+    StreamStatus,
+)
 from extender.cluster.reading import ObjectReader
-from extender.cluster.store import Change
+from extender.cluster.store import Change, version_of
 from extender.cluster.stream import ApiError, ApiUnreachable, Stream
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
@@ -43,7 +52,7 @@ class Reflector:
         self,
         resource: Resource,
         api: Api,
-        decode: Callable[[Raw], Value],
+        decoder: ObjectDecoder,
         sink: Sink,
         *,
         settings: Settings | None = None,
@@ -51,12 +60,12 @@ class Reflector:
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`decode` raises ValueError for an object that decisions could not read; `chance` is uniform in [0, 1)."""
+        """`chance` is uniform in [0, 1)."""
         self.resource = resource
         self.status = StreamStatus()
         self._api = api
         self._sink = sink
-        self._reader = ObjectReader(resource.kind, decode, sink, self.status, clock)
+        self._reader = ObjectReader(resource.kind, decoder, sink, self.status, clock)
         self._settings = settings or Settings()
         self._clock = clock
         self._wait = wait
@@ -243,11 +252,19 @@ class Reflector:
         changes: list[Change] = []
         try:
             for line in lines:
-                self._take_event(protocol.event_of(line), changes)
+                found = self._reader.event(line) if self._initial is None else None
+                if found is not None:
+                    self._take_change(*found, changes)
+                else:
+                    self._take_event(protocol.event_of(line), changes)
         finally:
             if changes:
                 self.status.events += len(changes)
                 self._sink.changed(self.resource.kind, changes)
+
+    def _take_change(self, type_: str, found: Value, changes: list[Change]) -> None:
+        changes.append(Change(self.resource.kind, found, type_ == "DELETED"))
+        self._reached(version_of(found))
 
     def _take_event(self, event: Event, changes: list[Change]) -> None:
         head = self._reader.head(event.object)
@@ -255,7 +272,7 @@ class Reflector:
             return
         if event.type == "BOOKMARK":
             self._take_bookmark(head)
-        elif event.type not in ("ADDED", "MODIFIED", "DELETED"):
+        elif event.type not in protocol.CHANGES:
             self._reader.skip(head, f"unknown event type {event.type[:100]!r}")
         elif self._initial is not None:
             self._gather(head, event)

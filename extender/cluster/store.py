@@ -209,20 +209,20 @@ class ClusterStore:
         the same name with another UID is another object: it replaces the old one and goes to the end of the list.
         Raises ValueError for an object that decisions could not read, NotReady before the first picture.
         """
-        held = self.changing().objects.of(change.kind).get(key_of(change.kind, change.object))
-        changed = self._delete(change, held) if change.deleted else self._upsert(change, held)
+        kind, key = change.kind, key_of(change.kind, change.object)
+        held = self.changing().objects.of(kind).get(key)
+        changed = self._delete(change, held) if change.deleted else self._upsert(kind, key, change.object, held)
         self._version += changed
         return changed
 
-    def _upsert(self, change: Change, held: Any) -> bool:
-        one = change.object
-        if held is not None and uid_of(held) == uid_of(one):
-            held = self._said(held)
-        if uid_of(one) in self._gone[change.kind] or held == one:
+    def _upsert(self, kind: str, key: Key, one: Value, held: Value | None) -> bool:
+        uid = uid_of(one)
+        if uid in self._gone[kind]:
             return False
-        if held is not None and _is_not_newer(one, held):
+        said = self._said(held) if held is not None and uid_of(held) == uid else held
+        if said is not None and (_is_not_newer(one, said) or said == one):
             return False
-        self._put(change.kind, one)
+        self._set(kind, key, one, held)
         return True
 
     def _delete(self, change: Change, held: Any) -> bool:
@@ -244,7 +244,10 @@ class ClusterStore:
 
     def _put(self, kind: str, one: Value) -> None:
         key = key_of(kind, one)
-        held = self.changing().objects.of(kind).get(key)
+        self._set(kind, key, one, self.changing().objects.of(kind).get(key))
+
+    def _set(self, kind: str, key: Key, one: Value, held: Value | None) -> None:
+        """`held`: what bears the name now, which may be another object."""
         if held is not None and uid_of(held) != uid_of(one):
             self._remove(kind, key)
         if isinstance(one, Pod):
@@ -288,5 +291,5 @@ def _is_same(held: Any, one: Any) -> bool:
 
 def _is_not_newer(one: Any, held: Any) -> bool:
     """By resourceVersion; where that is no number on both sides, the later event is taken to be the newer one."""
-    versions = version_of(one), version_of(held)
-    return all(map(str.isdecimal, versions)) and int(versions[0]) <= int(versions[1])
+    version, other = version_of(one), version_of(held)
+    return version.isdecimal() and other.isdecimal() and int(version) <= int(other)

@@ -42,7 +42,7 @@ class ObjectMeta(Value, frozen=True):
     uid: str = ""
     resource_version: str = ""
     generation: Int64 = 0
-    """Goes up with every change of the spec. Read of disruption budgets only."""
+    """Goes up with every change of the spec. Read of disruption budgets and pods only."""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None

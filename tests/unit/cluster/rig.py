@@ -12,21 +12,17 @@ import msgspec
 
 from extender.cluster.api import ApiServer
 from extender.cluster.credentials import Credentials
+from extender.cluster.decode import Decoder
 from extender.cluster.protocol import RESOURCES, Resource, Settings
 from extender.cluster.reflector import Reflector
 from extender.cluster.store import Change
 from extender.cluster.stream import ApiError, ApiUnreachable, Stream
-from extender.k8s.kinds import KINDS, Key
-from extender.k8s.objects import Value
+from extender.k8s.kinds import Key
 from tests.builders import pod
 
 JSON = dict[str, Any]
 
 BY_KIND = {resource.kind: resource for resource in RESOURCES}
-
-
-def decoder(kind: str) -> Callable[[msgspec.Raw], Value]:
-    return msgspec.json.Decoder(KINDS[kind].type).decode
 
 
 def server_at(url: str, token: str | None = None) -> ApiServer:
@@ -50,6 +46,9 @@ class Picture:
 
     def known(self, kind: str, namespace: str, name: str) -> Any:
         return self.objects.get((namespace, name))
+
+    def held(self, kind: str, key: Key) -> Any:
+        return self.objects.get(key)
 
     def listed(self, kind: str, objects: list[Any], version: str) -> None:
         with self._changed:
@@ -118,7 +117,7 @@ class Running:
     """A reflector in a thread of its own; ends with the `with` block."""
 
     def __init__(self, kind: str, api: ApiServer, picture: Picture, **options: Any) -> None:
-        self.reflector = Reflector(BY_KIND[kind], api, decoder(kind), picture, **options)
+        self.reflector = Reflector(BY_KIND[kind], api, Decoder(kind), picture, **options)
         self.status = self.reflector.status
         self.thread = threading.Thread(target=self.reflector.run, name=f"reflector-{kind}", daemon=True)
 
@@ -199,7 +198,7 @@ class Script:
         kind: str,
         *answers: Said,
         settings: Settings | None = None,
-        decode: Any = None,
+        decoder: Decoder | None = None,
         chance: float = 1.0,
     ) -> None:
         self.answers = list(answers)
@@ -210,7 +209,7 @@ class Script:
         self.reflector = Reflector(
             resource,
             self,
-            decode or decoder(kind),
+            decoder or Decoder(kind),
             self.picture,
             settings=settings,
             clock=self.clock,

@@ -10,11 +10,11 @@ import pytest
 
 import extender
 from extender.cluster import decode as decoding
-from extender.cluster.decode import KEPT_ANNOTATIONS
+from extender.cluster.decode import KEPT_ANNOTATIONS, KEPT_GENERATIONS
 from extender.core.snapshot import Snapshot
 from extender.k8s.annotations import OF_PODS
 from extender.k8s.kinds import KINDS, ClusterObjects
-from extender.k8s.objects import Pod, PodDisruptionBudget, Volume
+from extender.k8s.objects import Pod, Volume
 from tests.oracle.agreement import CATEGORIES, CORPUS
 
 Decoder: Any = decoding.Decoder  # what it decodes is of as many types as there are kinds
@@ -88,7 +88,7 @@ def plain(raw, kind):
     if isinstance(whole, Pod):
         read = [volume for volume in whole.spec.volumes or () if volume != Volume(name=volume.name)]
         whole = replace(whole, spec=replace(whole.spec, volumes=read or None))
-    generation = whole.metadata.generation if isinstance(whole, PodDisruptionBudget) else 0
+    generation = whole.metadata.generation if kind in KEPT_GENERATIONS else 0
     return replace(whole, metadata=replace(whole.metadata, annotations=kept or None, generation=generation))
 
 
@@ -198,9 +198,9 @@ def test_the_annotations_of_other_tools_are_kept_of_every_pod():
     assert decoded(full_pod(annotations=marks)).metadata.annotations == marks
 
 
-def test_a_generation_is_kept_of_disruption_budgets_only():
+def test_a_generation_is_kept_of_pods_and_disruption_budgets_only():
     metadata = {"name": "a", "uid": "u", "generation": 7}
-    assert decoded(full_pod(generation=7)).metadata.generation == 0
+    assert decoded(full_pod(generation=7)).metadata.generation == 7
     assert decoded({"metadata": metadata}, "ReplicaSet").metadata.generation == 0
     budget = decoded({"metadata": metadata, "status": {"observedGeneration": 6}}, "PodDisruptionBudget")
     assert (budget.metadata.generation, budget.status.observed_generation) == (7, 6)
@@ -466,3 +466,160 @@ def test_a_decoder_goes_on_after_what_it_has_refused():
         decoder.decode(b'{"metadata": {}}')
     raw = json.dumps(full_pod()).encode()
     assert decoder.decode(raw) == plain(raw, "Pod")
+
+
+# --- events, in one pass --------------------------------------------------------------------------------------------
+
+
+def line(one, type_="MODIFIED"):
+    return json.dumps({"type": type_, "object": one}).encode()
+
+
+def after(one, changed, decoder=None):
+    """(the pod before, the pod that an event makes of it)."""
+    decoder = decoder or Decoder("Pod")
+    before = decoder.decode(json.dumps(one).encode())
+    _, found = decoder.event(line(changed), {("shop", before.metadata.name): before}.get)
+    return before, found
+
+
+MARK = {"kubernetes.io/config.mirror": "4f0a1d22"}
+LATER: dict[str, Any] = {"resourceVersion": "2000"}
+OTHER_SPEC: dict[str, Any] = LATER | {"generation": 2}
+
+CHANGED = {
+    "nothing": LATER,
+    "labels": LATER | {"labels": {"app": "other"}},
+    "no labels": LATER | {"labels": None},
+    "a mark": LATER | {"annotations": MARK},
+    "owners": LATER | {"ownerReferences": None},
+    "leaving": LATER | {"deletionTimestamp": "2026-11-21T11:00:00Z"},
+    "the node": OTHER_SPEC | {"spec": {"nodeName": "worker-2"}},
+    "the containers": OTHER_SPEC | {"spec": {"containers": [{"name": "app", "image": "registry.example.com/shop:2"}]}},
+    "a volume": OTHER_SPEC | {"spec": {"volumes": [CLAIMED | {"name": "more"}]}},
+    "the phase": LATER | {"status": {"phase": "Succeeded"}},
+    "its readiness": LATER | {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+    "its start": LATER | {"status": {"startTime": "2026-11-21T12:00:00Z"}},
+    "its creation": LATER | {"creationTimestamp": "2026-11-21T12:00:00Z"},
+    "its uid": LATER | {"uid": False, "name": "shop-7d9f-00000", "annotations": None},
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
+def test_an_event_is_decoded_to_what_the_object_alone_is_whatever_changed(what):
+    changed = full_pod(**CHANGED[what])
+    if what == "its uid":
+        changed["metadata"]["uid"] = "another"
+    before, found = after(full_pod(), changed)
+    assert found == Decoder("Pod").decode(json.dumps(changed).encode()) != before
+    assert type(found) is Pod
+
+
+@pytest.mark.parametrize("what", ["nothing", "labels", "a mark", "owners", "leaving"])
+def test_what_an_event_does_not_change_stays_the_very_same(what):
+    before, found = after(full_pod(), full_pod(**CHANGED[what]))
+    assert found.spec is before.spec
+    assert found.status is before.status
+    assert found.metadata.name is before.metadata.name
+    assert found.metadata.labels is before.metadata.labels or what == "labels"
+
+
+def unread(generation):
+    """A pod whose spec says what nothing may read: who does not fail did not look."""
+    return full_pod(generation=generation, spec={"priority": "high"}, **LATER)
+
+
+def test_the_spec_of_the_same_generation_is_not_read():
+    before, found = after(full_pod(), unread(1))
+    assert found.spec is before.spec
+    assert found.metadata.resource_version == "2000"
+
+
+@pytest.mark.parametrize(
+    ("one", "changed"),
+    [
+        (full_pod(), unread(2)),
+        (full_pod(generation=0), unread(0)),
+        (full_pod(spec={"nodeName": ""}), unread(1)),
+        (full_pod(uid=False) | {"metadata": full_pod()["metadata"] | {"uid": "another"}}, unread(1)),
+    ],
+    ids=["another generation", "no generation", "not bound before", "another pod"],
+)
+def test_the_spec_is_read_wherever_it_may_be_another(one, changed):
+    decoder = Decoder("Pod")
+    before = decoder.decode(json.dumps(one).encode())
+    held = {("shop", before.metadata.name): before}.get
+    assert decoder.event(line(changed), held) is None
+    assert decoder.event(line(full_pod(generation=changed["metadata"]["generation"])), held) is not None
+
+
+def test_an_event_that_binds_a_pod_counts_no_generation():
+    before, found = after(full_pod(spec={"nodeName": ""}), full_pod(**LATER))
+    assert (before.spec.node_name, found.spec.node_name) == ("", "worker-1")
+
+
+def test_a_token_of_another_name_is_no_change():
+    changed = full_pod(**OTHER_SPEC)
+    changed["spec"]["volumes"][0]["name"] = "kube-api-access-other"
+    before, found = after(full_pod(), changed)
+    assert found.spec is before.spec
+
+
+def test_an_event_of_a_pod_that_is_not_held_is_decoded_too():
+    raw = json.dumps(full_pod()).encode()
+    assert Decoder("Pod").event(line(full_pod(), "ADDED"), {}.get) == ("ADDED", plain(raw, "Pod"))
+
+
+def test_an_event_of_every_kind_is_decoded_to_the_same():
+    for kind, about in KINDS.items():
+        one = {"kind": kind.partition(".")[0], "metadata": {"name": "a", "uid": "u", "labels": {"b": "c"}}}
+        found = Decoder(kind).event(line(one), {}.get)
+        assert found == ("MODIFIED", msgspec.json.decode(json.dumps(one), type=about.type))
+        assert type(found[1]) is about.type
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_events_of_the_corpus_are_decoded_to_the_same(category):
+    decoders = {kind: Decoder(kind) for kind in KINDS}
+    for scenario in scenarios(category)[:50]:
+        for kind, raws in by_kind(scenario).items():
+            for raw in raws:
+                sent = b'{"type": "ADDED", "object": ' + bytes(raw) + b"}"
+                assert decoders[kind].event(sent, {}.get) == ("ADDED", plain(raw, kind))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"{",
+        line(None),
+        line({"kind": "Status", "code": 410}, "ERROR"),
+        line({"kind": "Pod", "metadata": {"resourceVersion": "7"}}, "BOOKMARK"),
+        line(full_pod() | {"kind": "Node"}),
+        line(full_pod() | {"metadata": None}),
+        line(full_pod(uid=False)),
+        line(full_pod(generation=2, spec={"priority": "high"})),
+        line(full_pod(generation=2, spec={"overhead": {"cpu": "much"}})),
+        line(full_pod(status={"startTime": "yesterday"})),
+        b'{"type": "ADDED", "object": ' + b"[" * 99_999 + b"]" * 99_999 + b"}",
+    ],
+    ids=[
+        "empty",
+        "cut",
+        "null",
+        "an error",
+        "a bookmark",
+        "wrong kind",
+        "no metadata",
+        "no uid",
+        "no number",
+        "no quantity",
+        "no time",
+        "too deep",
+    ],
+)
+def test_C13_what_is_no_event_of_a_readable_object_is_left_to_be_looked_at_part_by_part(sent):
+    decoder = Decoder("Pod")
+    before = decoder.decode(json.dumps(full_pod()).encode())
+    assert decoder.event(sent, {("shop", before.metadata.name): before}.get) is None

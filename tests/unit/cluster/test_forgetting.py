@@ -17,7 +17,7 @@ from extender.cluster import decode
 from extender.cluster import store as store_module
 from extender.cluster.decode import Decoder
 from extender.cluster.store import Change, ClusterStore
-from extender.core import budgets, engine, running
+from extender.core import budgets, engine, offers, running
 from extender.core.engine import Offer
 from extender.core.profile import (
     IMPORTANCE,
@@ -65,6 +65,7 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(decode, "MOST_SHARED", FEW)
     monkeypatch.setattr(running, "_TEMPLATES", FEW)
     monkeypatch.setattr(budgets, "_LONGEST_JOURNAL", FEW)
+    monkeypatch.setattr(offers, "_MOST", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, store = Profile(preemption=policy), ClusterStore()
     store.prepare_for(profile)

@@ -4,12 +4,23 @@ import logging
 
 import pytest
 
+from extender.cluster.decode import Decoder
 from extender.cluster.stream import ApiError, ApiUnreachable
-from tests.unit.cluster.rig import Said, Script, a_list, a_pod, added, decoder, line, ok, paged
+from tests.unit.cluster.rig import Said, Script, a_list, a_pod, added, line, ok, paged
 
 EXPIRED = ApiError(410, "Expired", "too old resource version")
 
 UNREADABLE = {"spec": {"priority": "high"}}
+
+
+class Counting(Decoder):
+    """Counts the objects that it decoded."""
+
+    decoded = 0
+
+    def decode(self, raw):
+        self.decoded += 1
+        return super().decode(raw)
 
 
 def unreadable(name: str, version: int):
@@ -104,20 +115,16 @@ def test_a_bug_in_the_sink_costs_a_new_list_and_not_the_loop(caplog):
 
 
 def test_a_relist_decodes_only_what_has_changed():
-    decoded = []
-
-    def decode(raw):
-        decoded.append(bytes(raw))
-        return decoder("Pod")(raw)
+    counting = Counting("Pod")
 
     script = paged(
         a_list(7, a_pod("same", 3), a_pod("newer", 4), a_pod("other", 5)),
         Said(refused=EXPIRED),
         a_list(20, a_pod("same", 3), a_pod("newer", 9), a_pod("other", 5, uid="another")),
         ok(),
-        decode=decode,
+        decoder=counting,
     ).run()
-    assert len(decoded) == 5
+    assert counting.decoded == 5
     assert {key[1]: one.metadata.resource_version for key, one in script.picture.objects.items()} == {
         "same": "3",
         "newer": "9",
@@ -127,20 +134,16 @@ def test_a_relist_decodes_only_what_has_changed():
 
 @pytest.mark.parametrize("why", ["a compare", "a server that has gone back"])
 def test_where_there_is_doubt_the_same_version_is_no_proof(why):
-    decoded = []
-
-    def decode(raw):
-        decoded.append(bytes(raw))
-        return decoder("Pod")(raw)
+    counting = Counting("Pod")
 
     gone_back = why != "a compare"
     again = [a_list(6, a_pod("a", 3))] * (1 + gone_back)
-    script = paged(a_list(7 if gone_back else 6, a_pod("a", 3)), Said(refused=EXPIRED), *again, ok(), decode=decode)
+    script = paged(a_list(7 if gone_back else 6, a_pod("a", 3)), Said(refused=EXPIRED), *again, ok(), decoder=counting)
     if not gone_back:
         script.answers[2].before = lambda: script.reflector.request_relist(why)
         script.answers[2].refused = ApiUnreachable("given up")
     script.run()
-    assert len(decoded) == 2
+    assert counting.decoded == 2
 
 
 def test_C15_names_uids_and_versions_as_the_server_has_them():
