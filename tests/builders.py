@@ -6,7 +6,7 @@ Where a pod stands says where it runs, and the order of a node's pods is their l
 that waits. `snapshot` takes the same as `cluster`; `built` and `typed` make of a List and a pod what the engine takes.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ import numpy as np
 
 from extender.cluster.files import load_cluster
 from extender.core.choosing import choose
+from extender.core.columns import PodAmounts
 from extender.core.engine import Offer
 from extender.core.filtering import meet, not_evaluated, run_filters
+from extender.core.layout import Layout, Placed
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot import Snapshot
 from extender.core.verdict import Code
@@ -186,3 +188,13 @@ def offers_of_kube_scheduler(snapshot: Snapshot, pod: Pod, names: Collection[str
 
 def typed(pod: JSON) -> Pod:
     return msgspec.convert(pod, Pod)
+
+
+def taken_of_one_node(takes: Sequence[Sequence[int]]) -> Placed:
+    """What the pods of a single node take, [k][column], as a constraint wants it."""
+    size = len(takes)
+    layout, pods = Layout(lambda _: ()), np.arange(size)
+    layout.resize(size, 1, size)
+    layout.rank[:] = pods
+    amounts = zip(*takes, strict=True)
+    return Placed(layout, tuple(PodAmounts(pods, np.zeros_like(pods), np.array(one, np.int64)) for one in amounts))

@@ -6,22 +6,30 @@ counts otherwise.
 Rule: kept up to date pod by pod and budget by budget; a decision looks nothing up by selector.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.columns import IntArray
 from extender.core.matching import PodGroup, PodGroups
+from extender.core.running import PodPart
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
-from extender.k8s.objects import ObjectMeta, Pod, PodDisruptionBudget
+from extender.k8s.objects import Labels, ObjectMeta, Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
 
 _NOTHING_SELECTED = -1
 
 _LONGEST_JOURNAL = 50_000
+
+_MOST_KNOWN = 4096
+"""Label sets of a namespace of which it is remembered whom they belong to."""
+
+_ITS_PLACE: frozenset[PodPart] = frozenset({"annotations", "spec", "status"})
+"""Parts of a pod that its place on its node, in any order of importance, depends on, or whether it charges a budget
+that selects it."""
 
 
 def matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") -> LabelMatcher | None:
@@ -34,10 +42,50 @@ def matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") -> Labe
     return None if is_nobody else selector
 
 
+class Selectors:
+    """The selectors of one namespace's budgets, by budget row.
+
+    Whom they select is remembered by the labels that any of them looks at, until one comes, changes or goes.
+    """
+
+    def __init__(self) -> None:
+        self.of_row: dict[int, LabelMatcher] = {}
+        self._keys: tuple[str, ...] | None = None
+        self._known: dict[tuple[str | None, ...], frozenset[int]] = {}
+
+    def set(self, row: int, selector: LabelMatcher | None) -> None:
+        """`selector`: None if it selects nobody."""
+        self.of_row.pop(row, None)
+        if selector is not None:
+            self.of_row[row] = selector
+        self._keys = None
+        self._known.clear()
+
+    def selecting(self, labels: Labels) -> frozenset[int]:
+        """The budgets that select pods with these labels."""
+        if self._keys is None:
+            keys = {wanted.key for selector in self.of_row.values() for wanted in selector.requirements}
+            self._keys = tuple(sorted(keys))
+        seen = (*map(labels.get, self._keys), None if labels else "")
+        known = self._known.get(seen)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = (row for row, selector in self.of_row.items() if _selects(selector, labels))
+            known = self._known[seen] = frozenset(found)
+        return known
+
+
+def _selects(selector: LabelMatcher, labels: Labels) -> bool:
+    # quirk: a pod without labels is in no budget, whatever the selector (but an empty one where that means all)
+    return (bool(labels) or selector.is_empty) and selector.matches(labels)
+
+
 class Charging(Index):
     """Which budgets every running pod charges. A budget has a row for as long as it is there."""
 
     reads = ("budgets",)
+    looks_at = _ITS_PLACE | {"labels"}
 
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
         """`empty_selects`: see PreemptionPolicy.empty_selector."""
@@ -61,7 +109,8 @@ class Charging(Index):
         self._rows: dict[Key, int] = {}
         self._names: dict[int, str] | None = None
         self._free: list[int] = []
-        self._selecting: dict[str, dict[int, LabelMatcher]] = {}
+        self._selectors: dict[str, Selectors] = {}
+        """By namespace; none where no budget selects anybody."""
         self._disrupted: dict[int, frozenset[str]] = {}
         self._has_pods = False
         """An index is built of all objects first, and only then of the pods that run already."""
@@ -72,12 +121,18 @@ class Charging(Index):
         self._has_pods = True
         self._reserve(row, 1)
         self._note(int(self.snapshot.pod_node[row]))
-        group = self._groups.of_pod[row]
-        selected_by = group.selected_by.get(self._way)
-        if selected_by is None:
-            selected_by = group.selected_by[self._way] = frozenset(self._selecting_rows(group))
+        selected_by = self._selecting(self._groups.of_pod[row])
         if selected_by:
             self._enter(row, pod, tuple(sorted(selected_by)))
+
+    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
+        """Other labels alone make a difference only if other budgets select them."""
+        if parts.isdisjoint(_ITS_PLACE):
+            selectors = self._selectors.get(after.metadata.namespace)
+            selected_before = selectors.selecting(before.metadata.labels or {}) if selectors else frozenset()
+            if self._selecting(self._groups.of_pod[row]) == selected_before:
+                return
+        super().pod_changed(row, before, after, parts)
 
     def pod_removed(self, row: int, _pod: Pod) -> None:
         self._note(int(self.snapshot.pod_node[row]))
@@ -107,11 +162,6 @@ class Charging(Index):
         """The budgets that a running pod charges."""
         return self._budgets_of.get(row, ())
 
-    def broken_by(self, rows: Iterable[int]) -> list[str]:
-        """Names of the budgets that would not allow the loss of these pods, sorted."""
-        charges = Counter(budget for row in rows for budget in self.charged_by(row))
-        return sorted(self.names[budget] for budget, count in charges.items() if count > max(self.allowed[budget], 0))
-
     @property
     def names(self) -> Mapping[int, str]:
         """Budget row -> `namespace/name`; another mapping after a budget has come or gone."""
@@ -122,14 +172,13 @@ class Charging(Index):
     def _name_rows(self) -> dict[int, str]:
         return {row: "/".join(key) for key, row in self._rows.items()}
 
-    def _selecting_rows(self, group: PodGroup) -> Iterator[int]:
-        for row, selector in self._selecting.get(group.namespace, {}).items():
-            if self._selects(selector, group):
-                yield row
-
-    def _selects(self, selector: LabelMatcher, group: PodGroup) -> bool:
-        # quirk: a pod without labels is in no budget, whatever the selector (but an empty one where that means all)
-        return (bool(group.labels) or selector.is_empty) and selector.matches(group.labels)
+    def _selecting(self, group: PodGroup) -> frozenset[int]:
+        """The budgets that select these pods."""
+        selected_by = group.selected_by.get(self._way)
+        if selected_by is None:
+            selectors = self._selectors.get(group.namespace)
+            selected_by = group.selected_by[self._way] = selectors.selecting(group.labels) if selectors else frozenset()
+        return selected_by
 
     def _charge(self, row: int, budgets: tuple[int, ...]) -> None:
         if not budgets:
@@ -233,15 +282,13 @@ class Charging(Index):
                 self._look_again(self.snapshot.running_row(pod), pod)
 
     def _select(self, row: int, namespace: str, selector: LabelMatcher | None) -> None:
-        here = self._selecting.setdefault(namespace, {})
-        here.pop(row, None)
-        if selector is not None:
-            here[row] = selector
-        elif not here:
-            del self._selecting[namespace]
+        here = self._selectors.setdefault(namespace, Selectors())
+        here.set(row, selector)
+        if not here.of_row:
+            del self._selectors[namespace]
         for group in self._groups.in_namespaces(frozenset((namespace,))):
             selected_by = group.selected_by.get(self._way, frozenset())
-            is_selected = selector is not None and self._selects(selector, group)
+            is_selected = selector is not None and _selects(selector, group.labels)
             if is_selected != (row in selected_by):
                 group.selected_by[self._way] = selected_by ^ {row}
                 for member in group.members:

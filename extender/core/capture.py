@@ -8,35 +8,35 @@ Rule: a capture refers to nothing that changes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.checks import CodeArray, Incoming, Rows
-from extender.core.columns import BoolArray, IntArray, how_many
+from extender.core.columns import BoolArray, IntArray, marked
 from extender.core.criteria import CRITERIA, Losses
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision, Working, then_by
-from extender.core.filtering import Filtering
+from extender.core.filtering import Filtering, Verdicts
 from extender.core.plugins import FILTERS
 from extender.core.plugins.unread import blind
 from extender.core.preemption import DryRun
 from extender.core.ranking import rank
+from extender.core.residents import OnNode, Residents
 from extender.core.snapshot import Snapshot, derived
 from extender.core.verdict import Verdict
 from extender.core.violations import charging_of
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
 
-Number = TypeVar("Number", bound=np.integer[Any])
-
 # What is true of a running pod.
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, NAMED = (1 << bit for bit in range(5))
 
 
-SAMPLED = 64
-"""Of so many pods one is looked at to see how much memory the pods of all captures take."""
+SAMPLED = 256
+"""Of so many pods one is looked at to see how much memory the pods of all captures take; a power of two."""
 
 _EVICTION, _ATTEMPT = 150, 100
 """Bytes of what a moment remembers."""
@@ -65,24 +65,32 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class FilterCapture:
     asked: Asked
-    names: tuple[str, ...]
+    node_names: tuple[str, ...]
+    """[node] of the whole cluster; decisions share it until nodes come or go."""
+    rows: Rows
+    """[offered] -> place in `node_names`."""
+    verdicts: Verdicts
     """[offered]."""
-    verdicts: Mapping[int, Verdict]
-    """Place in `names` -> why it fails; the others are accepted."""
-    helped: frozenset[str]
-    """Names of those where eviction would help."""
+    helped: BoolArray
+    """[offered] where eviction would make room."""
     not_evaluated: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """[offered]."""
+        return _all(self.node_names, self.rows)
 
     @property
     def size(self) -> int:
         """Bytes, about."""
-        return self.asked.size + 8 * len(self.names) + 120 * len(self.verdicts)
+        return self.asked.size + 17 * len(self.rows) + 300 * len(self.verdicts.distinct)
 
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeCapture:
     asked: Asked
-    names: tuple[str, ...]
+    node_names: tuple[str, ...]
+    """[node]; as in FilterCapture."""
     scores: tuple[int, ...]
     """[offered], 0 to 10."""
     rows: Rows
@@ -95,50 +103,77 @@ class PrioritizeCapture:
     not_evaluated: tuple[str, ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """[offered]."""
+        return _all(self.node_names, self.rows)
+
+    @property
     def size(self) -> int:
-        return self.asked.size + len(self.names) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
+        return self.asked.size + len(self.rows) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """By what candidates were compared."""
+
+    candidates: IntArray
+    """[candidate] -> node."""
+    keys: tuple[tuple[IntArray, ...], ...]
+    """Per criterion its keys [candidate]."""
+    then: tuple[IntArray, ...]
+    """[candidate]: victims that kube-scheduler did not name; place by name."""
+
+    def best_first(self) -> "Compared":
+        """The candidates in order."""
+        if not len(self.candidates):
+            return self
+        order = rank([key for of_one in self.keys for key in of_one], *self.then)
+        keys = tuple(tuple(key[order] for key in of_one) for of_one in self.keys)
+        return Compared(self.candidates[order], keys, tuple(key[order] for key in self.then))
+
+
+@dataclass(frozen=True)
 class Tried:
-    """Nodes on which preemption was tried, and their pods. [pod]: node by node, most important first."""
+    """Nodes on which preemption was tried, and their pods. k: place among the node's pods, most important first."""
 
     nodes: tuple[Node, ...]
     """[node]."""
-    filter: Sequence[Verdict]
+    filter: Verdicts
     """[node]: before anybody is evicted."""
     emptied: Mapping[int, Verdict]
     """Node -> why it does not fit with all evictable pods gone, where there are some."""
     ways: CodeArray
     """[node] -> place in WAYS."""
-    begins: IntArray
-    """[node + 1] -> first of its pods."""
-    pods: tuple[Pod, ...]
+    on: tuple[OnNode, ...]
+    """[node]: its pods; the same objects that other captures refer to."""
     sample: tuple[Pod, ...]
     """Of the pods, those in every row that SAMPLED divides: of two captures of the same pods the same ones."""
+    pods: int
+    """How many there are."""
     flags: npt.NDArray[np.uint8]
-    """[pod]: EVICTABLE and so on."""
-    charged: npt.NDArray[np.int32]
-    """[pod, place] -> budget, negative where there is none."""
+    """[k, node]: EVICTABLE and so on."""
     allowed: IntArray
     """[budget]."""
     budgets: Mapping[int, str]
     """Budget -> name."""
     violations: IntArray
     """[node]: NumPDBViolations."""
-    ranked: IntArray
-    """Candidates, best first."""
-    keys: tuple[tuple[IntArray, ...], ...]
-    """Per criterion its keys [ranked]."""
-    then: tuple[IntArray, ...]
-    """[ranked]: victims that kube-scheduler did not name; place by name."""
+    compared: Compared
+    """In no order."""
+
+    @cached_property
+    def ranked(self) -> Compared:
+        """The candidates, best first."""
+        return self.compared.best_first()
 
     @property
     def size(self) -> int:
         """Bytes, about, without the pods: the picture holds most of them anyway."""
-        keys = sum(map(len, self.keys)) + len(self.then)
-        of_pod, of_node = 9 + 4 * int(self.charged.shape[1]), 250
-        return len(self.pods) * of_pod + len(self.nodes) * of_node + 8 * keys * len(self.ranked)
+        keys = sum(map(len, self.compared.keys)) + len(self.compared.then)
+        budgets = self.on[0].charged.shape[1] if self.on else 0
+        of_pod, of_node = 8 + 4 * budgets, 250
+        of_all = self.pods * of_pod + len(self.nodes) * of_node
+        return of_all + self.flags.size + 8 * keys * len(self.compared.candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +203,16 @@ Capture = FilterCapture | PrioritizeCapture | PreemptCapture
 def capture_filter(decision: FilterDecision) -> FilterCapture:
     """Of a decision with its working, before its snapshot changes."""
     working = _working(decision.working)
-    names = _names(working.incoming.snapshot, working.rows)
-    out = sorted(set(range(len(names))) - set(decision.accepted))
-    verdicts = dict(zip(out, working.verdicts, strict=True))
-    helped = frozenset(decision.failed)
-    return FilterCapture(_asked(working), names, verdicts, helped, decision.not_evaluated)
+    assert working.verdicts is not None
+    assert working.helped is not None
+    return FilterCapture(
+        _asked(working),
+        working.incoming.snapshot.fixed_names,
+        working.rows.copy(),
+        working.verdicts,
+        working.helped,
+        decision.not_evaluated,
+    )
 
 
 def capture_prioritize(decision: PrioritizeDecision) -> PrioritizeCapture:
@@ -181,9 +221,9 @@ def capture_prioritize(decision: PrioritizeDecision) -> PrioritizeCapture:
     assert scores is not None
     return PrioritizeCapture(
         _asked(working),
-        _names(working.incoming.snapshot, working.rows),
+        working.incoming.snapshot.fixed_names,
         decision.scores,
-        working.rows,
+        working.rows.copy(),
         scores.rows,
         scores.plugins,
         scores.highest,
@@ -197,8 +237,9 @@ def capture_preempt(decision: PreemptDecision, offered: Iterable[str]) -> Preemp
     tried, untried = None, dict[str, Verdict]()
     if working.filtering is not None and working.run is not None:
         tried = _tried(working.filtering, working.run, working.named)
-        rows = working.rows[~np.isin(working.rows, working.run.rows)]
-        names, verdicts = _names(working.incoming.snapshot, rows), working.filtering.verdicts(rows)
+        tried_rows = marked(working.run.rows, len(working.incoming.snapshot.nodes))
+        rows = working.rows[~tried_rows[working.rows]]
+        names, verdicts = _all(working.incoming.snapshot.node_names, rows), working.filtering.verdicts(rows)
         untried = dict(zip(names, verdicts, strict=True))
     return PreemptCapture(_asked(working), replace(decision, working=None), tuple(offered), tried, untried)
 
@@ -207,10 +248,6 @@ def _working(working: Working | None) -> Working:
     if working is None:
         raise ValueError("the decision has been parted from its working")
     return working
-
-
-def _names(snapshot: Snapshot, rows: Rows) -> tuple[str, ...]:
-    return tuple(map(snapshot.node_names.__getitem__, rows.tolist()))
 
 
 # --- what reasons read ------------------------------------------------------------------------------------------------
@@ -236,32 +273,24 @@ def _read_by_reasons(snapshot: Snapshot) -> Snapshot:
 
 
 def _tried(filtering: Filtering, run: DryRun, named: BoolArray | None) -> Tried:
-    snapshot, incoming = run.snapshot, run.incoming
-    pods = _node_by_node(run.pods)
-    present = np.flatnonzero(pods >= 0)  # in one dimension numpy takes what is wanted much faster than in two
-    rows = pods[present]
-    begins = np.zeros(len(run.rows) + 1, np.int64)
-    np.cumsum(how_many(run.pods >= 0), out=begins[1:])
-    charging = charging_of(snapshot, incoming.profile.preemption)
-    charging.refresh()
-    ranked, keys, then = _ranked(run, named)
+    snapshot, incoming, policy = run.snapshot, run.incoming, run.incoming.profile.preemption
+    pods = run.pods.reshape(-1)
+    residents = snapshot.index(Residents, policy).on(incoming.layout, run.rows)
+    charging = charging_of(snapshot, policy)
     crowded = np.flatnonzero(~run.emptied.fits & run.grouped.evictable.mask.any(axis=0))
     return Tried(
         nodes=_all(snapshot.nodes, run.rows),
-        filter=filtering.verdicts(run.rows),
+        filter=filtering.grouped(run.rows),
         emptied=dict(zip(crowded.tolist(), run.emptied.verdicts(crowded), strict=True)),
         ways=run.ways,
-        begins=begins,
-        pods=_all(snapshot.running.pods, rows),
-        sample=_all(snapshot.running.pods, rows[rows % SAMPLED == 0]),
-        flags=_node_by_node(_flags(run, named))[present],
-        charged=charging.charged.take(rows, axis=0),
+        on=residents,
+        sample=_all(snapshot.running.pods, pods[pods & (SAMPLED - 1) == 0]),  # not where there is no pod: that is -1
+        pods=int(np.count_nonzero(pods >= 0)),
+        flags=_flags(run, named),
         allowed=charging.allowances,
         budgets=charging.names,
         violations=run.violations,
-        ranked=ranked,
-        keys=keys,
-        then=then,
+        compared=_compared(run, named),
     )
 
 
@@ -284,22 +313,10 @@ def _flags(run: DryRun, named: BoolArray | None) -> npt.NDArray[np.uint8]:
     return flags
 
 
-def _node_by_node(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """[k, node] -> [node, k], in one dimension."""
-    return np.ascontiguousarray(array.T).reshape(-1)
-
-
-def _ranked(
-    run: DryRun, named: BoolArray | None
-) -> tuple[IntArray, tuple[tuple[IntArray, ...], ...], tuple[IntArray, ...]]:
-    """The candidates best first; their keys by every criterion; and by what equal ones are told apart."""
-    places = np.flatnonzero(run.candidate)
-    ranking = run.incoming.profile.preemption.ranking
+def _compared(run: DryRun, named: BoolArray | None) -> Compared:
+    places, ranking = np.flatnonzero(run.candidate), run.incoming.profile.preemption.ranking
     if not len(places):
-        return places, tuple(() for _ in ranking), ()
+        return Compared(places, tuple(() for _ in ranking), ())
     losses = Losses(run, places)
-    keys = [CRITERIA[name](losses) for name in ranking]
-    then = then_by(run, np.zeros_like(run.victims) if named is None else named, places)
-    order = rank([key for of_one in keys for key in of_one], *then)
-    sorted_keys = tuple(tuple(key[order] for key in of_one) for of_one in keys)
-    return places[order], sorted_keys, tuple(key[order] for key in then)
+    keys = tuple(tuple(CRITERIA[name](losses)) for name in ranking)
+    return Compared(places, keys, then_by(run, np.zeros_like(run.victims) if named is None else named, places))

@@ -93,10 +93,13 @@ class Evictable:
     """[k, node]."""
     freed: IntArray | None = None
     """[resource, node]: what they take together of BASE_RESOURCES; None: nobody has added it up."""
+    gives: bool = False
+    """Does some pod take less than nothing of them?"""
 
     def at(self, rows: Rows) -> "Evictable":
         """The same for some nodes only."""
-        return Evictable(self.mask[:, rows], None if self.freed is None else self.freed[:, rows])
+        freed = None if self.freed is None else self.freed.take(rows, axis=1)
+        return Evictable(self.mask.take(rows, axis=1), freed, self.gives)
 
 
 @dataclass(frozen=True)
@@ -106,23 +109,19 @@ class Constraint(ABC):
     plugin: str
     room: IntArray
     """[column, node]: what is left beside the incoming pod as the cluster stands; below zero it does not fit."""
-    takes: IntArray | Placed
+    takes: Placed
     """[k, column, node]: the room that the node's pod of rank k takes."""
     nominated: IntArray | None
     """[column, node]: the room that nominated pods would take; None where there are none."""
 
     @cached_property
     def demand(self) -> IntArray:
-        """What running pods take, laid out: only a dry run needs it."""
-        return self.takes.laid_out() if isinstance(self.takes, Placed) else self.takes
+        """`takes`, laid out."""
+        return self.takes.laid_out()
 
     @abstractmethod
     def fits(self, room: IntArray) -> BoolArray:
         """[column, node] -> [node]."""
-
-    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
-        """`fits(room - demand)`."""
-        return self.fits(room - demand)
 
     def codes(self, room: IntArray) -> CodeArray:
         """[column, node] -> [node]."""
@@ -138,30 +137,24 @@ class Constraint(ABC):
 
     def taken_off(self, evictable: Evictable) -> IntArray:
         """[column, node]: the room without the evictable pods, an array of its own."""
-        freed: IntArray = np.einsum("kcn,kn->cn", self.demand, evictable.mask.astype(np.int64))
-        return self.room + freed
+        return self.room + self.takes.sums(evictable.mask)
 
     def at(self, rows: Rows) -> Self:
         """The same for some nodes only."""
         return replace(
             self,
             room=self.room[:, rows],
-            takes=self.takes.at(rows) if isinstance(self.takes, Placed) else self.takes[:, :, rows],
+            takes=self.takes.at(rows),
             nominated=None if self.nominated is None else self.nominated[:, rows],
         )
 
 
 @dataclass(frozen=True)
 class EveryColumn(Constraint):
-    """There must be room in each column by itself."""
+    """There must be room in each column by itself; some nodes may be out whatever room there is."""
 
     def fits(self, room: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce(room >= 0, axis=0)
-        return fits
-
-    def fits_beside(self, room: IntArray, demand: IntArray) -> BoolArray:
-        """Without making the difference."""
-        fits: BoolArray = np.logical_and.reduce(demand <= room, axis=0)
         return fits
 
 

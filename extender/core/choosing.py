@@ -13,15 +13,24 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.checks import Check, Evictable, Incoming, Rows
-from extender.core.columns import BoolArray, IntArray, columns
+from extender.core.checks import Check, Constraint, Evictable, Incoming, Rows
+from extender.core.columns import BoolArray, IntArray, columns, marked
 from extender.core.criteria import Losses, foremost, keys_in_turn
 from extender.core.fewest import Problem, fewest
-from extender.core.limits import barriers
-from extender.core.preemption import FEWEST, OTHER_ORDER, WHOLE_GANGS, Barrier, DryRun, Trial, dry_run, in_other_order
-from extender.core.violations import charging_of, overdrawn
+from extender.core.limits import barriers, rule_out_victims
+from extender.core.preemption import (
+    FEWEST,
+    OTHER_ORDER,
+    WHOLE_GANGS,
+    Barrier,
+    DryRun,
+    dry_run,
+    fits_emptied,
+    in_other_order,
+    taken_off,
+)
+from extender.core.violations import charging_of, exceeded, overdrawn
 from extender.core.workloads import NONE, Gangs
-from extender.k8s.objects import Pod
 
 FINALISTS = 2
 """On how many of the best nodes the fewest victims are searched for, if no more are to be answered, …"""
@@ -47,6 +56,17 @@ def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: Bool
     return run
 
 
+def helps(incoming: Incoming, checks: Sequence[Check], rows: Rows) -> BoolArray:
+    """[row]: would `choose` find a candidate, on nodes that do not take the pod as they are?
+
+    Victims are chosen only where policies may rule them out.
+    """
+    if incoming.profile.preemption.disruption_budgets == "Strict" or rule_out_victims(incoming):
+        return choose(incoming, checks, rows).candidate
+    helped: BoolArray = fits_emptied(incoming, checks)[rows]
+    return helped
+
+
 def with_victims(run: DryRun, places: IntArray, victims: BoolArray, way: int) -> DryRun:
     """Other victims on some of the nodes, [k, place]; `way`: see `core.preemption.WAYS`."""
     if not len(places):
@@ -69,7 +89,7 @@ def _renewed(run: DryRun, places: IntArray) -> Iterator[Barrier]:
 def _barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
     """Which of these nodes are out, given their victims, [place]; that of Strict budgets comes first."""
     if run.incoming.profile.preemption.disruption_budgets == "Strict":
-        yield Barrier(_breaks(run, places), lambda victims: f"would break {_broken_by(run.incoming, victims)}")
+        yield Barrier(_breaks(run, places), _what_breaks)
     yield from barriers(run, places)
 
 
@@ -110,11 +130,14 @@ def _breaks(run: DryRun, places: IntArray) -> BoolArray:
     return breaks
 
 
-def _broken_by(incoming: Incoming, victims: Sequence[Pod]) -> str:
-    rows = (incoming.snapshot.running_row(victim) for victim in victims)
-    charging = charging_of(incoming.snapshot, incoming.profile.preemption)
-    names = charging.broken_by(row for row in rows if row is not None)
-    return f"disruption budgets {', '.join(names)}" if len(names) > 1 else f"disruption budget {names[0]}"
+def _what_breaks(run: DryRun, places: IntArray) -> list[str]:
+    """[place]: the budgets that the victims charge more than they allow."""
+    charging = charging_of(run.snapshot, run.incoming.profile.preemption)
+    broken: list[list[str]] = [[] for _ in places]
+    for nth, budget in zip(*(found.tolist() for found in exceeded(charging, run.taken_on(places))), strict=True):
+        broken[nth].append(charging.names[budget])
+    said = (f"{'budgets' if len(names) > 1 else 'budget'} {', '.join(sorted(names))}" for names in broken)
+    return [f"would break disruption {one}" for one in said]
 
 
 def _in_the_other_order(run: DryRun, breaks: BoolArray, chosen: BoolArray | None) -> DryRun:
@@ -157,9 +180,7 @@ def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArra
     members = np.zeros(pods.shape, np.bool_)
     for where, number in zip(place.tolist(), gang.tolist(), strict=True):
         members[:, where] |= numbers[:, where] == number
-    broken = np.zeros(len(places), np.bool_)
-    broken[place] = True
-    return members, broken
+    return members, marked(place, len(places))
 
 
 # --- the fewest -------------------------------------------------------------------------------------------------------
@@ -193,10 +214,10 @@ def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:
     if strict:
         spent = {k for k, budgets in charges.items() if any(charging.allowed[budget] <= 0 for budget in budgets)}
         mask[list(spent)] = False
-    trial = Trial([check.at(one) for check in run.checks], Evictable(mask))
+    constraints = [check.at(one) for check in run.checks if isinstance(check, Constraint)]
     return Problem(
-        constraints=tuple(trial.constraints),
-        rooms=tuple(trial.rooms),
+        constraints=tuple(constraints),
+        rooms=tuple(taken_off(constraints, Evictable(mask))),
         evictable=tuple(np.flatnonzero(mask[:, 0]).tolist()),
         priority=run.incoming.layout.priority[:, run.rows[place]],
         violating=run.grouped.violating[:, place],

@@ -48,6 +48,13 @@ def how_many(mask: BoolArray) -> IntArray:
     return counts
 
 
+def marked(places: IntArray, size: int) -> BoolArray:
+    """[place]: is it among these?"""
+    found = np.zeros(size, np.bool_)
+    found[places] = True
+    return found
+
+
 def exceeding(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
     """[place]: does some number stand there more often than `allowed[number]`? `places` and `numbers` go together."""
     result = np.zeros(size, np.bool_)

@@ -20,33 +20,35 @@ def ranking_of(capture: PreemptCapture) -> Ranking | None:
     tried, criteria = capture.tried, list(capture.asked.incoming.profile.preemption.ranking)
     if tried is None:
         return None
-    alive, decided_by = set(range(len(tried.ranked))), None
-    for name, keys in zip(criteria, tried.keys, strict=True):
+    alive, decided_by = set(range(len(tried.ranked.candidates))), None
+    for name, keys in zip(criteria, tried.ranked.keys, strict=True):
         left = {place for place in alive if all(key[place] == key[0] for key in keys)}
         if len(left) == 1 < len(alive):
             decided_by = name
         alive = left
     if len(alive) > 1:
-        unnamed = tried.then[0]
+        unnamed = tried.ranked.then[0]
         decided_by = "named" if unnamed[0] < min(unnamed[place] for place in alive if place) else "name"
-    names = [tried.nodes[tried.ranked[place]].metadata.name for place in sorted(alive)]
-    return Ranking(criteria=criteria, candidates=len(tried.ranked), decided_by=decided_by, ties=names)
+    names = [tried.nodes[tried.ranked.candidates[place]].metadata.name for place in sorted(alive)]
+    return Ranking(criteria=criteria, candidates=len(tried.ranked.candidates), decided_by=decided_by, ties=names)
 
 
 def loses_by(criteria: Sequence[str], tried: Tried, place: int) -> str | None:
     if place == 0:
         return None
-    for name, keys in zip(criteria, tried.keys, strict=True):
+    for name, keys in zip(criteria, tried.ranked.keys, strict=True):
         if any(key[place] != key[0] for key in keys):
             return name
-    return "named" if tried.then[0][place] != tried.then[0][0] else "name"
+    return "named" if tried.ranked.then[0][place] != tried.ranked.then[0][0] else "name"
 
 
 def shown_keys(capture: PreemptCapture, tried: Tried, place: int) -> list[str]:
     """Of the candidate in this place of the ranking, per criterion."""
-    node, criteria = int(tried.ranked[place]), capture.asked.incoming.profile.preemption.ranking
+    node, criteria = int(tried.ranked.candidates[place]), capture.asked.incoming.profile.preemption.ranking
     victims = int(np.count_nonzero(flags_on(tried, node) & VICTIM))
-    return [_shown_key(name, keys_of(keys, place), victims) for name, keys in zip(criteria, tried.keys, strict=True)]
+    return [
+        _shown_key(name, keys_of(keys, place), victims) for name, keys in zip(criteria, tried.ranked.keys, strict=True)
+    ]
 
 
 def keys_of(of_criterion: Sequence[IntArray], place: int) -> list[int]:
@@ -55,7 +57,7 @@ def keys_of(of_criterion: Sequence[IntArray], place: int) -> list[int]:
 
 def flags_on(tried: Tried, node: int) -> npt.NDArray[np.uint8]:
     """[pod] of one node."""
-    return tried.flags[slice(*tried.begins[node : node + 2].tolist())]
+    return tried.flags[: len(tried.on[node].pods), node]
 
 
 def _shown_key(name: str, keys: Sequence[int], victims: int) -> str:

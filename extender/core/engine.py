@@ -4,19 +4,22 @@ Rule: one decision reads one snapshot and nothing else; the same snapshot and re
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress, repeat
 from typing import Self
 
 import numpy as np
 
+from extender.core.asked_again import LastAsked
 from extender.core.checks import Incoming, Rows
-from extender.core.choosing import choose, with_victims
-from extender.core.columns import BoolArray, IntArray, how_many
+from extender.core.choosing import choose, helps, with_victims
+from extender.core.columns import BoolArray, IntArray, Taken, columns, how_many, marked
 from extender.core.criteria import best_of, costs
-from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
+from extender.core.filtering import Filtering, Verdicts, meet, not_evaluated, run_filters
 from extender.core.limits import veto
 from extender.core.moment import TIMELESS, Moment
+from extender.core.offers import KnownVictims
 from extender.core.plugins import INDEXES
 from extender.core.policies import is_special, protects, reasons
 from extender.core.preemption import (
@@ -31,9 +34,10 @@ from extender.core.preemption import (
 )
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.ranking import standing
+from extender.core.residents import Residents
 from extender.core.scoring import Scores, score
 from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code, Verdict
+from extender.core.verdict import Code
 from extender.errors import UnknownNode
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -61,8 +65,10 @@ class Working:
     """Node rows that were asked about; of `/preempt` the offered ones that are known."""
     filtering: Filtering | None = None
     """None: nothing was filtered, because the pod may evict nobody."""
-    verdicts: Sequence[Verdict] = ()
-    """`/filter`: of the offered nodes that fail, in their order."""
+    verdicts: Verdicts | None = None
+    """`/filter`: of the offered nodes."""
+    helped: BoolArray | None = None
+    """`/filter`: [offered] where eviction would make room."""
     scores: Scores | None = None
     """`/prioritize`: of the offered nodes that fit."""
     run: DryRun | None = None
@@ -145,6 +151,7 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     grouped = groups(anybody)
     if profile.preemption.disruption_budgets == "Strict":
         in_other_order(anybody, None, grouped)
+    snapshot.index(Residents, profile.preemption).on(anybody.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
@@ -161,44 +168,48 @@ def filter(
 ) -> FilterDecision:
     """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = _rows(snapshot, nodes)
-    filtering = run_filters(meet(snapshot, pod, profile, moment))
+    filtering = snapshot.index(LastAsked).filtering(meet(snapshot, pod, profile, moment))
     left, _ = _undecided(filtering.incoming, rows)
-    codes = filtering.codes[rows]
-    helped = _helped(filtering, rows)
-    out = np.flatnonzero(codes != Code.SUCCESS)
-    verdicts = filtering.verdicts(rows[out])
-    failed: dict[str, str] = {}
-    unresolvable: dict[str, str] = {}
-    for place, verdict in zip(out.tolist(), verdicts, strict=True):
-        (failed if helped[rows[place]] else unresolvable)[nodes[place]] = verdict.message
-    accepted = tuple(np.flatnonzero(codes == Code.SUCCESS).tolist())
-    working = Working(filtering.incoming, rows, filtering, verdicts)
-    return FilterDecision(accepted, failed, unresolvable, left, working)
+    fits = filtering.codes[rows] == Code.SUCCESS
+    verdicts, helped = filtering.grouped(rows), _helped(filtering, rows)
+    messages = [verdict.message for verdict in verdicts.distinct]
+
+    def said(offered: BoolArray) -> dict[str, str]:
+        which = verdicts.which[offered].tolist()
+        return dict(zip(compress(nodes, offered.tolist()), map(messages.__getitem__, which), strict=True))
+
+    accepted = tuple(np.flatnonzero(fits).tolist())
+    working = Working(filtering.incoming, rows, filtering, verdicts, helped)
+    return FilterDecision(accepted, said(helped), said(~fits & ~helped), left, working)
 
 
 def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
     try:
-        return np.array([snapshot.node_row[name] for name in nodes], np.int64)
+        return snapshot.index(LastAsked).rows(nodes)
     except KeyError:
         unknown = [name for name in nodes if name not in snapshot.node_row]
         raise UnknownNode(f"{len(unknown)} of {len(nodes)} nodes are not in the cluster picture") from None
 
 
+def _with_code(filtering: Filtering, rows: Rows, code: Code) -> Rows:
+    """Those of `rows` that have the code, each once, ascending."""
+    return np.flatnonzero(marked(rows, len(filtering.codes)) & (filtering.codes == code))
+
+
 def _helped(filtering: Filtering, rows: Rows) -> BoolArray:
-    """[node]: would evicting lower-priority pods make room? (of `rows` only)."""
-    helped = np.zeros(len(filtering.codes), np.bool_)
-    run = _tried(filtering, rows)
-    if run is not None:
-        helped[run.rows] = run.candidate
-    return helped
+    """[row]: would evicting lower-priority pods make room?"""
+    helped, tried = np.zeros(len(filtering.codes), np.bool_), _to_help(filtering, rows)
+    if len(tried):
+        helped[tried] = helps(filtering.incoming, filtering.checks, tried)
+    return helped[rows]
 
 
-def _tried(filtering: Filtering, rows: Rows) -> DryRun | None:
-    """Preempt on those of `rows` where that may help; None if it may not be tried."""
-    tried = np.unique(rows[filtering.codes[rows] == Code.UNSCHEDULABLE])
+def _to_help(filtering: Filtering, rows: Rows) -> Rows:
+    """Those of `rows` where eviction may help, each once, ascending; none if the pod may evict nobody."""
+    tried = _with_code(filtering, rows, Code.UNSCHEDULABLE)
     if not len(tried) or not eligible(filtering)[0] or veto(filtering.incoming) is not None:
-        return None
-    return choose(filtering.incoming, filtering.checks, tried)
+        return tried[:0]
+    return tried
 
 
 def prioritize(
@@ -210,16 +221,17 @@ def prioritize(
     are 6-10, those 1-5 by the preemption ranking, and nodes that cannot be helped 0.
     """
     rows = _rows(snapshot, nodes)
-    filtering = run_filters(meet(snapshot, pod, profile, moment))
+    filtering = snapshot.index(LastAsked).filtering(meet(snapshot, pod, profile, moment))
     left, _ = _undecided(filtering.incoming, rows)
-    fitting = np.unique(rows[filtering.codes[rows] == Code.SUCCESS])
+    fitting = _with_code(filtering, rows, Code.SUCCESS)
     result = np.zeros(len(filtering.codes), np.int64)
     scores = score(filtering.incoming, fitting)
-    floor = _LOWEST_FITTING if len(fitting) < len(np.unique(rows)) else 0
+    floor = 0 if (filtering.codes[rows] == Code.SUCCESS).all() else _LOWEST_FITTING
     if len(fitting):
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    run = _tried(filtering, rows)
-    if run is not None:
+    tried, run = _to_help(filtering, rows), None
+    if len(tried):
+        run = choose(filtering.incoming, filtering.checks, tried)
         places = np.flatnonzero(run.candidate)
         result[run.rows[places]] = _by_standing(standing(costs(run, places)), floor)
     working = Working(filtering.incoming, rows, filtering, scores=scores, run=run)
@@ -240,7 +252,7 @@ def preempt(
     kube-scheduler's own victims are kept there, ranked all the same.
     """
     offered = _Offered.of(snapshot, offers)
-    incoming, rows = meet(snapshot, pod, profile, moment), _rows(snapshot, offered.names)
+    incoming, rows = meet(snapshot, pod, profile, moment), offered.rows
     left, undecided = _undecided(incoming, rows)
     vetoed = NEVER_PREEMPTS if pod.spec.preemption_policy == "Never" else veto(incoming)
     if vetoed is not None:
@@ -260,9 +272,9 @@ def preempt(
     kept = tuple(
         Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
     )
-    dropped = offered.dropped | _not_tried(filtering, rows[~np.isin(rows, tried)])
-    dropped |= _beaten(run, offered, {candidate.node for candidate in kept})
-    as_offered = frozenset(name for name, row in zip(offered.names, rows.tolist(), strict=True) if undecided[row])
+    dropped = offered.dropped | _not_tried(filtering, rows, tried)
+    dropped |= _beaten(run, offered, [candidate.node for candidate in kept])
+    as_offered = frozenset(compress(offered.names, undecided[rows].tolist()))
     working = Working(incoming, rows, filtering, run=run, named=named)
     return PreemptDecision(kept, dropped, left, as_offered, working=working)
 
@@ -273,12 +285,13 @@ def _to_try(filtering: Filtering, rows: Rows, undecided: BoolArray, dropped: Col
     Not where kube-scheduler knows of pods that we do not (`dropped`).
     """
     codes, node_row = filtering.codes, filtering.incoming.snapshot.node_row
-    offered = rows[(codes[rows] == Code.UNSCHEDULABLE) | (undecided[rows] & (codes[rows] != Code.UNRESOLVABLE))]
+    offered = marked(rows, len(codes))
+    offered &= (codes == Code.UNSCHEDULABLE) | (undecided & (codes != Code.UNRESOLVABLE))
     if filtering.incoming.profile.preemption.candidates == "Offered":
-        return np.unique(offered)
+        return np.flatnonzero(offered)
     others = (codes == Code.UNSCHEDULABLE) & ~undecided
     others[[node_row[name] for name in dropped if name in node_row]] = False
-    return np.union1d(offered, np.flatnonzero(others))
+    return np.flatnonzero(offered | others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +300,8 @@ class _Offered:
 
     names: list[str]
     """Nodes with offers that may be answered."""
+    rows: Rows
+    """Of these."""
     dropped: dict[str, str]
     """Offers that name a node or a victim that the snapshot does not hold: one wrong UID fails a whole answer."""
     victims: BoolArray
@@ -294,17 +309,18 @@ class _Offered:
 
     @classmethod
     def of(cls, snapshot: Snapshot, offers: Mapping[str, Offer]) -> Self:
-        names, row_of = list(offers), snapshot.running.row_of
-        nodes = np.array([snapshot.node_row.get(name, -1) for name in names], np.int64)
-        owner = np.repeat(np.arange(len(names)), [len(offer.victims) for offer in offers.values()])
-        rows = np.array([row_of.get(uid, -1) for offer in offers.values() for uid in offer.victims], np.int64)
-        known = (rows >= 0) & (snapshot.pod_node[rows] == nodes[owner])
-        lacking = np.bincount(owner[~known], minlength=len(names)) > 0
-        dropped = {names[place]: UNKNOWN_VICTIM for place in np.flatnonzero(lacking)}
-        dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(nodes < 0)}
-        victims = np.zeros(len(snapshot.pod_node), np.bool_)
-        victims[rows[known]] = True
-        return cls([name for name in names if name not in dropped], dropped, victims)
+        names = list(offers)
+        nodes = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
+        uids = [offer.victims for offer in offers.values()]
+        there, answerable = nodes >= 0, np.zeros(len(names), np.bool_)
+        if not there.all():
+            uids = list(compress(uids, there.tolist()))
+        rows = nodes[there]
+        answerable[there], found = snapshot.index(KnownVictims).of(rows.tolist(), uids)
+        dropped = {names[place]: UNKNOWN_VICTIM for place in np.flatnonzero(there & ~answerable)}
+        dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(~there)}
+        victims = marked(found, len(snapshot.pod_node))
+        return cls(list(compress(names, answerable.tolist())), nodes[answerable], dropped, victims)
 
     def on(self, run: DryRun) -> BoolArray:
         """[k, node] of a dry run."""
@@ -313,8 +329,10 @@ class _Offered:
         return found
 
 
-def _not_tried(filtering: Filtering, rows: Rows) -> dict[str, str]:
+def _not_tried(filtering: Filtering, rows: Rows, tried: Rows) -> dict[str, str]:
+    """Why those of the offered nodes are not in the answer that were not tried."""
     names = filtering.incoming.snapshot.node_names
+    rows = rows[~marked(tried, len(filtering.codes))[rows]]
     return {
         names[row]: verdict.message or "the pod fits without evicting anyone"
         for row, verdict in zip(rows.tolist(), filtering.verdicts(rows), strict=True)
@@ -332,11 +350,13 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
 
     It may not know the other one any more, and one UID that it does not know fails the whole answer.
     """
-    mixed = (run.victims & ~named).any(axis=0) & (named & ~run.victims & run.grouped.evictable.mask).any(axis=0)
-    if not mixed.any():
+    unnamed, left_out = run.victims & ~named, named & ~run.victims & run.grouped.evictable.mask
+    mixed = np.flatnonzero(unnamed.any(axis=0) & left_out.any(axis=0) & run.candidate)
+    equal = _with_equals(run, mixed, unnamed, left_out)
+    if not equal:
         return run
     victims, ways = run.victims.copy(), run.ways.copy()
-    for place in np.flatnonzero(mixed & run.candidate).tolist():
+    for place in equal:
         spared = np.flatnonzero(named[:, place] & ~victims[:, place]).tolist()
         for k in np.flatnonzero(victims[:, place] & ~named[:, place]).tolist():
             other = next((one for one in spared if run.interchangeable(place, k, one)), None)
@@ -347,21 +367,35 @@ def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
     return replace(run, victims=victims, ways=ways)
 
 
+def _with_equals(run: DryRun, places: IntArray, some: BoolArray, others: BoolArray) -> list[int]:
+    """Those of the places where a pod of the one [k, node] is as important as one of the others."""
+    running = run.snapshot.running
+    one, other = (run.taken_on(places, columns(mask, places)) for mask in (some, others))
+
+    def importance(taken: Taken) -> Iterator[tuple[int, int, int]]:
+        """With the place, of each."""
+        priority, start = running.priority[taken.pods], running.start[taken.pods]
+        return zip(taken.places.tolist(), priority.tolist(), start.tolist(), strict=True)
+
+    equal = set(importance(one)).intersection(importance(other))
+    return sorted({int(places[nth]) for nth, _, _ in equal})
+
+
 def _adding_nobody_special(run: DryRun, named: BoolArray) -> DryRun:
     """Not where a pod would go that only kube-scheduler may choose; where policies choose, they leave those out."""
     if protects(run.incoming.profile.preemption):
         return run
     places = np.flatnonzero(run.candidate)
-    added = run.taken_on(places, (run.victims & ~named)[:, places])
+    added = run.taken_on(places, columns(run.victims & ~named, places))
     pods = run.snapshot.pods
     special = [
         place for pod, place in zip(added.pods.tolist(), added.places.tolist(), strict=True) if is_special(pods[pod])
     ]
     if not special:
         return run
-    nodes = np.zeros(len(run.rows), np.bool_)
-    nodes[places[special]] = True
-    return replace(run, barriers=(*run.barriers, Barrier(nodes, lambda _: f"would evict {SPECIAL}")))
+    nodes = marked(places[special], len(run.rows))
+    barrier = Barrier(nodes, lambda _, places: [f"would evict {SPECIAL}"] * len(places))
+    return replace(run, barriers=(*run.barriers, barrier))
 
 
 def _best(run: DryRun, named: BoolArray, limit: int | None) -> IntArray:
@@ -386,18 +420,24 @@ _MOST_NODES = 100
 """… and on no more nodes than these: who reads of more?"""
 
 
-def _beaten(run: DryRun, offered: _Offered, kept: set[str]) -> dict[str, str]:
+def _beaten(run: DryRun, offered: _Offered, kept: Iterable[str]) -> dict[str, str]:
     """Why the offered nodes that were tried are not in the answer."""
-    place_of = {row: place for place, row in enumerate(run.rows.tolist())}
-    rows = ((name, run.snapshot.node_row[name]) for name in offered.names if name not in kept)
-    places = {name: place_of[row] for name, row in rows if row in place_of}
-    candidate, dropped = run.candidate, {}
-    others = [name for name, place in places.items() if not candidate[place]]
-    explained = set(others[:_MOST_NODES]) if protects(run.incoming.profile.preemption) else ()
-    for name, place in places.items():
-        dropped[name] = BEATEN if candidate[place] else run.verdict(place).message or NO_HELP
-        if name in explained and not run.makes_room[place]:
+    place_of = np.full(len(run.snapshot.nodes), -1)
+    place_of[run.rows] = np.arange(len(run.rows))
+    places = place_of[offered.rows]
+    tried = places >= 0
+    names, places = list(compress(offered.names, tried.tolist())), places[tried]
+    dropped = dict.fromkeys(names, BEATEN)
+    others = np.flatnonzero(~run.candidate[places])
+    explained = _MOST_NODES if protects(run.incoming.profile.preemption) else 0
+    verdicts = run.verdicts(places[others])
+    for number, (nth, verdict) in enumerate(zip(others.tolist(), verdicts, strict=True)):
+        name = names[nth]
+        dropped[name] = verdict.message or NO_HELP
+        if number < explained and not run.makes_room[places[nth]]:
             dropped[name] += _not_evictable(run, offered, name)
+    for name in kept:
+        dropped.pop(name, None)
     return dropped
 
 

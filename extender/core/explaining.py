@@ -7,7 +7,6 @@ that is worked out later is why pods are protected, from the same objects at the
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from extender.core.trace import (
     RunningPod,
     VerdictShown,
 )
-from extender.core.verdict import FITS, Verdict
+from extender.core.verdict import FITS, Code, Verdict
 from extender.k8s import requests
 from extender.k8s.objects import Pod
 
@@ -128,11 +127,10 @@ def _camel(name: str) -> str:
 
 
 def _filtered(capture: FilterCapture) -> Iterator[NodeShown]:
-    for place, name in enumerate(capture.names):
-        verdict = capture.verdicts.get(place, FITS)
+    for name, verdict, helped in zip(capture.names, capture.verdicts.each(), capture.helped.tolist(), strict=True):
         outcome: Outcome = "accepted"
-        if place in capture.verdicts:
-            outcome = "failed" if name in capture.helped else "unresolvable"
+        if verdict.code != Code.SUCCESS:
+            outcome = "failed" if helped else "unresolvable"
         yield NodeShown(name=name, outcome=outcome, why=verdict.message, filter=_verdict(verdict))
 
 
@@ -162,7 +160,7 @@ def _candidates_and_others(
     capture: PreemptCapture, tried: Tried, only: str | None, *, every_pod: bool
 ) -> Iterator[NodeShown]:
     """The nodes that were tried, or one of them: candidates best first, then the others by name."""
-    ranked, names = tried.ranked.tolist(), [node.metadata.name for node in tried.nodes]
+    ranked, names = tried.ranked.candidates.tolist(), [node.metadata.name for node in tried.nodes]
     answered = {candidate.node: [victim.key for victim in candidate.victims] for candidate in capture.decision.kept}
     offered = frozenset(capture.offered)
     others = sorted(set(range(len(names))) - set(ranked), key=names.__getitem__)
@@ -185,20 +183,20 @@ def _node(
     """`place`: among the candidates, best first; `answered`: the victims in the answer, if it is in there."""
     name, criteria = tried.nodes[node].metadata.name, capture.asked.incoming.profile.preemption.ranking
     outcome = _outcome(capture, tried, node, is_candidate=place is not None, is_answered=answered is not None)
-    victims, way = _rows_of(tried, node, VICTIM), int(tried.ways[node])
-    budgets = _charged(tried, victims)
+    victims, way = _ranks_of(tried, node, VICTIM), int(tried.ways[node])
+    budgets = _charged(tried, node, victims)
     shown = NodeShown(
         name=name,
         outcome=outcome,
         offered=is_offered,
         why=capture.decision.dropped.get(name) or _why(tried, node, outcome, budgets),
-        filter=_verdict(tried.filter[node]),
+        filter=_verdict(tried.filter.of(node)),
         emptied=_verdict(tried.emptied[node]) if node in tried.emptied else None,
         rank=None if place is None else place + 1,
-        keys=[] if place is None else [keys_of(of_one, place) for of_one in tried.keys],
+        keys=[] if place is None else [keys_of(of_one, place) for of_one in tried.ranked.keys],
         shown=[] if place is None else shown_keys(capture, tried, place),
         loses_by=None if place is None else loses_by(criteria, tried, place),
-        victims=[tried.pods[row].key for row in victims] if answered is None else answered,
+        victims=[tried.on[node].pods[k].key for k in victims] if answered is None else answered,
         violations=int(tried.violations[node]) if victims else 0,
         chosen_by=WAYS[way] if victims and way != REPRIEVE else "",
         counts=_counts(capture, tried, node),
@@ -245,18 +243,18 @@ def _outcome(capture: PreemptCapture, tried: Tried, node: int, *, is_candidate: 
     return "noRoom" if node in tried.emptied else "leftOut"
 
 
-def _rows_of(tried: Tried, node: int, flag: int) -> list[int]:
-    """Places in `tried.pods` of the node's pods that have the flag."""
-    rows: list[int] = (np.flatnonzero(flags_on(tried, node) & flag) + tried.begins[node]).tolist()
-    return rows
+def _ranks_of(tried: Tried, node: int, flag: int) -> list[int]:
+    """Places among the node's pods of those that have the flag."""
+    ranks: list[int] = np.flatnonzero(flags_on(tried, node) & flag).tolist()
+    return ranks
 
 
 def _counts(capture: PreemptCapture, tried: Tried, node: int) -> dict[Role, int]:
     """How many pods have which role: as `_role` of each, without looking at each."""
     flags, own = flags_on(tried, node), capture.asked.pod.priority
     victims, evictable = (int(np.count_nonzero(flags & flag)) for flag in (VICTIM, EVICTABLE))
-    spared = [row for row in _rows_of(tried, node, PROTECTED) if not tried.flags[row] & EVICTABLE]
-    protected = sum(tried.pods[row].priority < own for row in spared)
+    spared = [k for k in _ranks_of(tried, node, PROTECTED) if not flags[k] & EVICTABLE]
+    protected = sum(tried.on[node].pods[k].priority < own for k in spared)
     counts: dict[Role, int] = {
         "victim": victims,
         "reprieved": evictable - victims,
@@ -266,9 +264,9 @@ def _counts(capture: PreemptCapture, tried: Tried, node: int) -> dict[Role, int]
     return {role: count for role, count in counts.items() if count}
 
 
-def _charged(tried: Tried, victims: Sequence[int]) -> list[BudgetShown]:
-    """The budgets that the victims charge."""
-    charged = Counter(budget for row in victims for budget in tried.charged[row].tolist() if budget >= 0)
+def _charged(tried: Tried, node: int, victims: Sequence[int]) -> list[BudgetShown]:
+    """The budgets that the victims of a node charge."""
+    charged = Counter(budget for k in victims for budget in tried.on[node].charged[k].tolist() if budget >= 0)
     shown = [
         BudgetShown(name=tried.budgets[budget], allowed=int(tried.allowed[budget]), charged=count)
         for budget, count in charged.items()
@@ -316,10 +314,9 @@ def _untried(capture: PreemptCapture) -> Iterator[NodeShown]:
 
 def _pods_on(capture: PreemptCapture, tried: Tried, node: int) -> Iterator[RunningPod]:
     """Most important first."""
-    first, beyond = tried.begins[node : node + 2].tolist()
-    flags = flags_on(tried, node).tolist()
+    flags, on = flags_on(tried, node).tolist(), tried.on[node]
     order = _order(flags) if tried.ways[node] in PUT_BACK else {}
-    for place, (pod, flag) in enumerate(zip(islice(tried.pods, first, beyond), flags, strict=True)):
+    for place, (pod, flag) in enumerate(zip(on.pods, flags, strict=True)):
         role = _role(pod, flag, capture.asked)
         yield RunningPod(
             key=pod.key,
@@ -329,7 +326,7 @@ def _pods_on(capture: PreemptCapture, tried: Tried, node: int) -> Iterator[Runni
             started=pod.status.start_time,
             order=order.get(place),
             violating=bool(flag & VIOLATING),
-            budgets=[tried.budgets[row] for row in tried.charged[first + place].tolist() if row >= 0],
+            budgets=[tried.budgets[row] for row in on.charged[place].tolist() if row >= 0],
             named=bool(flag & NAMED),
             leaving=pod.metadata.deletion_timestamp is not None,
             protected_by=_protected_by(capture.asked, pod, flag) if role == "protected" else [],

@@ -26,6 +26,23 @@ NOT_ALLOWED = Verdict(Code.UNRESOLVABLE, "", ("node(s) didn't satisfy plugin(s) 
 
 
 @dataclass(frozen=True, slots=True)
+class Verdicts:
+    """On some nodes; those that the same columns reject with the same code share one."""
+
+    distinct: tuple[Verdict, ...]
+    which: IntArray
+    """[row] -> place in `distinct`."""
+
+    def of(self, row: int) -> Verdict:
+        """Of one."""
+        return self.distinct[int(self.which[row])]
+
+    def each(self) -> list[Verdict]:
+        """[row]."""
+        return [self.distinct[place] for place in self.which.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Verdicts on some nodes, given the room that every constraint leaves."""
 
@@ -51,17 +68,21 @@ class Judgement:
         return Verdict(Code(self.codes[row]), check.plugin, check.reasons(room, row))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
-        """The same for many: nodes that the same columns reject with the same code share a verdict."""
+        """The same for many."""
+        return self.grouped(rows).each()
+
+    def grouped(self, rows: Rows) -> Verdicts:
+        """The same, of which each is made once."""
         kind = self.rejecting[rows]
         for place, check in enumerate(self.checks):
             for second, rooms in enumerate(self.rooms):
                 room, own = rooms[place], self.rejecting[rows] == 2 * place + second
                 if isinstance(check, Constraint) and own.any():
                     kind[own] += (2 * len(self.checks) + 1) * check.kinds(room, rows[own])
-        kind = kind * len(Code) + np.searchsorted(_CODES, self.codes[rows])
-        _, first, group = np.unique(kind, return_index=True, return_inverse=True)
-        distinct = [self.verdict(int(rows[place])) for place in first]
-        return [distinct[place] for place in group.tolist()]
+        kind = (kind + 1) * len(Code) + np.searchsorted(_CODES, self.codes[rows])
+        small = kind.astype(np.min_scalar_type(kind.max(initial=0)))  # which numpy sorts without comparing
+        _, first, which = np.unique(small, return_index=True, return_inverse=True)
+        return Verdicts(tuple(self.verdict(row) for row in rows[first].tolist()), which)
 
 
 def judge(checks: Sequence[Check], rooms: Sequence[IntArray], size: int) -> Judgement:
@@ -116,9 +137,17 @@ class Filtering:
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
         """Of many nodes; cheaper than one by one."""
-        if self.prefilter is not None or self.allowed is not None:
-            return [self.verdict(row) for row in rows.tolist()]
-        return self.judgement.verdicts(rows)
+        return self.grouped(rows).each()
+
+    def grouped(self, rows: Rows) -> Verdicts:
+        """The same, of which each is made once."""
+        if self.prefilter is not None:
+            return Verdicts((self.prefilter,), np.zeros(len(rows), np.int64))
+        found = self.judgement.grouped(rows)
+        if self.allowed is None:
+            return found
+        which = np.where(self.allowed[rows], found.which, len(found.distinct))
+        return Verdicts((*found.distinct, NOT_ALLOWED), which)
 
     def rows(self, code: Code) -> Rows:
         return np.flatnonzero(self.codes == code)

@@ -44,7 +44,7 @@ class Arrangement(Index):
         if nodes or self._layout.pod.shape[1] != count:
             deepest = max((len(running.on_node[node]) for node in nodes), default=1)
             self._layout.resize(max(deepest, 1), count, len(running.node))
-            self._layout.lay_out(nodes, [running.on_node[node] for node in nodes], running)
+            self._layout.lay_out(nodes, [running.on_node[node].values() for node in nodes], running)
             self._touched.clear()
         return self._layout
 

@@ -7,6 +7,7 @@ Rule: only nodes that are named are laid out anew; all others stay as they are.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
 
@@ -91,28 +92,86 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Taking:
+    """The pods that take of one column, one by one."""
+
+    column: int
+    """Its place among the columns."""
+    ranks: npt.NDArray[np.int32]
+    """[pod] -> k."""
+    places: IntArray
+    """[pod] -> place of its node."""
+    amounts: IntArray
+    """[pod]."""
+
+    def among(self, mask: npt.NDArray[np.bool_]) -> "Taking":
+        """Those of the mask [k, node]."""
+        here = mask[self.ranks, self.places]
+        return Taking(self.column, self.ranks[here], self.places[here], self.amounts[here])
+
+
+@dataclass(frozen=True)
 class Placed:
-    """Columns of amounts that are laid out by rank and node only where a dry run asks for it."""
+    """Columns of amounts by rank and node, laid out only where a dry run asks for it."""
 
     layout: Layout
-    columns: tuple[PodAmounts, ...]
+    columns: tuple[PodAmounts | int, ...]
+    """A number is a place in BASE_RESOURCES: what all pods take of that resource. These come first."""
     rows: IntArray | None = None
     """Which nodes; None: all."""
 
     def at(self, rows: IntArray) -> "Placed":
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
+    @cached_property
+    def base(self) -> tuple[int, ...]:
+        """The columns that all pods take of."""
+        return tuple(column for column in self.columns if isinstance(column, int))
+
+    @cached_property
+    def takings(self) -> tuple[Taking, ...]:
+        """Of the other columns."""
+        place_of = None
+        if self.rows is not None:
+            place_of = np.full(self.layout.pod.shape[1], -1)
+            place_of[self.rows] = np.arange(len(self.rows))
+        found = []
+        for number, column in enumerate(self.columns):
+            if not isinstance(column, int):
+                pods, places, amounts = column.pods, column.nodes, column.amounts
+                if place_of is not None:
+                    places = place_of[places]
+                    here = np.flatnonzero(places >= 0)
+                    pods, places, amounts = pods[here], places[here], amounts[here]
+                found.append(Taking(number, self.layout.rank[pods], places, amounts))
+        return tuple(found)
+
     def laid_out(self) -> IntArray:
         """[k, column, node]."""
-        depth, size = self.layout.pod.shape
-        places = np.arange(size)
-        if self.rows is not None:
-            places = np.full(size, -1)
-            size = len(self.rows)
-            places[self.rows] = np.arange(size)
+        depth, size = len(self.layout.pod), self._size
         laid_out = np.zeros((depth, len(self.columns), size), np.int64)
-        for number, column in enumerate(self.columns):
-            place = places[column.nodes]
-            here = place >= 0
-            laid_out[self.layout.rank[column.pods[here]], number, place[here]] = column.amounts[here]
+        laid_out[:, : len(self.base)] = self.demand(slice(len(self.base)))
+        for taking in self.takings:
+            laid_out[taking.ranks, taking.column, taking.places] = taking.amounts
         return laid_out
+
+    def demand(self, base: slice) -> IntArray:
+        """[k, resource, node] of some of BASE_RESOURCES; not to be changed."""
+        demand = self.layout.demand[:, base]
+        return demand if self.rows is None else demand.take(self.rows, axis=2)
+
+    def sums(self, mask: npt.NDArray[np.bool_]) -> IntArray:
+        """[column, node]: what the pods of the mask [k, node] take together."""
+        sums = np.zeros((len(self.columns), self._size), np.int64)
+        if self.base:
+            demand = self.demand(slice(len(self.base)))
+            np.einsum("kcn,kn->cn", demand, mask.astype(np.int64), out=sums[: len(self.base)])
+        for taking in self.takings:
+            of_mask = taking.among(mask)
+            np.add.at(sums[taking.column], of_mask.places, of_mask.amounts)
+        return sums
+
+    @property
+    def _size(self) -> int:
+        """How many nodes."""
+        return self.layout.pod.shape[1] if self.rows is None else len(self.rows)

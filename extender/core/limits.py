@@ -96,7 +96,16 @@ def barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
         if limit.exceeded is not None:
             crowded = np.flatnonzero(nodes)
             nodes[crowded] = limit.exceeded(run.taken_on(places[crowded], evicted[:, crowded]))
-        yield Barrier(nodes, limit.why)
+        yield Barrier(nodes, _of_each(limit.why))
+
+
+def _of_each(why: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
+    return lambda run, places: [why(run.victims_on(place)) for place in places.tolist()]
+
+
+def rule_out_victims(incoming: Incoming) -> bool:
+    """Is there a limit on the victims of one node?"""
+    return next(_limits(incoming), None) is not None
 
 
 def _without_the_leaving(run: DryRun, places: IntArray) -> BoolArray:

@@ -74,18 +74,21 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 class PodGroup(RowSet):
     """Running pods of one namespace that have the same labels: selectors tell them apart from others only together."""
 
-    __slots__ = ("labels", "namespace", "selected_by")
+    __slots__ = ("key", "labels", "namespace", "selected_by")
 
-    def __init__(self, namespace: str, labels: Labels) -> None:
+    def __init__(self, namespace: str, labels: Labels, key: LabelsKey) -> None:
         super().__init__()
         self.namespace = namespace
         self.labels = labels
+        self.key = key
         self.selected_by: dict[Hashable, frozenset[int]] = {}
         """Way of counting -> rows of the disruption budgets that select it, once `core.budgets` has looked."""
 
 
 class PodGroups(Index):
     """Running pods by namespace and label set."""
+
+    looks_at = frozenset({"labels"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -99,7 +102,7 @@ class PodGroups(Index):
         key = labels_key(labels)
         group = here.get(key)
         if group is None:
-            group = here[key] = PodGroup(namespace, labels)
+            group = here[key] = PodGroup(namespace, labels, key)
         group.add(row)
         self.of_pod[row] = group
 
@@ -108,7 +111,7 @@ class PodGroups(Index):
         group.remove(row)
         if not group.members:
             here = self.of_namespace[group.namespace]
-            del here[labels_key(group.labels)]
+            del here[group.key]
             if not here:
                 del self.of_namespace[group.namespace]
 
@@ -140,7 +143,7 @@ def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> Pods:
     return _pods_matching(snapshot, selectors)
 
 
-@derived_by("pods")
+@derived_by("pods", "pod_labels")
 def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> Pods:
     groups = snapshot.index(PodGroups).in_namespaces(_only_namespaces(selectors))
     found = [

@@ -3,11 +3,11 @@
 Every evictable pod is taken off; if the preemptor still does not fit, the node is out. Then pods are put back,
 those whose loss breaks a budget first, the most important first; what no longer fits is a victim.
 
-Rule: this is the only reprieve loop there is; who is evictable, the budgets and the constraints are passed in.
+Rule: `core.reprieve` puts pods back, and nobody else; who is evictable, the budgets and the constraints are passed in.
 Mirrors defaultpreemption.SelectVictimsOnNode (v1.36).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from extender.core.filtering import Filtering, Judgement, judge
 from extender.core.layout import Layout
 from extender.core.policies import Protections, protects
 from extender.core.profile import UPSTREAM, PreemptionPolicy
+from extender.core.reprieve import victims_of
 from extender.core.snapshot import Index, Snapshot
 from extender.core.traits import Traits
 from extender.core.verdict import NO_VICTIMS, Code, Verdict
@@ -77,7 +78,8 @@ class Groups:
 
     def at(self, rows: Rows) -> "Groups":
         """The same for some nodes only."""
-        return Groups(self.evictable.at(rows), self.violating[:, rows], self.others[:, rows], self.protected)
+        evictable, violating = self.evictable.at(rows), self.violating.take(rows, axis=1)
+        return Groups(evictable, violating, evictable.mask & ~violating, self.protected)
 
 
 def groups(incoming: Incoming, chosen: BoolArray | None = None) -> Groups:
@@ -142,7 +144,8 @@ class KnownGroups(Index):
     def _build(self, asked: "_Asked") -> Groups:
         mask = asked.mask(slice(None))
         breaking = violating(self._charging, asked.layout, mask, other_order=asked.other_order)
-        return Groups(Evictable(mask, _freed(asked.layout, mask)), breaking, mask & ~breaking)
+        gives = bool((asked.layout.demand < 0).any())
+        return Groups(Evictable(mask, _freed(asked.layout, mask), gives), breaking, mask & ~breaking)
 
     def _update(self, groups: Groups, nodes: set[int], asked: "_Asked") -> bool:
         """Look at some nodes again; False if to build all anew is what it takes, or is cheaper."""
@@ -150,6 +153,8 @@ class KnownGroups(Index):
         if groups.violating.shape != layout.pod.shape or len(nodes) > _FEW_NODES:
             return False
         columns = np.array([node for node in nodes if node < layout.pod.shape[1]], np.int64)
+        if not groups.evictable.gives and (layout.demand[:, :, columns] < 0).any():
+            return False
         mask = asked.mask(columns)
         breaking = np.zeros_like(mask)
         for place, node in enumerate(columns.tolist()):
@@ -202,39 +207,14 @@ equal pods that kube-scheduler had named; kube-scheduler's own, because a plugin
 REPRIEVE, OTHER_ORDER, WHOLE_GANGS, FEWEST, NAMED_OF_EQUALS, KUBE_SCHEDULER = range(len(WAYS))
 
 
-class Trial:
-    """A what-if load of some nodes: pods are put back on all of them at once."""
-
-    def __init__(self, checks: Sequence[Check], evictable: Evictable) -> None:
-        self.emptied = [check.taken_off(evictable) for check in checks]
-        self.constraints = [check for check in checks if isinstance(check, Constraint)]
-        own = zip(checks, self.emptied, strict=True)
-        self.rooms = [room.copy() for check, room in own if isinstance(check, Constraint)]
-        parts = zip(self.constraints, self.rooms, strict=True)
-        self._parts = [(one, one.demand, one.nominated, room, np.empty_like(room)) for one, room in parts]
-
-    def put_back(self, k: int, wanted: BoolArray) -> BoolArray:
-        """Put the pods of rank `k` back on the `wanted` nodes [node] -> where they may stay [node]."""
-        stay = wanted.copy()
-        for constraint, demand, nominated, room, _ in self._parts:
-            stay &= constraint.fits_beside(room, demand[k])
-            if nominated is not None:
-                stay &= constraint.fits_beside(room - nominated, demand[k])
-        staying = stay.astype(np.int64)
-        for _, demand, _, room, taken in self._parts:
-            np.multiply(demand[k], staying, out=taken)
-            np.subtract(room, taken, out=room)
-        return stay
-
-
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """Nodes that a policy rules out, although their victims would make room."""
 
     nodes: BoolArray
     """[node]."""
-    why: Callable[[Sequence[Pod]], str]
-    """Of the victims of one of them."""
+    why: Callable[["DryRun", IntArray], list[str]]
+    """[place] of some of them: what is wrong with the victims of the dry run there."""
 
 
 @dataclass(frozen=True)
@@ -250,9 +230,7 @@ class DryRun:
     """Verdicts with all evictable pods taken off."""
     grouped: Groups
     victims: BoolArray
-    """[k, node]; meaningful where `candidate`."""
-    trial: "Trial"
-    """With all but the reprieve's victims put back."""
+    """[k, node]; none where the pod does not fit with all evictable pods taken off."""
     ways: CodeArray
     """[node] -> place in WAYS."""
     barriers: tuple[Barrier, ...] = ()
@@ -305,7 +283,7 @@ class DryRun:
             forbidden |= barrier.nodes
         return forbidden
 
-    @property
+    @cached_property
     def violations(self) -> IntArray:
         """[node] -> NumPDBViolations: violating pods that were not put back."""
         if self.incoming.profile.preemption.disruption_budgets == "Strict":
@@ -324,19 +302,36 @@ class DryRun:
             running.priority[pods[0]] == running.priority[pods[1]]
             and running.start[pods[0]] == running.start[pods[1]]
             and all(same)
-            and all((one.demand[k, :, place] == one.demand[other, :, place]).all() for one in self.trial.constraints)
+            and all((one[k] == one[other]).all() for one in self._demand_on(place))
             and (self.incoming.profile.preemption == UPSTREAM.preemption or _are_alike(self.incoming, *pods.tolist()))
         )
 
+    def _demand_on(self, place: int) -> Iterator[IntArray]:
+        """[k, column] of each constraint."""
+        one = np.array([place])
+        return (check.takes.at(one).laid_out()[:, :, 0] for check in self.checks if isinstance(check, Constraint))
+
     def verdict(self, place: int) -> Verdict:
         """Why a node is no candidate."""
-        if not self.grouped.evictable.mask[:, place].any():
-            return NO_VICTIMS
-        if not self.makes_room[place]:
-            return self.emptied.verdict(place)
-        return Verdict(
-            Code.UNSCHEDULABLE, "", tuple(one.why(self.victims_on(place)) for one in self.barriers if one.nodes[place])
-        )
+        return self.verdicts(np.array([place]))[0]
+
+    def verdicts(self, places: IntArray) -> list[Verdict]:
+        """The same of many."""
+        found = np.full(len(places), NO_VICTIMS, np.object_)
+        crowded = self.grouped.evictable.mask[:, places].any(axis=0)  # in any order: not `columns`
+        full, barred = crowded & ~self.makes_room[places], crowded & self.makes_room[places]
+        found[full] = self.emptied.verdicts(places[full])
+        found[barred] = self._barred(places[barred])
+        return list(found)
+
+    def _barred(self, places: IntArray) -> list[Verdict]:
+        """What rules out the victims of these nodes."""
+        reasons: list[list[str]] = [[] for _ in places]
+        for barrier in self.barriers:
+            own = np.flatnonzero(barrier.nodes[places])
+            for nth, why in zip(own.tolist(), barrier.why(self, places[own]), strict=True):
+                reasons[nth].append(why)
+        return [Verdict(Code.UNSCHEDULABLE, "", tuple(said)) for said in reasons]
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """The victims of one node in upstream's order: as they failed to be put back, then by importance."""
@@ -367,13 +362,26 @@ def dry_run(
     return _run(incoming, checks, rows, grouped, (grouped.violating, grouped.others))
 
 
+def fits_emptied(incoming: Incoming, checks: Sequence[Check]) -> BoolArray:
+    """[node]: does the pod fit once all pods that it may evict have left? `checks` are of the whole snapshot.
+
+    Where it does not fit as it is, this says where a dry run finds victims: with all pods put back it would not fit.
+    """
+    evictable = groups(incoming).evictable
+    return judge(checks, taken_off(checks, evictable), len(incoming.snapshot.nodes)).fits
+
+
+def taken_off(checks: Sequence[Check], evictable: Evictable) -> list[IntArray]:
+    """Per check its room [column, node] without the evictable pods."""
+    return [check.taken_off(evictable) for check in checks]
+
+
 def _run(
     incoming: Incoming, checks: Sequence[Check], rows: Rows, grouped: Groups, order: Sequence[BoolArray]
 ) -> DryRun:
-    trial = Trial(checks, grouped.evictable)
-    emptied = judge(checks, trial.emptied, len(rows))
-    ways = np.full(len(rows), REPRIEVE, np.uint8)
-    return DryRun(incoming, rows, checks, emptied, grouped, reprieve(trial, order), trial, ways)
+    emptied = judge(checks, taken_off(checks, grouped.evictable), len(rows))
+    victims = victims_of(emptied, grouped.evictable, order)
+    return DryRun(incoming, rows, checks, emptied, grouped, victims, np.full(len(rows), REPRIEVE, np.uint8))
 
 
 def _are_alike(incoming: Incoming, row: int, other: int) -> bool:
@@ -388,12 +396,3 @@ def _are_alike(incoming: Incoming, row: int, other: int) -> bool:
         and pods[0].pod_group == pods[1].pod_group
         and all(trait[row] == trait[other] for trait in traits)
     )
-
-
-def reprieve(trial: Trial, groups: Sequence[BoolArray]) -> BoolArray:
-    """Put pods back group by group, each [k, node] from the most important on -> those that could not stay."""
-    victims = np.zeros_like(groups[0])
-    for group in groups:
-        for k in np.flatnonzero(group.any(axis=1)):
-            victims[k] |= group[k] ^ trial.put_back(int(k), group[k])
-    return victims

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -23,6 +24,11 @@ LEAVING_SINCE = "1970-01-01T00:00:00Z"
 
 NOBODY = Pod(ObjectMeta())
 """Stands in the rows that are free."""
+
+PodPart = Literal["labels", "annotations", "owners", "spec", "status"]
+"""What of a pod changes while it runs. `status`: with whether it is leaving."""
+
+NOTHING: frozenset[PodPart] = frozenset()
 
 _FRACTION = re.compile(r"\.\d+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,8 +60,8 @@ class RunningPods:
         """[pod]."""
         self.row_of: dict[str, int] = {}
         """`identity` -> pod row."""
-        self.on_node: list[set[int]] = []
-        """[node]: its pod rows."""
+        self.on_node: list[dict[str, int]] = []
+        """[node]: its pods, `identity` -> pod row."""
         self.asking: dict[str, dict[int, int]] = {}
         """Resource beside BASE_RESOURCES -> pod row -> amount."""
         self.priorities: Counter[int] = Counter()
@@ -89,7 +95,7 @@ class RunningPods:
 
     def add_node(self) -> None:
         """A node without pods, in the last row."""
-        self.on_node.append(set())
+        self.on_node.append({})
         if len(self.on_node) > len(self._non_zero):
             self._non_zero = longer(self._non_zero, 0)
         self._non_zero[len(self.on_node) - 1] = 0
@@ -104,21 +110,35 @@ class RunningPods:
         """Let the pod run on a node -> its row; ValueError, and nothing changes, for what `check` refuses."""
         load, started = self.load_of(pod), start_time(pod)
         row = self._free.pop() if self._free else self._new_row()
-        self.pods[row], self.loads[row] = pod, load
-        self.row_of[identity(pod)] = row
-        self.on_node[node].add(row)
-        self.node[row], self.priority[row], self.start[row], self.order[row] = node, pod.priority, started, order
-        self.terminating[row] = pod.metadata.deletion_timestamp is not None
-        self.demand[row] = load.demand
+        self.row_of[identity(pod)] = self.on_node[node][identity(pod)] = row
+        self.node[row], self.order[row] = node, order
+        self._write(row, pod, load, started)
         self._count(row, node, 1)
         return row
+
+    def change(self, row: int, pod: Pod) -> bool:
+        """The pod of the row is in another state now -> may it take another place, or more or less, of its node?
+
+        ValueError, and nothing changes, for what `check` refuses.
+        """
+        load, started, node = self.load_of(pod), start_time(pod), int(self.node[row])
+        before = self.loads[row].demand, self.priority[row], self.start[row]
+        self._count(row, node, -1)
+        self._write(row, pod, load, started)
+        self._count(row, node, 1)
+        return before != (load.demand, pod.priority, started)
+
+    def _write(self, row: int, pod: Pod, load: Load, started: int) -> None:
+        self.pods[row], self.loads[row] = pod, load
+        self.priority[row], self.start[row] = pod.priority, started
+        self.terminating[row] = pod.metadata.deletion_timestamp is not None
+        self.demand[row] = load.demand
 
     def remove(self, row: int) -> None:
         """The pod is gone, and its row free."""
         pod, node = self.pods[row], int(self.node[row])
         self._count(row, node, -1)
-        del self.row_of[identity(pod)]
-        self.on_node[node].discard(row)
+        del self.row_of[identity(pod)], self.on_node[node][identity(pod)]
         self.pods[row] = NOBODY
         self.node[row] = -1
         self._free.append(row)
@@ -203,17 +223,27 @@ def is_assumed_leaving(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp == LEAVING_SINCE
 
 
-def looks_alike(one: Pod, other: Pod) -> bool:
-    """Is all the same that columns and indexes are made of, and what policies of preemption read?"""
+def differences(before: Pod, after: Pod) -> frozenset[PodPart]:
+    """The parts in which two states of a pod differ, in what columns, indexes and policies of preemption read of it."""
+    a, b = before.metadata, after.metadata
+    found: list[PodPart] = []
+    if a.labels != b.labels:
+        found.append("labels")
+    if a.annotations != b.annotations:
+        found.append("annotations")
+    if a.owner_references != b.owner_references:
+        found.append("owners")
+    if before.spec != after.spec:
+        found.append("spec")
+    if not (before.status is after.status or _same_status(before, after)) or not _goes_alike(a, b):
+        found.append("status")
+    return frozenset(found) if found else NOTHING
+
+
+def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
     return (
-        one.spec == other.spec
-        and one.metadata.labels == other.metadata.labels
-        and one.metadata.annotations == other.metadata.annotations
-        and one.metadata.owner_references == other.metadata.owner_references
-        and (one.metadata.deletion_timestamp is None) == (other.metadata.deletion_timestamp is None)
-        and is_assumed_leaving(one) == is_assumed_leaving(other)
-        and a.phase == b.phase
+        a.phase == b.phase
         and a.start_time == b.start_time
         and a.qos_class == b.qos_class
         and one.is_ready == other.is_ready
@@ -224,6 +254,12 @@ def looks_alike(one: Pod, other: Pod) -> bool:
         and a.allocated_resources == b.allocated_resources
         and is_resize_infeasible(one) == is_resize_infeasible(other)
     )
+
+
+def _goes_alike(a: ObjectMeta, b: ObjectMeta) -> bool:
+    """Is neither leaving, or both, and do we know it from the same?"""
+    one, other = a.deletion_timestamp, b.deletion_timestamp
+    return (one is None) == (other is None) and (one == LEAVING_SINCE) == (other == LEAVING_SINCE)
 
 
 @lru_cache(maxsize=1024)

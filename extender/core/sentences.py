@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from extender.core.capture import Capture, FilterCapture, PreemptCapture, PrioritizeCapture
 from extender.core.comparison import ranking_of, several, shown_keys
+from extender.core.verdict import Code
 
 MOST_NAMED = 3
 """Of so many victims, or reasons, is spoken in a sentence."""
@@ -42,12 +43,13 @@ def _filter_sentence(capture: FilterCapture) -> str:
     offered, pod = len(capture.names), capture.asked.pod.key
     if not offered:
         return f"no node was offered for {pod}"
-    fitting = offered - len(capture.verdicts)
-    if not capture.verdicts:
+    failing = [verdict for verdict in capture.verdicts.each() if verdict.code != Code.SUCCESS]
+    fitting = offered - len(failing)
+    if not failing:
         return f"{pod} fits on {capture.names[0] if offered == 1 else f'all {offered} nodes'}"
-    why = _counted(verdict.message for verdict in capture.verdicts.values())
+    why = _counted(verdict.message for verdict in failing)
     if offered == 1:
-        return f"{pod} does not fit on {capture.names[0]}: {next(iter(capture.verdicts.values())).message}"
+        return f"{pod} does not fit on {capture.names[0]}: {failing[0].message}"
     return f"{pod} fits on {fitting or 'none'} of {offered} nodes; {why}"
 
 
@@ -111,7 +113,7 @@ def _decided(capture: PreemptCapture) -> str:
     cost = f"{which} candidates cost the same"
     if ranking.decided_by == "name":
         return f"{cost}, and its name comes first"
-    if tried.then[0][0]:
+    if tried.ranked.then[0][0]:
         return f"{cost}, and its victims differ least from those that kube-scheduler chose"
     return f"{cost}, and kube-scheduler had chosen its victims"
 

@@ -311,7 +311,7 @@ def _requested(snapshot: Snapshot, node: str) -> Amounts:
     """What the node's pods request together."""
     row, running = snapshot.node_row[node], snapshot.running
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
-    for pod in running.on_node[row]:
+    for pod in running.on_node[row].values():
         for resource, amount in running.loads[pod].others:
             amounts[resource] = amounts.get(resource, 0) + amount
     return amounts

@@ -11,7 +11,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from extender.core.columns import (
     encode,
 )
 from extender.core.layout import Layout
-from extender.core.running import RunningPods, identity, is_finished, looks_alike
+from extender.core.running import PodPart, RunningPods, differences, identity, is_finished
 from extender.k8s.kinds import KINDS, ClusterObjects, Key, ObjectTables, key_of
 from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget, Value
 from extender.k8s.requests import allocatable
@@ -38,6 +38,7 @@ Aspect = Literal[
     "allocatable",
     "images",
     "pods",
+    "pod_labels",
     "budgets",
     "namespaces",
     "priority_classes",
@@ -57,10 +58,14 @@ Aspect = Literal[
     "coscheduling_groups",
 ]
 """What changes by itself. `nodes`: which there are, their labels and features; `taints`: with unschedulable; `pods`:
-the running ones; the others are kinds of objects, as fields of ObjectTables."""
+which run where, their specs and statuses; `pod_labels`: those of pods that go on running; the others are kinds of
+objects, as fields of ObjectTables."""
 
 BUILDING_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
 """Of kinds, when a whole cluster is put in: last what everything else says something about."""
+
+_LAID_OUT: frozenset[PodPart] = frozenset({"spec", "status"})
+"""Parts of a pod that its row and its place among its node's pods are made of."""
 
 _OF_NODES: tuple[Aspect, ...] = ("nodes", "taints", "allocatable", "images")
 
@@ -78,6 +83,9 @@ class Index:
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields of ObjectTables whose objects it follows; `pods` are not among them."""
 
+    looks_at: ClassVar[frozenset[PodPart]] = frozenset(get_args(PodPart))
+    """Parts of a running pod: a change of others is none to it."""
+
     def __init__(self, snapshot: "Snapshot") -> None:
         # No cycle: a snapshot that another one replaces is to be gone with its last reader, not when cycles are sought.
         self.snapshot: Snapshot = weakref.proxy(snapshot)
@@ -87,6 +95,11 @@ class Index:
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         """This pod is about to leave its row, or its node to change rows."""
+
+    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
+        """The pod of this row is in another state now, on the node that it was on; `parts` of it are others."""
+        self.pod_removed(row, before)
+        self.pod_added(row, after)
 
     def object_changed(self, field: str, before: Any, after: Any) -> None:
         """An object of the tables came (no `before`), changed or went (no `after`)."""
@@ -98,13 +111,15 @@ class Snapshot:
     def __init__(self) -> None:
         self.objects = ObjectTables()
         """Every object by kind and key, also the pods that do not run."""
-        self.unread: frozenset[str] = frozenset()
-        """Fields of ObjectTables about which nothing is known, because they may not be read."""
+        self._unread: frozenset[str] = frozenset()
+        self.changes = 0
+        """How often an object came, changed or went, or other kinds may be read."""
         self.running = RunningPods()
         self.layout = Layout(self.running.importance)
         """In kube-scheduler's order of importance."""
         self.nodes: list[Node] = []
         self.node_names: list[str] = []
+        self._fixed_names: tuple[str, ...] | None = None
         self.node_row: dict[str, int] = {}
         self.node_order: dict[str, int] = {}
         """Node name -> place in listing order."""
@@ -118,6 +133,7 @@ class Snapshot:
         self._homeless: dict[str, set[Key]] = defaultdict(set)
         self._indexes: dict[tuple[Hashable, ...], Index] = {}
         self._following: dict[str, list[Index]] = defaultdict(list)
+        self._looking_at: dict[frozenset[PodPart], list[Index]] = {}
         self._versions: dict[str, int] = defaultdict(int)
         self._memo: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
 
@@ -136,10 +152,21 @@ class Snapshot:
         """What is there now."""
         return msgspec.structs.replace(self.objects.frozen(), unread=tuple(sorted(self.unread)))
 
+    @property
+    def unread(self) -> frozenset[str]:
+        """Fields of ObjectTables about which nothing is known, because they may not be read."""
+        return self._unread
+
+    @unread.setter
+    def unread(self, fields: frozenset[str]) -> None:
+        self._unread = fields
+        self.changes += 1
+
     # --- changes ----------------------------------------------------------------------------------------------
 
     def put(self, kind: str, one: Value) -> None:
         """An object came or changed; ValueError, and nothing changes, if it cannot be read."""
+        self.changes += 1
         if isinstance(one, Pod):
             self._put_pod(one)
         elif isinstance(one, Node):
@@ -154,6 +181,7 @@ class Snapshot:
 
     def remove(self, kind: str, key: Key) -> None:
         """An object went; KeyError if it was not there."""
+        self.changes += 1
         before = self.objects.of(kind).pop(key)
         if isinstance(before, Pod):
             self._withdraw(key, before)
@@ -174,7 +202,7 @@ class Snapshot:
             return True
         deepest = max((len(self.running.on_node[node]) for node in self._touched), default=1)
         self.layout.resize(max(deepest, 1), len(self.nodes), len(self.running.node))
-        self.layout.lay_out(nodes, [self.running.on_node[node] for node in nodes], self.running)
+        self.layout.lay_out(nodes, [self.running.on_node[node].values() for node in nodes], self.running)
         self._touched.difference_update(nodes)
         return not self._touched
 
@@ -198,8 +226,7 @@ class Snapshot:
         key, table = key_of("Pod", pod), self.objects.pods
         before = table.get(key)
         same = before is not None and identity(before) == identity(pod)
-        if before is not None and same and looks_alike(before, pod):
-            self._replace(key, pod)
+        if before is not None and same and self._change(key, before, pod):
             return
         if not same and identity(pod) in self.running.row_of:
             raise ValueError(f"has the same UID as pod {self.running.pods[self.running.row_of[identity(pod)]].key}")
@@ -215,13 +242,40 @@ class Snapshot:
         table[key] = pod
         self._admit(key, pod, order)
 
-    def _replace(self, key: Key, pod: Pod) -> None:
-        """Nothing changed that columns or indexes hold."""
-        self.objects.pods[key] = pod
-        if key in self._nominees:
+    def _change(self, key: Key, before: Pod, pod: Pod) -> bool:
+        """The pod is in another state -> whether that was all: it went on running, or waiting, where it was."""
+        parts = differences(before, pod)
+        if key not in self._orders:
+            if parts and (is_finished(pod) or pod.spec.node_name != before.spec.node_name):
+                return False
+            self._go_on(self.running.row_of[identity(pod)], before, pod, parts)
+        elif parts:
+            return False
+        elif key in self._nominees:
             self._nominees[key] = pod
-        elif key not in self._orders:
-            self.running.pods[self.running.row_of[identity(pod)]] = pod
+        self.objects.pods[key] = pod
+        return True
+
+    def _go_on(self, row: int, before: Pod, pod: Pod, parts: frozenset[PodPart]) -> None:
+        """A running pod changed in these parts. Its node is laid out anew only if its pods may stand otherwise."""
+        if parts.isdisjoint(_LAID_OUT):
+            self.running.pods[row] = pod
+        else:
+            if self.running.change(row, pod):
+                self._touched.add(int(self.running.node[row]))
+            self._versions["pods"] += 1
+        if "labels" in parts:
+            self._versions["pod_labels"] += 1
+        for index in self._concerned(parts):
+            index.pod_changed(row, before, pod, parts)
+
+    def _concerned(self, parts: frozenset[PodPart]) -> list[Index]:
+        """The indexes that look at one of these parts of pods."""
+        found = self._looking_at.get(parts)
+        if found is None:
+            found = [index for index in self._following["pods"] if not parts.isdisjoint(index.looks_at)]
+            self._looking_at[parts] = found
+        return found
 
     def _admit(self, key: Key, pod: Pod, order: int) -> None:
         node = self.node_row.get(pod.spec.node_name)
@@ -318,9 +372,10 @@ class Snapshot:
 
     def _stop_all(self, node: int) -> list[tuple[Pod, int]]:
         """The pods of a node, with their places in listing order, none of which runs any more."""
-        return [(self.running.pods[row], self._stop(row)) for row in list(self.running.on_node[node])]
+        return [(self.running.pods[row], self._stop(row)) for row in list(self.running.on_node[node].values())]
 
     def _nodes_moved(self, row: int | None) -> None:
+        self._fixed_names = None
         if row is not None:
             self._touched.add(row)
         for aspect in (*_OF_NODES, "pods"):
@@ -349,6 +404,7 @@ class Snapshot:
                 for row, pod in self.running_pods():
                     found.pod_added(row, pod)
                 self._following["pods"].append(found)
+                self._looking_at.clear()
             self._indexes[key] = found
         return cast(I, found)
 
@@ -392,6 +448,13 @@ class Snapshot:
     @property
     def declared_features(self) -> Encoded:
         return _declared_features(self)
+
+    @property
+    def fixed_names(self) -> tuple[str, ...]:
+        """`node_names` as they are now: the same object until a node comes or goes."""
+        if self._fixed_names is None:
+            self._fixed_names = tuple(self.node_names)
+        return self._fixed_names
 
     @property
     def name_order(self) -> IntArray:

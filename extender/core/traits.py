@@ -43,6 +43,8 @@ def grace_period(pod: Pod) -> int:
 class Traits(Index):
     """[pod] for each of MORE_IMPORTANCE; `annotation`: that of EvictionCost."""
 
+    looks_at = frozenset({"annotations", "spec", "status"})
+
     def __init__(self, snapshot: Snapshot, annotation: str) -> None:
         super().__init__(snapshot)
         self._read: dict[str, Callable[[Pod], int]] = {

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from extender.core.budgets import Charging
-from extender.core.columns import BoolArray, Taken, exceeding
+from extender.core.columns import BoolArray, IntArray, Taken, exceeding
 from extender.core.layout import Layout
 from extender.core.live_budgets import LiveCharging
 from extender.core.profile import PreemptionPolicy
@@ -73,8 +73,23 @@ def violating_on(charging: Charging, evictable: Iterable[tuple[int, int]]) -> li
 
 def overdrawn(charging: Charging, taken: Taken) -> BoolArray:
     """[node]: do the victims charge a budget more than it allows?"""
+    places, budgets = _charges(charging, taken)
+    return exceeding(places, budgets, charging.allowances, taken.size)
+
+
+def exceeded(charging: Charging, taken: Taken) -> tuple[IntArray, IntArray]:
+    """Every budget that the victims of a node charge more than it allows: (place of the node, budget row)."""
+    places, budgets = _charges(charging, taken)
+    allowances = charging.allowances
+    keys, counts = np.unique(places * len(allowances) + budgets, return_counts=True)
+    places, budgets = np.divmod(keys, max(len(allowances), 1))
+    over = counts > np.maximum(allowances[budgets], 0)
+    return places[over], budgets[over]
+
+
+def _charges(charging: Charging, taken: Taken) -> tuple[IntArray, IntArray]:
+    """(place of the node, budget row) of everything that the victims charge."""
     charging.refresh()
     charged = charging.charged[taken.pods]
     nth = np.flatnonzero((charged >= 0).reshape(-1))
-    budgets = charged.reshape(-1)[nth].astype(np.int64)
-    return exceeding(taken.places[nth // charged.shape[1]], budgets, charging.allowances, taken.size)
+    return taken.places[nth // charged.shape[1]], charged.reshape(-1)[nth].astype(np.int64)

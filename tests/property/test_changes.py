@@ -18,8 +18,10 @@ from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
 from extender.core.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
+from extender.k8s.objects import Pod
 from tests.builders import typed
 from tests.property.generate import case
+from tests.property.policies import question
 
 SEEDS = st.integers(0, 2**48)
 SOME = settings(
@@ -61,6 +63,9 @@ def check(seed: int) -> None:
 
 
 def change(snapshot: Snapshot, chance: random.Random, material: list[tuple[str, Any]]) -> None:
+    if chance.random() < 0.3:
+        change_a_running_pod(snapshot, chance, [one for kind, one in material if kind == "Pod"])
+        return
     kind, one = chance.choice(material)
     if chance.random() < 0.5:
         again = "" if chance.random() < 0.9 else "-again"
@@ -69,6 +74,48 @@ def change(snapshot: Snapshot, chance: random.Random, material: list[tuple[str, 
     held = snapshot.objects.of(kind)
     if held:
         snapshot.remove(kind, chance.choice(list(held)))
+
+
+PARTS = {
+    "labels": lambda pod, other: metadata(pod, labels=other.metadata.labels),
+    "annotations": lambda pod, other: metadata(pod, annotations=other.metadata.annotations),
+    "owners": lambda pod, other: metadata(pod, owner_references=other.metadata.owner_references),
+    "leaving": lambda pod, other: metadata(pod, deletion_timestamp=other.metadata.deletion_timestamp),
+    "spec": lambda pod, other: replace(pod, spec=replace(other.spec, node_name=pod.spec.node_name)),
+    "node": lambda pod, other: replace(pod, spec=replace(pod.spec, node_name=other.spec.node_name)),
+    "status": lambda pod, other: replace(pod, status=other.status),
+    "nothing": lambda pod, other: pod,
+}
+"""Which part of a pod becomes another's, which may have the same."""
+
+
+def metadata(pod: Pod, **parts: Any) -> Pod:
+    changed: Pod = replace(pod, metadata=replace(pod.metadata, **parts))
+    return changed
+
+
+def change_a_running_pod(snapshot: Snapshot, chance: random.Random, others: list[Pod]) -> None:
+    """It becomes in one or two parts as another one."""
+    running = [pod for _, pod in snapshot.running_pods()]
+    if not running or not others:
+        return
+    pod = chance.choice(running)
+    for part in chance.sample(sorted(PARTS), chance.choice((1, 1, 2))):
+        pod = PARTS[part](pod, chance.choice(others))
+    snapshot.put("Pod", metadata(pod, resource_version=str(chance.randrange(10**6))))
+
+
+def check_policies(seed: int) -> None:
+    """Change running pods at random; after every few changes, policies that read all there is of them decide alike."""
+    chance, asked = random.Random(seed), question(seed)
+    objects = load_cluster(asked.cluster)
+    changing = prepare(Snapshot.build(objects), asked.profile)
+    others = [*objects.pods, *(typed(one) for one in question(seed + 1).cluster["items"] if one["kind"] == "Pod")]
+    for _ in range(6):
+        for _ in range(chance.randint(1, 4)):
+            change_a_running_pod(changing, chance, others)
+        changing.settle()
+        assert asked.ask(changing) == asked.ask(Snapshot.build(changing.objects.frozen()))
 
 
 def put(snapshot: Snapshot, kind: str, one: Any) -> None:
@@ -95,3 +142,16 @@ def test_a_changed_snapshot_decides_as_a_new_one(seed):
 @given(SEEDS)
 def test_a_changed_snapshot_decides_as_a_new_one_at_length(seed):
     check(seed)
+
+
+@SOME
+@given(SEEDS)
+def test_policies_decide_by_the_parts_of_running_pods_that_changed(seed):
+    check_policies(seed)
+
+
+@pytest.mark.slow
+@settings(SOME, max_examples=20_000)
+@given(SEEDS)
+def test_policies_decide_by_the_parts_of_running_pods_that_changed_at_length(seed):
+    check_policies(seed)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from extender.core.checks import Conflicts, Constraint, EveryColumn
 from extender.core.fewest import STEPS, Problem, fewest
+from tests.builders import taken_of_one_node
 
 SEEDS = st.integers(0, 2**48)
 
@@ -95,7 +96,7 @@ class One:
         def constraint(kind, room, takes, nominated):
             beside = None if nominated is None else np.array(nominated, np.int64)[:, np.newaxis]
             columns = np.array(room, np.int64)[:, np.newaxis]
-            return BUILD[kind](kind, columns, np.array(takes, np.int64)[:, :, np.newaxis], beside)
+            return BUILD[kind](kind, columns, taken_of_one_node(takes), beside)
 
         built = tuple(constraint(*one) for one in self.constraints)
         return Problem(

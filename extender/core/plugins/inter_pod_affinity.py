@@ -100,6 +100,8 @@ class _Owning(RowSet):
 class Owners(Index):
     """Running pods that have terms."""
 
+    looks_at = frozenset({"spec"})
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._alike: dict[tuple[str, bytes], _Owning] = {}
@@ -193,7 +195,7 @@ def _near(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _N
     return _Near(matches, PodAmounts(rows, nodes, amounts), column.present)
 
 
-@derived_by("nodes", "pods")
+@derived_by("nodes", "pods", "pod_labels")
 def _near_selected(snapshot: Snapshot, asked: tuple[str, tuple[PodSelector, ...]]) -> _Near:
     """Pods that all selectors mean, by topology key."""
     key, selectors = asked

@@ -10,6 +10,7 @@ import numpy as np
 
 from extender.core.checks import Conflicts, Evictable, Incoming, Rows
 from extender.core.columns import BoolArray, IntArray, RowSet
+from extender.core.layout import Placed
 from extender.core.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.ports import HostPort, host_ports
@@ -39,6 +40,8 @@ class PortConflicts(Conflicts):
 class HeldPorts(Index):
     """Every host port in use."""
 
+    looks_at = frozenset({"spec"})
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.holders: dict[HostPort, RowSet] = {}
@@ -65,8 +68,9 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
-    demand = np.logical_or.reduce(holders, axis=0)[:, np.newaxis, :].astype(np.int64)
-    return (PortConflicts(NAME, -demand.sum(axis=0), demand, _nominated(incoming, wanted), REASON, holders),)
+    takes = snapshot.amounts({row: 1 for rows in conflicting for row in rows.tolist()})
+    room, placed = -takes.per_node(len(snapshot.nodes)), Placed(layout, (takes,))
+    return (PortConflicts(NAME, room[np.newaxis], placed, _nominated(incoming, wanted), REASON, holders),)
 
 
 def _nominated(incoming: Incoming, wanted: frozenset[HostPort]) -> IntArray | None:

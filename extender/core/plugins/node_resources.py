@@ -61,8 +61,8 @@ class ResourceColumns(EveryColumn):
         base = len([name for name in self.names if name in BASE_RESOURCES])
         freed = evictable.freed[:base]
         if base < len(self.names):
-            others = np.einsum("kcn,kn->cn", self.demand[:, base:], evictable.mask.astype(np.int64))
-            freed = np.concatenate((freed, others))
+            others = replace(self.takes, columns=self.takes.columns[base:])
+            freed = np.concatenate((freed, others.sums(evictable.mask)))
         return self.room + freed
 
     def at(self, rows: Rows) -> Self:
@@ -72,21 +72,21 @@ class ResourceColumns(EveryColumn):
 def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
     """Always one constraint: the number of pods is limited everywhere. Trailing columns that are not asked for are
     left out."""
-    snapshot, layout = incoming.snapshot, incoming.layout
+    snapshot = incoming.snapshot
     requests = incoming_requests(incoming.pod) | {"pods": 1}
     extended = _checked_extended(requests, incoming.profile)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
-    capacity, use, demand = snapshot.allocatable[:base], snapshot.used[:base], layout.demand[:, :base]
+    capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
         capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
-        demand = np.concatenate((demand, *(_placed(incoming, name) for name in extended)), axis=1)
     names = BASE_RESOURCES[:base] + extended
+    takes = Placed(incoming.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
     asked = np.array([bounded(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
     room = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
     unfit = asked > capacity
     unfit[_PODS] = False  # "Too many pods" may always be helped
-    return (ResourceColumns(FIT, room, demand, _nominated(incoming, names), names, np.logical_or.reduce(unfit)),)
+    return (ResourceColumns(FIT, room, takes, _nominated(incoming, names), names, np.logical_or.reduce(unfit)),)
 
 
 def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, ...]:
@@ -107,11 +107,6 @@ def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
 def _is_ignored(name: str, profile: Profile) -> bool:
     group = name.split("/")[0]
     return is_extended(name) and (name in profile.ignored_resources or group in profile.ignored_resource_groups)
-
-
-def _placed(incoming: Incoming, resource: str) -> IntArray:
-    """[k, 1, node] of an extended resource."""
-    return Placed(incoming.layout, (incoming.snapshot.scalar_demand(resource),)).laid_out()
 
 
 def _nominated(incoming: Incoming, names: tuple[str, ...]) -> IntArray | None:

@@ -120,6 +120,7 @@ class AttachedVolumes(Index):
     """The CSI volumes that running pods use and that VolumeAttachments attach, by driver."""
 
     reads = ("claims", "volumes", "storage_classes", "volume_attachments")
+    looks_at = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)

@@ -1,7 +1,8 @@
 """PodTopologySpread: how unevenly the pods that a selector means may lie over zones, hosts or other domains.
 
-Each hard constraint is a column that counts the matching pods in a node's domain. A dry run changes one domain only, so
-that the fewest pods of the *other* domains are known beforehand: that is all the rule needs beside the column.
+Each hard constraint is a column: how many more matching pods a node's domain may hold. A dry run changes one domain
+only, so that the fewest pods of the *other* domains, and with them the most that this one may hold, are known
+beforehand.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread (v1.36).
 """
@@ -14,8 +15,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.checks import CodeArray, Constraint, Incoming, Rows
-from extender.core.columns import NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
+from extender.core.checks import CodeArray, EveryColumn, Incoming, Rows
+from extender.core.columns import LARGEST, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
 from extender.core.layout import Placed
 from extender.core.matching import Pods, nodes_matching, pods_matching
 from extender.core.owners import default_selector
@@ -136,38 +137,26 @@ def _with_all_keys(snapshot: Snapshot, constraints: Sequence[_Spread]) -> BoolAr
 
 
 @dataclass(frozen=True)
-class SpreadColumns(Constraint):
-    """One column per hard constraint: minus the matching pods in the node's domain.
+class SpreadColumns(EveryColumn):
+    """One column per hard constraint: how many more matching pods the node's domain may hold beside the incoming pod.
 
-    The pod fits where its domain, with it, holds at most maxSkew pods more than the domain with the fewest.
+    The pod fits where its domain, with it, holds at most maxSkew pods more than the domain with the fewest. If that is
+    its own, it fits whatever the others hold.
     """
 
-    limit: IntArray
-    """[column, 1]: maxSkew, less one if the incoming pod counts too."""
-    fewest_elsewhere: IntArray
-    """[column, node]: matching pods of the emptiest other domain, NEVER without any; 0 below minDomains."""
-    own_domain_counts: BoolArray
-    """[column, node]: the node's domain has a node whose pods count, so that it may be the emptiest."""
     has_key: BoolArray
     """[column, node]."""
 
-    def _within(self, room: IntArray) -> BoolArray:
-        """[column, node]."""
-        here = -room
-        fewest = np.where(self.own_domain_counts, np.minimum(here, self.fewest_elsewhere), self.fewest_elsewhere)
-        within: BoolArray = here - fewest <= self.limit
-        return within
-
     def fits(self, room: IntArray) -> BoolArray:
-        fits: BoolArray = np.logical_and.reduce(self._within(room) & self.has_key, axis=0)
+        fits: BoolArray = np.logical_and.reduce((room >= 0) & self.has_key, axis=0)
         return fits
 
     def codes(self, room: IntArray) -> CodeArray:
         """The first column that says no decides: without the label no eviction helps."""
         codes = np.full(room.shape[1], Code.SUCCESS, np.uint8)
-        within = self._within(room)
+        short = room < 0
         for column in reversed(range(len(room))):
-            codes[~within[column]] = Code.UNSCHEDULABLE
+            codes[short[column]] = Code.UNSCHEDULABLE
             codes[~self.has_key[column]] = Code.UNRESOLVABLE
         return codes
 
@@ -178,12 +167,7 @@ class SpreadColumns(Constraint):
         return (REASON_NO_LABEL,) if code == Code.UNRESOLVABLE else (REASON,)
 
     def at(self, rows: Rows) -> Self:
-        return replace(
-            super().at(rows),
-            fewest_elsewhere=self.fewest_elsewhere[:, rows],
-            own_domain_counts=self.own_domain_counts[:, rows],
-            has_key=self.has_key[:, rows],
-        )
+        return replace(super().at(rows), has_key=self.has_key[:, rows])
 
 
 def prefilter(incoming: Incoming) -> PreFilter:
@@ -207,18 +191,16 @@ def filter(incoming: Incoming) -> tuple[SpreadColumns, ...]:
     return (
         SpreadColumns(
             NAME,
-            -np.stack([column.here for column in columns]),
+            np.stack([column.room for column in columns]),
             Placed(incoming.layout, tuple(column.by for column in columns)),
             _nominated(incoming, constraints, columns),
-            np.array([[_limit(incoming.pod, one)] for one in constraints], np.int64),
-            np.stack([column.fewest_elsewhere for column in columns]),
-            np.stack([column.own_domain_counts for column in columns]),
             np.stack([snapshot.label(one.topology_key).present for one in constraints]),
         ),
     )
 
 
 def _limit(pod: Pod, constraint: _Spread) -> int:
+    """How many pods more than the fewest the domain may hold beside the incoming pod, which may count too."""
     return constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
 
 
@@ -226,33 +208,28 @@ def _limit(pod: Pod, constraint: _Spread) -> int:
 class _Column:
     counting: BoolArray
     """[node]: has all keys, and its pods count."""
-    here: IntArray
-    """[node]: in its domain."""
+    room: IntArray
+    """[node]: see SpreadColumns."""
     by: PodAmounts
-    """Quirk: unlike `here`, this holds terminating pods, and all pods of the namespace for an empty selector."""
-    fewest_elsewhere: IntArray
-    own_domain_counts: BoolArray
+    """Quirk: unlike `room`, this counts terminating pods, and all pods of the namespace for an empty selector."""
 
 
 def _column(incoming: Incoming, constraint: _Spread, counting: BoolArray) -> _Column:
     labels = incoming.snapshot.label(constraint.topology_key)
     totals, counted = _per_domain(labels, counting, _counted(incoming, constraint))
+    room = _room(_limit(incoming.pod, constraint), constraint.min_domains, totals, counted)
     pods = _pods(incoming, constraint)
     kept = counting[pods.nodes]
     ones = np.ones(np.count_nonzero(kept), np.int64)
-    if np.count_nonzero(counted) < constraint.min_domains:
-        fewest = np.zeros(len(totals), np.int64)
-        may_be_fewest = np.zeros(len(totals), np.bool_)
-    else:
-        fewest = _fewest_of_others(totals, counted)
-        may_be_fewest = counted
-    return _Column(
-        counting,
-        totals[labels.codes],
-        PodAmounts(pods.rows[kept], pods.nodes[kept], ones),
-        fewest[labels.codes],
-        may_be_fewest[labels.codes],
-    )
+    return _Column(counting, room[labels.codes], PodAmounts(pods.rows[kept], pods.nodes[kept], ones))
+
+
+def _room(limit: int, min_domains: int, totals: IntArray, counted: BoolArray) -> IntArray:
+    """[domain]: see SpreadColumns. A domain that counts may be the emptiest itself, unless they are too few."""
+    if np.count_nonzero(counted) < min_domains:
+        return limit - totals
+    room = np.minimum(_fewest_of_others(totals, counted), LARGEST) + limit - totals
+    return np.where(counted, -LARGEST, room) if limit < 0 else room
 
 
 def _per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:

@@ -61,6 +61,8 @@ def _disks_of(pod: Pod) -> list[_Disk]:
 class Mounts(Index):
     """Every disk that a running pod mounts."""
 
+    looks_at = frozenset({"spec"})
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.of_disk: dict[tuple[str, ...], set[tuple[int, _Disk]]] = {}
@@ -95,6 +97,8 @@ def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
 
 class ClaimUsers(Index):
     """The running pods that name a claim."""
+
+    looks_at = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)

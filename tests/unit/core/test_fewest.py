@@ -11,6 +11,7 @@ import pytest
 
 from extender.core.checks import Conflicts, Constraint, EveryColumn
 from extender.core.fewest import STEPS, Found, Problem, fewest
+from tests.builders import taken_of_one_node
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class NotAlone(Constraint):
 
 def columns(kind, takes, free, nominated=None, **others):
     """`takes`: per pod one number, or one per column."""
-    wide = np.array([[one] if isinstance(one, int) else one for one in takes], np.int64)[:, :, np.newaxis]
+    wide = taken_of_one_node([[one] if isinstance(one, int) else one for one in takes])
     beside = None if nominated is None else np.array([nominated], np.int64).reshape(-1, 1)
     return kind("Any", np.array([free], np.int64).reshape(-1, 1), wide, beside, **others)
 

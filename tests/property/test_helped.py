@@ -1,0 +1,38 @@
+"""Where eviction would help is told to kube-scheduler without choosing victims; a dry run must agree."""
+
+from hypothesis import given, settings
+
+from extender.core.choosing import choose, helps
+from extender.core.filtering import meet, run_filters
+from extender.core.profile import Profile
+from extender.core.verdict import Code
+from tests.builders import built, typed
+from tests.property.generate import case
+from tests.property.policies import question
+from tests.property.test_engine import MANY, SEEDS
+
+SOME = settings(MANY, max_examples=150)
+
+
+def says_where_a_dry_run_finds_victims(filtering):
+    rows = filtering.rows(Code.UNSCHEDULABLE)
+    run = choose(filtering.incoming, filtering.checks, rows)
+    assert helps(filtering.incoming, filtering.checks, rows).tolist() == run.candidate.tolist()
+    some = rows[::2]
+    assert helps(filtering.incoming, filtering.checks, some).tolist() == run.candidate[::2].tolist()
+
+
+@SOME
+@given(SEEDS)
+def test_eviction_helps_where_a_dry_run_finds_victims(seed):
+    one = case(seed)
+    says_where_a_dry_run_finds_victims(run_filters(meet(built(one.cluster), typed(one.pod), Profile())))
+
+
+@SOME
+@given(SEEDS)
+def test_eviction_helps_where_a_dry_run_finds_victims_that_all_policies_allow(seed):
+    one = question(seed)
+    snapshot = built(one.cluster)
+    incoming = meet(snapshot, typed(one.pod), one.profile, one.moment)
+    says_where_a_dry_run_finds_victims(run_filters(incoming))
