@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, Raw, field
@@ -60,6 +60,10 @@ class MetaVictims(msgspec.Struct, gc=False):
     num_pdb_violations: Int64 = field(name="NumPDBViolations")
 
 
+AnyMetaVictims = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/MetaVictims"})]
+"""MetaVictims as they came: of most nodes they are what was sent before, and need not be read again."""
+
+
 class VictimMeta(msgspec.Struct):
     uid: str
 
@@ -78,7 +82,7 @@ class Victims(msgspec.Struct):
 class ExtenderPreemptionArgs(msgspec.Struct):
     pod: Pod = field(name="Pod")
     victims: dict[str, Victims] | None = field(default=None, name="NodeNameToVictims")
-    meta_victims: dict[str, MetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
+    meta_victims: dict[str, AnyMetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
 
 
 NonEmpty = Annotated[str, Meta(min_length=1)]
@@ -91,12 +95,27 @@ class ExtenderBindingArgs(msgspec.Struct):
     node: NonEmpty = field(name="Node")
 
 
-class Named(msgspec.Struct):
+class Named(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class NamedObject(msgspec.Struct):
+class NamedObject(msgspec.Struct, gc=False):
     metadata: Named
+
+
+class NamedNodes(msgspec.Struct, kw_only=True):
+    """A NodeList, of whose Nodes only the names are read."""
+
+    metadata: AnyObject = field(default_factory=lambda: _EMPTY)
+    items: list[NamedObject] | None
+
+
+class NamedArgs(msgspec.Struct):
+    """ExtenderArgs as decisions need them."""
+
+    pod: Pod = field(name="Pod")
+    nodes: NamedNodes | None = field(default=None, name="Nodes")
+    node_names: list[str] | None = field(default=None, name="NodeNames")
 
 
 # --- ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult, ExtenderBindingResult ----------------------
@@ -132,13 +151,24 @@ class FilterRequest:
 
     pod: Pod
     nodes: list[str]
-    raw_nodes: list[Raw] | None
-    """The whole Nodes as they came, beside `nodes`; None when only names were sent."""
+    whole: bytes | None
+    """The ExtenderArgs with whole Nodes; None when only names were sent."""
     list_metadata: Raw
+    items: memoryview | None = None
+    """The list of whole Nodes as it came, if its place in `whole` is known."""
 
     @property
     def full(self) -> bool:
-        return self.raw_nodes is not None
+        return self.whole is not None
+
+    def raw_nodes(self) -> list[Raw]:
+        """The whole Nodes as they came, beside `nodes`: found when an answer is to hold them, and not before."""
+        if self.whole is None:
+            return []
+        if self.items is not None:
+            return _RAW_ITEMS.decode(self.items)
+        args = _read(self.whole, _ARGS, _ARGS_KEYS, lambda a: a.nodes is not None)
+        return (args.nodes and args.nodes.items) or []
 
 
 PrioritizeRequest = FilterRequest
@@ -163,9 +193,13 @@ class BindRequest:
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
 
 _ARGS = Decoder(ExtenderArgs)
+_NAMED_ARGS = Decoder(NamedArgs)
+_POD = Decoder(Pod)
+_NAMED_ITEMS = Decoder(list[NamedObject])
+_RAW_ITEMS = Decoder(list[Raw])
 _PREEMPTION_ARGS = Decoder(ExtenderPreemptionArgs)
+_META_VICTIMS = Decoder(MetaVictims)
 _BINDING_ARGS = Decoder(ExtenderBindingArgs)
-_NODE_NAME = Decoder(NamedObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +218,17 @@ class Each:
     member: "Fields | Each"
 
 
-def _victims_by_node(pod: Each | None) -> Each:
-    return Each(Fields({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")}))
+def _victims_keys(pod: Each | None) -> Fields:
+    return Fields({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")})
 
 
+_META_VICTIMS_KEYS = _victims_keys(Each(Fields({"UID": None})))
 _ARGS_KEYS = Fields({"Pod": None, "Nodes": None, "NodeNames": None})
 _PREEMPTION_KEYS = Fields(
     {
         "Pod": None,
-        "NodeNameToVictims": _victims_by_node(None),
-        "NodeNameToMetaVictims": _victims_by_node(Each(Fields({"UID": None}))),
+        "NodeNameToVictims": Each(_victims_keys(None)),
+        "NodeNameToMetaVictims": None,
     }
 )
 _BINDING_KEYS = Fields(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node")))
@@ -201,7 +236,11 @@ _BINDING_KEYS = Fields(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node
 
 def decode_filter(body: bytes) -> FilterRequest:
     """The pod and the nodes of an ExtenderArgs body; RequestError if it is none."""
-    args = _decode(body, _ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
+    items = _items_between(body)
+    args = None if items is None else _args_around(body, items)
+    if args is None:
+        items = None
+        args = _decode(body, _NAMED_ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
     _check_quantities(args.pod)
     _check_age(args.pod)
     if args.nodes is None and args.node_names is None:
@@ -210,11 +249,31 @@ def decode_filter(body: bytes) -> FilterRequest:
         return FilterRequest(args.pod, args.node_names or [], None, _EMPTY)
     if args.node_names is not None:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
-    items = args.nodes.items or []
-    return FilterRequest(args.pod, _names(items), items, args.nodes.metadata)
+    return FilterRequest(args.pod, _names(args.nodes.items or ()), body, args.nodes.metadata, items)
 
 
 decode_prioritize = decode_filter
+
+_BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{},"items":', b'},"NodeNames":null}'
+"""What kube-scheduler writes around the pod and the whole Nodes."""
+
+
+def _items_between(body: bytes) -> memoryview | None:
+    """What stands where kube-scheduler writes the list of whole Nodes; None if nothing can."""
+    if not (body.startswith(_BEFORE_POD) and body.endswith(_AFTER_ITEMS)):
+        return None
+    at = body.find(_BEFORE_ITEMS)
+    return memoryview(body)[at + len(_BEFORE_ITEMS) : -len(_AFTER_ITEMS)] if at >= 0 else None
+
+
+def _args_around(body: bytes, items: memoryview) -> NamedArgs | None:
+    """The body, if `items` is the list of its Nodes. It is, if both that and what is before it are one value each."""
+    pod = memoryview(body)[len(_BEFORE_POD) : -len(items) - len(_AFTER_ITEMS) - len(_BEFORE_ITEMS)]
+    try:
+        _check_text(body)
+        return NamedArgs(_POD.decode(pod), NamedNodes(metadata=_EMPTY, items=_NAMED_ITEMS.decode(items)))
+    except (ValueError, RecursionError):  # another form, or wrong: found out by who reads it as a whole
+        return None
 
 
 def decode_preempt(body: bytes) -> PreemptRequest:
@@ -227,14 +286,42 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
-        metas = args.meta_victims.items()
-        offers = {n: Offer(tuple(p.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in metas}
-        return PreemptRequest(args.pod, offers)
+        metas = map(bytes, args.meta_victims.values())
+        return PreemptRequest(args.pod, dict(zip(args.meta_victims, map(_OFFERS.__getitem__, metas), strict=True)))
     if args.victims is None:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
     wholes = args.victims.items()
     offers = {n: Offer(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
     return PreemptRequest(args.pod, offers)
+
+
+class _ReadOffers(dict[bytes, Offer]):
+    """MetaVictims as they came -> what they say, of those that were read lately and are sound.
+
+    kube-scheduler offers nearly the same victims at every call; one node after another changes.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__()
+        self._most_bytes = most_bytes
+        self._bytes = 0
+
+    def __missing__(self, sent: bytes) -> Offer:
+        try:  # of a body that is known to be text
+            victims = _META_VICTIMS.decode(sent)
+        except (ValueError, RecursionError):  # with keys in other cases, or wrong
+            victims = _decode(sent, _META_VICTIMS, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
+        offer = Offer(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
+        if self._bytes + len(sent) > self._most_bytes:  # begin anew: what is still offered is soon known again
+            self.clear()
+            self._bytes = 0
+        if len(sent) <= self._most_bytes:
+            self._bytes += len(sent)
+            self[sent] = offer
+        return offer
+
+
+_OFFERS = _ReadOffers(8 << 20)
 
 
 def decode_bind(body: bytes) -> BindRequest:
@@ -243,17 +330,11 @@ def decode_bind(body: bytes) -> BindRequest:
     return BindRequest(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
 
 
-def _names(items: list[Raw]) -> list[str]:
+def _names(nodes: Iterable[NamedObject]) -> list[str]:
     """`metadata.name` of each Node."""
-    names = []
-    for index, item in enumerate(items):
-        try:
-            name = _NODE_NAME.decode(item).metadata.name
-        except (ValueError, RecursionError) as error:
-            raise _request_error(error, bytes(item), f"Nodes.items[{index}]") from None
-        if not name:
-            raise RequestError(f"Nodes.items[{index}].metadata.name is missing or empty")
-        names.append(name)
+    names = [node.metadata.name for node in nodes]
+    if "" in names:
+        raise RequestError(f"Nodes.items[{names.index('')}].metadata.name is missing or empty")
     return names
 
 
@@ -268,19 +349,30 @@ _LONGEST_MESSAGE = 250
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}")
 
 
-def _decode(body: bytes, decoder: Decoder[T], fields: Fields, complete: Callable[[T], bool] = lambda _: True) -> T:
-    """The body as `decoder` reads it; if keys are missing, once more with the keys of `fields` in any case."""
+def _decode(
+    body: bytes,
+    decoder: Decoder[T],
+    fields: Fields,
+    complete: Callable[[T], bool] = lambda _: True,
+    where: str = "",
+) -> T:
+    """The body, or what stands in it there, as `decoder` reads it, once it is known to be text; RequestError."""
     try:
         _check_text(body)
-        try:
-            value = decoder.decode(body)
-            if complete(value):
-                return value
-        except msgspec.ValidationError:
-            pass
-        return decoder.decode(_respell_object(body, fields))
+        return _read(body, decoder, fields, complete)
     except (ValueError, RecursionError) as error:
-        raise _request_error(error, body) from None
+        raise _request_error(error, body, where) from None
+
+
+def _read(body: bytes, decoder: Decoder[T], fields: Fields, complete: Callable[[T], bool]) -> T:
+    """What `decoder` finds; if keys are missing, once more with the keys of `fields` in any case."""
+    try:
+        value = decoder.decode(body)
+        if complete(value):
+            return value
+    except msgspec.ValidationError:
+        pass
+    return decoder.decode(_respell_object(body, fields))
 
 
 def _check_text(body: bytes) -> None:
@@ -389,17 +481,19 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
 def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
     """ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they came."""
     nodes, names = None, None
-    if request.raw_nodes is None:
+    if not request.full:
         names = _pick(request.nodes, decision.accepted)
+    elif decision.accepted:
+        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, decision.accepted))
     else:
-        nodes = NodeList(metadata=request.list_metadata, items=_pick(request.raw_nodes, decision.accepted))
+        nodes = NodeList(metadata=request.list_metadata, items=[])
     return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
 
 
 def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
     """HostPriorityList, each host once: the scheduler adds up the scores of a host that is named twice."""
     by_host = dict(zip(nodes, scores, strict=True))
-    return _ENCODER.encode([HostPriority(host, score) for host, score in by_host.items()])
+    return _ENCODER.encode(list(map(HostPriority, by_host, by_host.values())))
 
 
 def encode_preempt(kept: Iterable[Candidate]) -> bytes:
@@ -430,5 +524,13 @@ def _meta(candidate: Candidate) -> MetaVictims:
     return MetaVictims([MetaPod(pod.metadata.uid) for pod in candidate.victims], candidate.num_pdb_violations)
 
 
-def _pick(offered: list[T], positions: Iterable[int]) -> list[T]:
-    return [offered[position] for position in positions]
+def _accepted(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:
+    """The Nodes in these positions; all of them need not be told apart."""
+    if request.items is not None and len(positions) == len(request.nodes):
+        return cast(list[Raw], Raw(request.items))
+    return _pick(request.raw_nodes(), positions)
+
+
+def _pick(offered: list[T], positions: Sequence[int]) -> list[T]:
+    """The elements in these positions, ascending and each named once."""
+    return offered if len(positions) == len(offered) else list(map(offered.__getitem__, positions))

@@ -22,7 +22,7 @@ from extender.server.decisions import Decisions
 from extender.server.errors import add_error_handlers
 from extender.server.picture import NO_SOURCE, Source
 from extender.server.recording.recorder import Recorder
-from extender.server.routes import create_router
+from extender.server.routes import Application, add_routes
 from extender.server.settings import ConfigFile, LiveSettings
 from extender.server.verbs import Binder, Service
 
@@ -46,7 +46,7 @@ def create_app(
 
     `api`: where pods are bound, if the configuration wants that.
     """
-    app = FastAPI(
+    app = Application(
         title=openapi.TITLE,
         description=openapi.DESCRIPTION,
         version=__version__,
@@ -80,7 +80,7 @@ def create_app(
     service.configured.make_ready = source.adopt
     app.state.waits = gauges.Waits()
     gauges.show(service.metrics, service, app.state.waits)
-    app.include_router(create_router())
+    add_routes(app)
     add_error_handlers(app, NOT_FOUND)
     return app
 

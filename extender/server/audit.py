@@ -8,6 +8,8 @@ Rule: nothing is decided or counted anew; what a budget allows is what the decis
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 import msgspec
@@ -175,12 +177,8 @@ def of_decision(decision: PreemptDecision) -> dict[str, Any]:
 def by_reason(dropped: Mapping[str, str]) -> dict[str, list[str]]:
     """Node -> why, the other way round: thousands of nodes have few reasons."""
     found: dict[str, list[str]] = {}
-    for node, why in dropped.items():
-        nodes = found.get(why)
-        if nodes is None:
-            found[why] = [node]
-        else:
-            nodes.append(node)
+    for why, of_one in groupby(dropped.items(), key=itemgetter(1)):
+        found.setdefault(why, []).extend(map(itemgetter(0), of_one))
     return found
 
 

@@ -16,6 +16,9 @@ TIMEOUT = 10.0
 BEGAN = "extender.began"
 """Key of the ASGI scope under which the protocol says when a request's first byte came, by the event loop's clock."""
 
+_READ = frozenset({b"content-encoding", b"content-type", b"content-length"})
+"""The first header of each name counts."""
+
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
 
 
@@ -41,19 +44,21 @@ async def _collect(request: Request, cap: int) -> bytes:
         size += len(chunk)
         if size > cap:
             raise too_large(cap)
-        chunks.append(chunk)
+        if chunk:  # the last one is empty, and one chunk alone need not be copied
+            chunks.append(chunk)
     return b"".join(chunks)
 
 
 def check_headers(request: Request, cap: int) -> None:
     """RequestError if the headers alone show that the body cannot be used."""
-    encoding = request.headers.get("content-encoding", "").strip().lower()
+    sent = {name: value.decode("latin-1") for name, value in reversed(request.scope["headers"]) if name in _READ}
+    encoding = sent.get(b"content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedBody("compressed bodies are not read: leave Content-Encoding out")
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    media_type = sent.get(b"content-type", "").partition(";")[0].strip()
     if media_type and not _JSON_TYPE.fullmatch(media_type):
         raise UnsupportedBody("the body must be JSON: with curl, add -H 'Content-Type: application/json'")
-    length = request.headers.get("content-length", "")
+    length = sent.get(b"content-length", "")
     if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > cap):
         raise too_large(cap)
 

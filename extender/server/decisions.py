@@ -7,7 +7,7 @@ Rule: used by the thread that decides; what is kept never changes, and may be to
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -184,15 +184,6 @@ class Query:
         return self.pod in (pod.key, pod.metadata.name, pod.metadata.uid)
 
 
-@dataclass(slots=True)
-class _Sampled:
-    pod: Pod
-    decisions: int = 0
-    """That refer to it."""
-    is_alone: bool = False
-    """The picture did not hold it any more when that was looked at."""
-
-
 class Decisions:
     """The rings.
 
@@ -209,10 +200,12 @@ class Decisions:
         self._bytes: dict[Verb, int] = dict.fromkeys(VERBS, 0)
         self._rings: dict[Verb, deque[Kept]] = {verb: deque() for verb in VERBS}
         self._numbers: dict[str, int] = dict.fromkeys((*VERBS, "bind"), 0)
-        self._sampled: dict[int, _Sampled] = {}
+        self._sampled: dict[int, Pod] = {}
         """By `id`."""
-        self._alone = 0
-        """How many of them only we hold."""
+        self._referring: Counter[int] = Counter()
+        """How many decisions refer to each of them."""
+        self._alone: set[int] = set()
+        """Those that the picture did not hold any more when that was looked at."""
         self._looked = 0
         """When that was looked at, in nanoseconds since 1970."""
 
@@ -233,8 +226,8 @@ class Decisions:
         """The oldest of the verb goes if there are too many; of the verb that takes most if they take too much."""
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
-        for pod in kept.sample:
-            self._sampled.setdefault(id(pod), _Sampled(pod)).decisions += 1
+        self._sampled.update(zip(map(id, kept.sample), kept.sample, strict=True))
+        self._referring.update(map(id, kept.sample))
         if len(self._rings[kept.verb]) > self._most:
             self._drop(kept.verb)
         if abs(kept.now - self._looked) >= SECOND:
@@ -245,22 +238,19 @@ class Decisions:
 
     def _taken(self, verb: Verb) -> int:
         """Bytes, about."""
-        return self._bytes[verb] + (SAMPLED * POD_BYTES * self._alone if verb == "preempt" else 0)
+        return self._bytes[verb] + (SAMPLED * POD_BYTES * len(self._alone) if verb == "preempt" else 0)
 
     def _look(self) -> None:
-        for sampled in self._sampled.values():
-            sampled.is_alone = not self._is_in_picture(sampled.pod)
-        self._alone = sum(sampled.is_alone for sampled in self._sampled.values())
+        self._alone = {one for one, pod in self._sampled.items() if not self._is_in_picture(pod)}
 
     def _drop(self, verb: Verb) -> None:
         dropped = self._rings[verb].popleft()
         self._bytes[verb] -= dropped.size
-        for pod in dropped.sample:
-            sampled = self._sampled[id(pod)]
-            sampled.decisions -= 1
-            if not sampled.decisions:
-                del self._sampled[id(pod)]
-                self._alone -= sampled.is_alone
+        for one in map(id, dropped.sample):
+            self._referring[one] -= 1
+            if not self._referring[one]:
+                del self._referring[one], self._sampled[one]
+                self._alone.discard(one)
 
     def get(self, id: str) -> Kept | None:  # noqa: A002  # what it is called everywhere
         verb = id.partition("-")[0]

@@ -10,7 +10,8 @@ answer that breaks one is no answer (GuardError).
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
+from operator import ge
 
 from extender.core.checks import Incoming
 from extender.core.engine import Candidate, FilterDecision, Offer
@@ -23,8 +24,8 @@ from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
 from extender.server.recount import importance, recount
 
-MAX_SCORE = 10
-"""extenderv1.MaxExtenderPriority."""
+SCORES = frozenset(range(11))
+"""Up to extenderv1.MaxExtenderPriority."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 
@@ -201,24 +202,35 @@ RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (
 
 def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
     """GuardError unless each offered node is in exactly one of the three sets, none is invented, the order kept."""
-    accepted = decision.accepted
-    if any(type(position) is not int or not 0 <= position < len(nodes) for position in accepted):
+    accepted, failed, unresolvable = decision.accepted, decision.failed, decision.unresolvable
+    if set(map(type, accepted)) - {int}:
         raise GuardError("the filter answer holds a node that was not offered")
-    if any(here >= following for here, following in pairwise(accepted)):
-        raise GuardError("the filter answer does not keep the order of the nodes")
-    passed = {nodes[position] for position in accepted}
-    refused = decision.failed.keys() | decision.unresolvable.keys()
-    if passed & refused or decision.failed.keys() & decision.unresolvable.keys():
+    if not failed.keys().isdisjoint(unresolvable):
         raise GuardError("the filter answer holds a node in two sets")
-    if passed | refused != set(nodes):
+    rejected = failed | unresolvable if failed and unresolvable else failed or unresolvable
+    if rejected and not rejected.keys() <= set(nodes):
         raise GuardError("the filter answer lacks an offered node, or holds one that was not offered")
-    if len(accepted) != sum(node in passed for node in nodes):
-        raise GuardError("the filter answer accepts a node once that was offered twice")
+    if accepted != tuple([place for place, node in enumerate(nodes) if node not in rejected]):
+        raise GuardError(_why_not(accepted, nodes, rejected.keys()))
+
+
+def _why_not(accepted: Sequence[int], nodes: Sequence[str], rejected: Collection[str]) -> str:
+    """What is wrong with these places, if they are not those of all nodes that are not rejected."""
+    if not all(0 <= place < len(nodes) for place in accepted):
+        return "the filter answer holds a node that was not offered"
+    if any(map(ge, accepted, islice(accepted, 1, None))):
+        return "the filter answer does not keep the order of the nodes"
+    passed = {nodes[place] for place in accepted}
+    if not passed.isdisjoint(rejected):
+        return "the filter answer holds a node in two sets"
+    if len(passed) + len(rejected) == len(set(nodes)):
+        return "the filter answer accepts a node once that was offered twice"
+    return "the filter answer lacks an offered node, or holds one that was not offered"
 
 
 def guard_scores(nodes: Sequence[str], scores: Sequence[int]) -> None:
     """GuardError unless every offered node has one whole score from 0 to 10."""
     if len(scores) != len(nodes):
         raise GuardError("the prioritize answer does not score each offered node once")
-    if any(type(score) is not int or not 0 <= score <= MAX_SCORE for score in scores):
+    if set(map(type, scores)) - {int} or set(scores) - SCORES:
         raise GuardError("the prioritize answer holds a score that is not a whole number from 0 to 10")

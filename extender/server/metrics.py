@@ -8,6 +8,7 @@ alerted on, one from nothing cannot.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 
 from prometheus_client import (
     CONTENT_TYPE_PLAIN_0_0_4,
@@ -202,7 +203,7 @@ class Metrics:
         violations = best.num_pdb_violations if best is not None else 0
         self._victims.inc(len(best.victims) if best is not None else 0)
         self._violations.inc(violations)
-        fewest = min((offer.num_pdb_violations for offer in request.offers.values()), default=0)
+        fewest = min(map(attrgetter("num_pdb_violations"), request.offers.values()), default=0)
         self._avoided.inc(max(0, fewest - violations))
 
     def not_evaluated(self, plugins: Iterable[str]) -> None:

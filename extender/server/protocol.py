@@ -41,6 +41,9 @@ LINGER = 1.0
 """Seconds for which what still comes after a refusal is thrown away: were it left unread, the client's machine would
 be told of a broken connection, and the client might never see the answer."""
 
+READ_BYTES = 1 << 20
+"""At most so much is read at once, instead of asyncio's 256 KiB: whole nodes come as 43 MB."""
+
 _PER_HEADER = len(": \r\n")
 _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
 
@@ -98,6 +101,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._out = _Answers(weakref.proxy(self))
+        if hasattr(transport, "max_size"):  # not under TLS, which has a buffer of its own
+            transport.max_size = READ_BYTES
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         connection = transport.get_extra_info("ssl_object")
         refusal = self._port.tls.refusal(connection) if self._port.tls is not None and connection is not None else None
@@ -196,6 +201,11 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._bodiless = 0
+        waiting: bytes | bytearray = self.cycle.body
+        if not waiting:  # as it is: uvicorn would copy it into its own, and out of that
+            self.cycle.body, body = cast(bytearray, body), b""
+        elif isinstance(waiting, bytes):  # of many small pieces none may cost what all before it are
+            self.cycle.body = bytearray(waiting)
         super().on_body(body)
 
     def on_message_complete(self) -> None:

@@ -19,6 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Coroutine
 
+import numpy.ma  # noqa: F401 (or numpy imports it when a call first needs np.unique, which is late by 20 ms)
 from fastapi import FastAPI
 
 from extender.config import Configuration

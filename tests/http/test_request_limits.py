@@ -66,6 +66,18 @@ async def test_L4_a_chunked_body_that_is_not_too_large_is_read(app):
         assert (status, headers.get("connection")) == (200, None)
 
 
+@pytest.mark.parametrize("first", [1, 40], ids=["small pieces", "a large piece and then small ones"])
+async def test_L4_of_a_body_that_comes_in_pieces_at_once_nothing_is_lost(app, first):
+    body = filter_body()
+    pieces = [body[:first], *(body[at : at + 3] for at in range(first, len(body), 3))]
+    async with served(app) as port, talking(port) as talk:
+        await talk.say(post(body))
+        status, _, whole = await talk.answer()
+        assert status == 200
+        await talk.say(CHUNKED, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n")
+        assert (await talk.answer())[::2] == (200, whole)
+
+
 async def test_L4_who_sends_far_too_much_is_told_so_and_not_only_cut_off(app):
     """32 MiB are on their way before the answer is read: closed at once, the connection would be reset."""
     async with served(app) as port, talking(port) as talk:

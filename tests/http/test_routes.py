@@ -112,6 +112,15 @@ async def test_other_methods_are_405_and_told_the_right_one(client, method, path
     error_of(response)
 
 
+@pytest.mark.parametrize("path", BODIES)
+async def test_calls_are_answered_past_the_routing_that_other_requests_take(path):
+    app = create_app(filled_store(), configuration())
+    app.router.routes.clear()
+    async with client_for(app) as client:
+        assert (await client.post(path, content=BODIES[path])).status_code == 200
+        assert (await client.get(path)).status_code == 404
+
+
 async def test_health_checks_are_not_posted_to(client):
     response = await client.post("/livez")
     assert response.status_code == 405

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,21 @@ def test_whole_nodes_are_read_by_name_and_kept_as_they_came():
     request = wire.decode_filter(args('{"metadata":{},"items":[{"metadata":{"name":"n"},"x":1.50}]}', "null"))
     assert request.nodes == ["n"]
     assert request.full
-    assert [bytes(raw) for raw in request.raw_nodes or ()] == [b'{"metadata":{"name":"n"},"x":1.50}']
+    assert [bytes(raw) for raw in request.raw_nodes()] == [b'{"metadata":{"name":"n"},"x":1.50}']
+
+
+def test_whole_nodes_are_not_kept_beside_the_body_before_an_answer_is_to_hold_them():
+    node = '{"metadata":{"name":"n","annotations":{"long":"' + "x" * 100_000 + '"}},"status":{}}'
+    body = args(f'{{"items":[{",".join([node] * 20)}]}}', "null")
+    tracemalloc.start()
+    try:
+        request = wire.decode_filter(body)
+        encoded = wire.encode_filter(request, FilterDecision((), {"n": "full"}, {}, ()))
+        assert tracemalloc.get_traced_memory()[1] < len(body) / 10
+    finally:
+        tracemalloc.stop()
+    assert json.loads(encoded)["Nodes"] == {"metadata": {}, "items": []}
+    assert len(wire.encode_filter(request, FilterDecision((0,), {}, {}, ()))) > len(node)
 
 
 def test_an_empty_list_of_names_is_a_request():
@@ -181,6 +196,47 @@ def test_what_is_wrong_with_preemption_arguments_is_said(body, says):
     assert says in refusal(wire.decode_preempt, body)
 
 
+GOOD_OFFER = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ('{"Pods":[{"UID":"u"},{"UID":7}],"NumPDBViolations":0}', ".Pods[1].UID: Expected `str`, got `int`"),
+        ('{"Pods":[{"UID":"u"}],"NumPDBViolations":"0"}', ".NumPDBViolations: Expected `int`, got `str`"),
+        ('{"pods":[{"uid":[]}]}', ".Pods[0].UID: Expected `str`, got `array`"),
+        ("7", ": Expected `object`, got `int`"),
+    ],
+)
+def test_E11_one_bad_offer_among_good_ones_is_refused_at_every_call(bad, says, place):
+    """Also where all others were read before, and although nobody would look at its victims."""
+    offers = [GOOD_OFFER, GOOD_OFFER]
+    offers.insert(place, bad)
+    body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(offers)) + "}")
+    for _ in range(2):
+        assert refusal(wire.decode_preempt, body) == f"NodeNameToMetaVictims[...]{says}"
+
+
+def test_offers_that_differ_in_one_byte_are_told_apart():
+    sent = [GOOD_OFFER, GOOD_OFFER.replace('"u"', '"v"'), GOOD_OFFER.replace(":0", ":1"), '{"pods":[{"uid":"u"}]}']
+    body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(sent)) + "}")
+    expected = {"n0": Offer(("u",), 0), "n1": Offer(("v",), 0), "n2": Offer(("u",), 1), "n3": Offer(("u",), 0)}
+    for _ in range(2):
+        assert wire.decode_preempt(body).offers == expected
+
+
+def test_L3_offers_that_were_read_before_are_remembered_up_to_so_many_bytes():
+    read = wire._ReadOffers(most_bytes=200)
+    for number in range(100):
+        sent = f'{{"Pods":[{{"UID":"u{number}"}}],"NumPDBViolations":0}}'.encode()
+        assert read[sent] is read[sent] == Offer((f"u{number}",), 0)
+        assert sum(map(len, read)) <= 200
+    huge = b'{"Pods":[{"UID":"' + b"u" * 500 + b'"}],"NumPDBViolations":0}'
+    assert read[huge].victims == ("u" * 500,)
+    assert not read
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -280,6 +336,64 @@ def test_accepted_nodes_go_back_byte_for_byte():
             '"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
         ).encode()
     )
+
+
+NODE = '{"metadata":{"name":"n"},"x":1.50,"y":[",\\"Nodes\\":{\\"metadata\\":{},\\"items\\":"]}'
+OTHER = '{"metadata":{"name":"m"}}'
+LOOKALIKE = '{"metadata":{"name":"p"},"x":{"y":0,"Nodes":{"metadata":{},"items":[]}}}'
+
+
+@pytest.mark.parametrize(
+    ("body", "is_known"),
+    [
+        (args(f'{{"metadata":{{}},"items":[{NODE},{OTHER}]}}', "null"), True),
+        (args('{"metadata":{},"items":[]}', "null"), True),
+        (args('{"metadata":{},"items":null}', "null"), False),
+        (args(f'{{"items":[{NODE},{OTHER}],"metadata":{{}}}}', "null"), False),
+        (args(f'{{"metadata":{{"a":1}},"items":[{NODE},{OTHER}]}}', "null"), False),
+        (args(f'{{"metadata":{{}},"items":[{NODE}],"items":[{OTHER}]}}', "null"), False),
+        (args(f'{{"metadata":{{}},"items":[{NODE}],"x":[{OTHER}]}}', "null"), False),
+        (args(f'{{"metadata":{{}},"items":[{NODE}]}},"Nodes":{{"items":[{OTHER}]}}', "null"), False),
+        (args(f'{{"metadata":{{}},"items":[{NODE}]}},"X":{{"items":[{OTHER}]}}', "null"), False),
+        (args(f'{{"metadata":{{}},"items":[{NODE}]}}', "null", POD + ',"Pod":{"metadata":{"name":"q"}}'), False),
+        (args(f'{{"metadata":{{}},"items":[{NODE}]}}', "null", LOOKALIKE), False),
+    ],
+    ids=[
+        "as kube-scheduler sends them",
+        "none",
+        "null",
+        "items first",
+        "metadata",
+        "items twice",
+        "another key of the list",
+        "two lists",
+        "another key",
+        "two pods",
+        "what is in the pod looks like it",
+    ],
+)
+def test_where_the_nodes_stand_in_a_body_makes_no_difference(body, is_known):
+    request, same = wire.decode_filter(body), wire.decode_filter(body + b" ")
+    assert (request.items is not None, same.items) == (is_known, None)
+    assert (request.pod, request.nodes) == (same.pod, same.nodes)
+    assert list(map(bytes, request.raw_nodes())) == list(map(bytes, same.raw_nodes()))
+    everyone = tuple(range(len(request.nodes)))
+    for accepted in (everyone, everyone[1:], everyone[:1], ()):
+        decision = FilterDecision(accepted, {}, {}, ())
+        assert wire.encode_filter(request, decision) == wire.encode_filter(same, decision)
+
+
+@pytest.mark.parametrize("items", [f"[{NODE}", f"[{NODE}]]", "[1]", f'[{{"metadata":{{}}}},{NODE}]', f"[{NODE}]\x85"])
+def test_E11_wrong_nodes_are_refused_alike_wherever_they_stand(items):
+    body = args(f'{{"metadata":{{}},"items":{items}}}', "null").decode().encode("latin-1")
+    assert refusal(wire.decode_filter, body) == refusal(wire.decode_filter, body + b" ")
+
+
+def test_accepted_nodes_of_a_request_in_another_spelling_go_back_byte_for_byte():
+    first, second = '{"metadata":{"name":"n1"},"x":1.50}', '{"metadata": {"name":"n2"}}'
+    body = f'{{"pod":{POD},"nodes":{{"items":[{first},{second}]}}}}'.encode()
+    answer = wire.encode_filter(wire.decode_filter(body), FilterDecision((1,), {"n1": "full"}, {}, ()))
+    assert answer.startswith(f'{{"Nodes":{{"metadata":{{}},"items":[{second}]}},'.encode())
 
 
 def test_list_metadata_that_was_not_sent_is_empty():

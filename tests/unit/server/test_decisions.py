@@ -10,7 +10,7 @@ import pytest
 
 from extender.config import Configuration
 from extender.core import engine
-from extender.core.capture import SAMPLED, FilterCapture, capture_filter, capture_preempt
+from extender.core.capture import SAMPLED, capture_filter, capture_preempt
 from extender.core.engine import Offer
 from extender.core.moment import SECOND, Eviction, Moment
 from extender.core.profile import Profile
@@ -341,6 +341,9 @@ def encoded(one: Kept) -> bytes:
 
 def test_the_names_of_many_nodes_are_not_kept_twice():
     """A set of them for each of a thousand decisions would be more than all that is kept of these."""
-    one = filtered(1, nodes=("n1", "n2"))
-    assert isinstance(one.capture, FilterCapture)
-    assert one.nodes is one.capture.names
+    snapshot, wanted = built(cluster({node(one): [] for one in ("n1", "n2")})), typed(incoming())
+    first, second = (capture_filter(engine.filter(snapshot, wanted, ("n2", "n1"), Profile())) for _ in range(2))
+    assert first.names == ("n2", "n1")
+    assert first.node_names is second.node_names
+    kept = Kept("filter-1", "filter", 0, 1.0, wanted, Profile(), "answered", "", first)
+    assert kept.nodes == ("n2", "n1")

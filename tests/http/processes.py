@@ -1,0 +1,83 @@
+"""`extender serve` as a process of its own on loopback, with the example cluster."""
+
+import contextlib
+import http.client
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+
+LIMIT = 30.0
+"""Seconds that nothing here takes."""
+
+
+class Process:
+    """`extender serve` with the example cluster, and its two ports."""
+
+    def __init__(self, **settings):
+        given = {"SERVER__PORT": "0", "ADMIN__PORT": "0", **settings}
+        environment = os.environ | {f"EXTENDER_{key}": value for key, value in given.items()}
+        command = [sys.executable, "-m", "extender", "serve"]
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self._said = self.process.stderr
+        self.lines: list[str] = []
+        self._ports: dict[str, int] = {}
+        self._are_known = threading.Event()
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+        assert self._are_known.wait(LIMIT), self.lines
+
+    def _read(self):
+        for line in self._said:
+            self.lines.append(line)
+            found = re.search(r"(admin|scheduler): listening on http://127\.0\.0\.1:(\d+)", line)
+            if found:
+                self._ports[found[1]] = int(found[2])
+            if len(self._ports) == 2:
+                self._are_known.set()
+        self._are_known.set()
+
+    def connection(self, which="scheduler"):
+        return http.client.HTTPConnection("127.0.0.1", self._ports[which], timeout=LIMIT)
+
+    def connect(self, which="scheduler"):
+        return socket.create_connection(("127.0.0.1", self._ports[which]), timeout=LIMIT)
+
+    def readyz(self):
+        """Status; None once nobody answers."""
+        with contextlib.closing(self.connection("admin")) as connection:
+            try:
+                return get(connection, "/readyz").status
+            except ConnectionError:
+                return None
+
+    def say(self, number):
+        self.process.send_signal(number)
+
+    def ends(self):
+        """The exit code."""
+        code = self.process.wait(LIMIT)
+        self._reading.join(LIMIT)
+        return code
+
+    def close(self):
+        self.process.kill()
+        self.ends()
+        self._said.close()
+
+
+@contextlib.contextmanager
+def running(**settings):
+    with contextlib.closing(Process(**settings)) as process:
+        yield process
+        assert not [line for line in process.lines if "Traceback" in line or " ERROR " in line], process.lines
+
+
+def get(connection, path):
+    connection.request("GET", path)
+    response = connection.getresponse()
+    response.read()
+    return response
