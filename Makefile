@@ -12,10 +12,11 @@ SOURCES = $(wildcard extender benchmarks tests)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check openapi parity metrics bench mutants soak sbom lock format clean
+.PHONY: help run test check openapi parity metrics bench bench-full performance bench-compare \
+	mutants soak sbom lock format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
 	$(BIN)/extender serve $(ARGS)
@@ -43,8 +44,22 @@ parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's verdicts and write t
 metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from what /metrics shows and from the alert rules
 	$(BIN)/python -m tests.monitoring.page
 
-bench: $(VENV)/.dev-stamp ## Run the benchmarks
+bench: $(VENV)/.dev-stamp ## Measure the targets and how cost grows (others: ARGS="--only http")
 	$(BIN)/python -m benchmarks $(ARGS)
+
+FIGURES ?= build/figures.json
+
+bench-full: $(VENV)/.dev-stamp ## Measure everything, and write docs/performance.md: an hour on an idle machine
+	$(BIN)/python -m benchmarks --full --json $(FIGURES) $(ARGS)
+	$(BIN)/python -m benchmarks.performance $(FIGURES)
+
+performance: $(VENV)/.dev-stamp ## Write docs/performance.md from FIGURES=build/figures.json
+	$(BIN)/python -m benchmarks.performance $(FIGURES)
+
+REV ?= HEAD
+
+bench-compare: $(VENV)/.dev-stamp ## Is this folder slower than REV=HEAD? (options: ARGS="--only filter")
+	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## How many small mistakes in the guard its tests notice (a sample: ARGS="--every 20")
 	$(BIN)/python -m tests.mutation $(ARGS)

@@ -6,23 +6,38 @@ Rule: the exit code is 0 whatever is measured: figures depend on the machine, an
 import argparse
 import gc
 import json
-import os
-import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import constraints, decisions, dryrun, live, page, payloads, policies, service, tracing
+from benchmarks import (
+    constraints,
+    cores,
+    decisions,
+    dryrun,
+    growth,
+    live,
+    page,
+    payloads,
+    policies,
+    service,
+    targets,
+    tracing,
+)
 from benchmarks.generate import Plan
-from benchmarks.measure import MALLOC, Row, table
+from benchmarks.machine import machine, revision
+from benchmarks.measure import Row, start_over
+from benchmarks.printing import one_line, table, title
 from benchmarks.storm import report as storm
 from benchmarks.world import World
 
 GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
+    "targets": targets.rows,
+    "growth": growth.rows,
     "dryrun": dryrun.rows,
     "spread": constraints.rows,
     "policies": policies.rows,
@@ -36,34 +51,46 @@ GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
 }
 """Name for --only -> its rows, in the order of the table."""
 
-OWN_CLUSTER = {"storm"}
+QUICK = ("targets", "growth")
+"""What is measured unless more, or something else, is asked for."""
+
+OWN_CLUSTER = {"storm", "growth"}
 """Groups that do not look at the cluster of the others, but for its seed."""
+
+SCHEMA = 1
+"""Of the JSON; counts up when a reader of it must change."""
 
 NODES = 5000
 SEED = 20261121
 
 
 def main() -> None:
-    """Start over with the memory settings, which count from the start of a process only; then measure."""
     given = options().parse_args()
-    if any(os.environ.get(name) != value for name, value in MALLOC.items()):
-        sys.stdout.flush()
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], os.environ | MALLOC)
+    start_over("benchmarks")
+    cores.pin()
     world = World(Plan(given.seed, given.nodes), given.full)
-    groups = given.only or list(GROUPS)
-    about = machine(world) if OWN_CLUSTER.issuperset(groups) else surroundings(world)
+    groups = given.only or (list(GROUPS) if given.full else list(QUICK))
+    about = machine() if OWN_CLUSTER.issuperset(groups) else machine() | cluster(world)
     gc.collect()
     gc.freeze()  # as the service does once it has the cluster
-    report(world, about, groups, given.json)
+    report(world, {"seed": given.seed, "revision": revision()} | about, groups, given.json)
 
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", metavar="NAME", choices=GROUPS, action="append", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        choices=GROUPS,
+        action="append",
+        help=f"of {', '.join(GROUPS)}; may be given several times (default: {' and '.join(QUICK)})",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="all groups, 110 pods on a node, up to 20,000 nodes, no samples: an hour"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to this file as well")
     parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
-    parser.add_argument("--full", action="store_true", help="the slow reference tries all nodes, not a sample")
     return parser
 
 
@@ -74,40 +101,36 @@ def positive(text: str) -> int:
     return number
 
 
-def report(world: World, about: Mapping[str, Any], groups: list[str], file: Path | None = None) -> list[Row]:
+def report(world: World, about: Mapping[str, Any], groups: Sequence[str], file: Path | None = None) -> list[Row]:
     """Measure and print: first where, then one table, then each limit in words; the rows of the table."""
     start = time.monotonic()
     print("\n".join(f"{key}: {value}" for key, value in about.items()), flush=True)
     rows = [row for group in GROUPS if group in groups for row in measured(group, world)]
-    print(f"\n{table(rows)}\n\n{verdict(rows, world.plan.nodes)}")
+    print(f"\n{table([row.to_dict() for row in rows])}\n\n{verdict(rows, world.plan.nodes)}")
     print(f"measured in {time.monotonic() - start:.0f} s")
     if file is not None:
-        file.write_text(json.dumps({"about": about, "rows": [row.to_dict() for row in rows]}, indent=2) + "\n")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figures = {"schema": SCHEMA, "about": about, "rows": [row.to_dict() for row in rows]}
+        file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return rows
 
 
 def measured(group: str, world: World) -> list[Row]:
+    start = time.monotonic()
     print(f"measuring {group} …", file=sys.stderr, flush=True)
-    return list(GROUPS[group](world))
+    rows = []
+    for row in GROUPS[group](world):
+        rows.append(row)
+        print(f"  {one_line(row.to_dict())}", file=sys.stderr, flush=True)
+    print(f"measured {group} in {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    return rows
 
 
-def machine(world: World) -> dict[str, Any]:
-    """What a figure depends on beside the cluster."""
-    return {
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "malloc": " ".join(f"{name}={os.environ.get(name, 'unset')}" for name in MALLOC),
-        "times": "CPU time of the measuring thread; http and live: wall time",
-        "seed": world.plan.seed,
-    }
-
-
-def surroundings(world: World) -> Mapping[str, Any]:
-    """Everything that a figure depends on; making it makes the cluster."""
+def cluster(world: World) -> dict[str, Any]:
+    """What the figures of most groups depend on; making it makes the cluster."""
     snapshot, layout = world.snapshot, world.snapshot.layout
     terms = sum(pod.spec.affinity is not None for pod in snapshot.pods)
-    return machine(world) | {
+    return {
         "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.running.row_of):,} pods, "
         f"at most {len(layout.pod)} on a node, "
         f"{len(snapshot.budgets)} budgets, {len(snapshot.running.priorities)} priorities",
@@ -117,10 +140,10 @@ def surroundings(world: World) -> Mapping[str, Any]:
     }
 
 
-def verdict(rows: list[Row], nodes: int) -> str:
+def verdict(rows: Sequence[Row], nodes: int) -> str:
     """One line for each limit, in words."""
     lines = [
-        f"{'met' if row.met else 'NOT MET'}: {row.group}, {row.title}: {limits(row)}"
+        f"{'met' if row.met else 'NOT MET'}: {row.group}, {title(row.to_dict())}: {limits(row)}"
         for row in rows
         if row.met is not None
     ]
@@ -131,7 +154,9 @@ def verdict(rows: list[Row], nodes: int) -> str:
 
 def limits(row: Row) -> str:
     """What was required, and what was found where the table does not say it in this unit."""
-    found = [f"{bound} (found {bound.figure(row.times):.1f})" for bound in row.bounds]
+    found = [
+        f"{bound.of} ≤ {bound.at_most:g} {row.unit} (found {bound.figure(row.figures):.3g})" for bound in row.bounds
+    ]
     if row.limit is not None:
         found.append(f"{row.limit} against {row.against}")
     return ", ".join(found) or row.limits

@@ -5,15 +5,12 @@ Both pods ask for the same resources and fit nowhere; one spreads over zones and
 
 from collections.abc import Iterator
 
-import msgspec
-
-from benchmarks import generate
 from benchmarks.measure import Limit, Row, Work, in_turns
+from benchmarks.works.decisions import filter_all, filtering
 from benchmarks.world import World, change_a_pod
-from extender.core.filtering import Filtering, meet, run_filters
+from extender.core.filtering import Filtering
 from extender.core.preemption import dry_run
 from extender.core.verdict import Code
-from extender.k8s.objects import Pod
 
 GROUP = "spread"
 ROUNDS = 151
@@ -22,40 +19,26 @@ AGAINST = "resources only"
 
 
 def rows(world: World) -> Iterator[Row]:
-    plain = world.pod
-    spreading = msgspec.convert(generate.spreading(world.plan), Pod)
+    """Whom selectors mean is remembered; or not yet known, as for the first pod of any template since a pod changed."""
     first = ", first pod of its template (cold)"
-    for what, work in (("filter", filter_all), ("exhaustive dry run", dry_run_all)):
-        for which, forget in (("", False), (first, True)):
-            own, others = in_turns([work(world, spreading, forget), work(world, plain, forget)], ROUNDS)
+    for what, work in (("filter", filtering), ("exhaustive dry run", dry_run_all)):
+        for which, changed in (("", False), (first, True)):
+            own, others = in_turns([work(world, True, changed), work(world, False, changed)], ROUNDS)
             yield Row(GROUP, f"{what}{which}", own, AGAINST, others, TIMES_RESOURCES)
 
 
-def filter_all(world: World, pod: Pod, forget: bool) -> Work:
-    """Nothing is remembered of pods from the same template, or all that can be."""
-    return Work(lambda: run(world, pod), prepare=lambda: forget_selectors(world, forget))
-
-
-def dry_run_all(world: World, pod: Pod, forget: bool) -> Work:
+def dry_run_all(world: World, mixed: bool, changed: bool) -> Work:
     """From verdicts that no dry run has seen: what pods take is yet to be laid out."""
+    pod = world.spreading if mixed else world.pod
     ready: list[Filtering] = []
 
     def prepare() -> None:
-        forget_selectors(world, forget)
-        ready[:] = [run(world, pod)]
+        if changed:
+            change_a_pod(world.snapshot)
+        ready[:] = [filter_all(world, pod)]
 
     def try_all() -> None:
-        (filtering,) = ready
-        dry_run(filtering.incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+        (verdicts,) = ready
+        dry_run(verdicts.incoming, verdicts.checks, verdicts.rows(Code.UNSCHEDULABLE))
 
     return Work(try_all, prepare)
-
-
-def run(world: World, pod: Pod) -> Filtering:
-    return run_filters(meet(world.snapshot, pod, world.profile))
-
-
-def forget_selectors(world: World, forget: bool) -> None:
-    """As before the first pod of any template since a pod changed: whom selectors mean is not known."""
-    if forget:
-        change_a_pod(world.snapshot)

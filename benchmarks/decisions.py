@@ -1,16 +1,16 @@
-"""The engine's other steps: filter, ranking, and whole decisions as the service asks for them."""
+"""The engine's other steps: ranking, and whole decisions as the service asks for them."""
 
 from collections.abc import Iterator
+from itertools import cycle
 
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks.measure import Row, Run, Work, in_turns
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.checks import Constraint
 from extender.core.criteria import costs
 from extender.core.engine import Offer
-from extender.core.filtering import meet, run_filters
 from extender.core.preemption import dry_run
 from extender.core.ranking import rank
 
@@ -19,7 +19,6 @@ ROUNDS = 101
 
 
 def rows(world: World) -> Iterator[Row]:
-    yield compared("filter: a code for every node", filter_all(world), "bare comparison", bare_filter(world))
     yield compared("ranking of all candidates", rank_all(world), "bare lexsort", bare_sort(world))
     trial = dry_run_all(world)
     yield compared("filter decision: codes, messages, who is helped", decide_filter(world), "dry run (warm)", trial)
@@ -31,17 +30,6 @@ def rows(world: World) -> Iterator[Row]:
 def compared(name: str, run: Run, against: str, other: Run) -> Row:
     own, others = in_turns([Work(run), Work(other)], ROUNDS)
     return Row(GROUP, name, own, against, others)
-
-
-def filter_all(world: World) -> Run:
-    return lambda: run_filters(meet(world.snapshot, world.pod, world.profile))
-
-
-def bare_filter(world: World) -> Run:
-    """What is left beside the incoming pod, column by column, is it enough: no more than that."""
-    used = world.snapshot.used
-    (room,) = (check.room + used for check in world.filtering.checks if isinstance(check, Constraint))
-    return lambda: (used <= room).all(axis=0)
 
 
 def rank_all(world: World) -> Run:
@@ -61,8 +49,11 @@ def dry_run_all(world: World) -> Run:
 
 
 def decide_filter(world: World) -> Run:
-    names = world.node_names
-    return lambda: engine.filter(world.snapshot, world.pod, names, world.profile)
+    """About two pods in turn: what the filters said of a pod is remembered if the next question is about it too."""
+    names, pod = world.node_names, world.pod
+    another = replace(pod, metadata=replace(pod.metadata, name=f"{pod.metadata.name}-too"))
+    pods = cycle((pod, another))
+    return lambda: engine.filter(world.snapshot, next(pods), names, world.profile)
 
 
 def decide_preempt(world: World, limit: int) -> Run:

@@ -3,19 +3,24 @@
     events RATE SECONDS     change so many pods a second, each a little
     expire COUNT            change COUNT pods while nobody can follow, so that everything has to be listed anew
 
-Each line is answered with one line when it is done; the first line says where the server listens.
+Each line is answered with one line when it is done; the first line says where the server listens and, with --tls, in
+which file the certificate of its authority is.
 """
 
 import argparse
+import contextlib
 import random
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks import generate
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import JSON, Plan
 from tests.fakes.api_server import FakeAPI
+from tests.fakes.certificates import Certificates
 
 
 def main() -> None:
@@ -23,10 +28,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fake_cluster", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--tls", action="store_true", help="with certificates made for this run")
     given = parser.parse_args()
-    with FakeAPI() as api:
+    with contextlib.ExitStack() as stack:
+        certificates = None
+        if given.tls:
+            certificates = Certificates(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        api = stack.enter_context(FakeAPI(tls=certificates))
         pods = load(api, Plan(given.seed, given.nodes))
-        say(api.url)
+        say(f"{api.url} {certificates.ca_file}" if certificates else api.url)
         chance = random.Random(given.seed)
         for line in sys.stdin:
             verb, *numbers = line.split()

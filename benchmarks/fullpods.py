@@ -59,6 +59,7 @@ def full_pod(pod: JSON, number: int) -> JSON:
     owner = f"{labels.get('app', 'app')}-{labels.get('pod-template-hash', '0')}"
     metadata = pod["metadata"] | {
         "generateName": f"{owner}-",
+        "generation": 1,
         "creationTimestamp": "2025-06-01T08:00:00Z",
         "ownerReferences": [
             {

@@ -57,6 +57,8 @@ class Plan:
 
     seed: int
     nodes: int
+    pods: tuple[int, int] = PODS_PER_NODE
+    """How many on a node, at least and at most; not more than a node's 110."""
 
     def chance(self, what: str, number: int = 0) -> random.Random:
         """A source of chance of its own for one object."""
@@ -124,9 +126,11 @@ def _node_labels(row: int) -> JSON:
 
 
 def pods_on(plan: Plan, row: int) -> list[JSON]:
-    """The pods of one node: together they ask for 94-100 % of its cpu."""
+    """The pods of one node: together they ask for 94-100 % of its cpu, if there are any."""
     chance = plan.chance("pods", row)
-    count = chance.randint(*PODS_PER_NODE)
+    count = chance.randint(*plan.pods)
+    if count == 0:
+        return []
     wanted = int(1000 * _cores(plan, row) * chance.uniform(*CPU_REQUESTED))
     weights = [chance.uniform(0.3, 1.7) for _ in range(count)]
     cpu = [int(wanted * weight / sum(weights)) for weight in weights]

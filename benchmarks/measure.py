@@ -1,4 +1,4 @@
-"""Take times, compare them, and print the table.
+"""Take times, compare them, and say what is met.
 
 Rule: what is compared runs in turns (A B A B …), and the ratio is the median of the pairs: what disturbs the machine
 for a while disturbs both. Work in this thread is counted in CPU time: on a busy machine a long piece of work is
@@ -6,7 +6,9 @@ interrupted more often than a short one, and by wall time the longer one would l
 """
 
 import math
+import os
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,13 @@ Run = Callable[[], object]
 
 MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
 """As in the image: memory of large bodies is kept, once for all threads, and not given back after each (glibc)."""
+
+
+def start_over(module: str) -> None:
+    """Run the module anew with these settings, which count from the start of a process only; return if they are set."""
+    if any(os.environ.get(name) != value for name, value in MALLOC.items()):
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], os.environ | MALLOC)
 
 
 def nothing() -> None:
@@ -31,12 +40,14 @@ class Work:
     """Before every run, not counted."""
     clock: Callable[[], float] = time.thread_time
     """Seconds; for what waits for somebody else `time.perf_counter`."""
+    parts: int = 1
+    """Equal parts of one run; the time is that of one of them."""
 
     def seconds(self) -> float:
         self.prepare()
         start = self.clock()
         self.run()
-        return self.clock() - start
+        return (self.clock() - start) / self.parts
 
 
 def in_turns(works: Sequence[Work], rounds: int, warm_up: int = 2) -> list[list[float]]:
@@ -62,22 +73,25 @@ class Limit:
         return f"{self.sign} {self.value:g}"
 
 
+Unit = Literal["ms", "MB"]
+
+FACTOR: dict[Unit, float] = {"ms": 1000, "MB": 1e-6}
+"""From seconds and bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a time may be, as a requirement says; it is meant for an idle machine."""
+    """What the figures themselves may be; one of a time is meant for an idle machine."""
 
-    of: Literal["mean", "p99"]
-    milliseconds: float
+    of: Literal["mean", "median", "p99", "max"]
+    at_most: float
+    """Milliseconds or megabytes."""
 
-    def figure(self, times: Sequence[float]) -> float:
-        """Milliseconds."""
-        return 1000 * (statistics.fmean(times) if self.of == "mean" else p99(times))
+    def figure(self, figures: Sequence[float]) -> float:
+        return _FIGURES[self.of](figures)
 
-    def holds(self, times: Sequence[float]) -> bool:
-        return self.figure(times) <= self.milliseconds
-
-    def __str__(self) -> str:
-        return f"{self.of} ≤ {self.milliseconds:g} ms"
+    def holds(self, figures: Sequence[float]) -> bool:
+        return self.figure(figures) <= self.at_most
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +101,7 @@ class Row:
     group: str
     name: str
     times: Sequence[float]
-    """Seconds."""
+    """Seconds; bytes where the unit is MB."""
     against: str = ""
     others: Sequence[float] = ()
     """Seconds of what it is compared with, taken in turns with `times`."""
@@ -100,9 +114,23 @@ class Row:
     """ID of the requirement that is measured. The row is only there if no call failed."""
     bounds: Sequence[Bound] = ()
     """Limits on the times themselves."""
+    unit: Unit = "ms"
+    nodes: int | None = None
+    """In the cluster, where the rows of a group have clusters of their own."""
+    note: str = ""
+    """What was found beside; not part of the name, which stays the same from run to run."""
+    given: float | None = None
+    """The ratio, where it is not one of times."""
+
+    @property
+    def figures(self) -> list[float]:
+        """In the unit."""
+        return [FACTOR[self.unit] * one for one in self.times]
 
     @property
     def ratio(self) -> float | None:
+        if self.given is not None:
+            return self.given
         if self.of_p99:
             return p99(self.times) / p99(self.others)
         pairs = zip(self.times, self.others, strict=True) if self.others else ()
@@ -112,7 +140,7 @@ class Row:
     @property
     def met(self) -> bool | None:
         """None: there is no limit."""
-        met = [bound.holds(self.times) for bound in self.bounds]
+        met = [bound.holds(self.figures) for bound in self.bounds]
         if self.limit is not None and self.ratio is not None:
             met.append(self.limit.holds(self.ratio))
         return all(met) if met or self.requirement else None
@@ -120,50 +148,32 @@ class Row:
     @property
     def limits(self) -> str:
         """In words."""
-        some = [*map(str, self.bounds), *([str(self.limit)] if self.limit is not None else [])]
+        bounds = (f"{bound.of} ≤ {_plain(bound.at_most)} {self.unit}" for bound in self.bounds)
+        some = [*bounds, *([str(self.limit)] if self.limit is not None else [])]
         return ", ".join(some) or ("0 failed" if self.requirement else "")
 
-    @property
-    def title(self) -> str:
-        return f"{self.requirement}: {self.name}" if self.requirement else self.name
-
-    @property
-    def p99(self) -> float | None:
-        """Only of many runs."""
-        return p99(self.times) if len(self.times) >= 100 else None
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; times in milliseconds."""
+        """Plain values; figures in the row's unit."""
+        figures = self.figures
         return {
             "group": self.group,
             "requirement": self.requirement or None,
             "name": self.name,
-            "runs": len(self.times),
-            "median_ms": 1000 * statistics.median(self.times),
-            "min_ms": 1000 * min(self.times),
-            "max_ms": 1000 * max(self.times),
-            "mean_ms": 1000 * statistics.fmean(self.times),
-            "p99_ms": None if self.p99 is None else 1000 * self.p99,
+            "note": self.note or None,
+            "nodes": self.nodes,
+            "unit": self.unit,
+            "runs": len(figures),
+            "median": statistics.median(figures),
+            "min": min(figures),
+            "max": max(figures),
+            "mean": statistics.fmean(figures),
+            "p99": p99(figures) if len(figures) >= 100 else None,
             "against": self.against or None,
             "ratio": self.ratio,
+            "faster": self.faster,
             "limit": self.limits or None,
             "met": self.met,
         }
-
-    def cells(self) -> tuple[str, ...]:
-        spread = f"{_ms(min(self.times))} .. {_ms(max(self.times))}"
-        return (
-            f"{self.group}: {self.title}",
-            str(len(self.times)),
-            _ms(statistics.median(self.times)),
-            spread,
-            _ms(statistics.fmean(self.times)),
-            "" if self.p99 is None else _ms(self.p99),
-            self.against,
-            "" if self.ratio is None else f"{_number(self.ratio)}{' x faster' if self.faster else ''}",
-            self.limits,
-            {True: "yes", False: "NOT MET", None: ""}[self.met],
-        )
 
 
 def p99(times: Sequence[float]) -> float:
@@ -171,31 +181,14 @@ def p99(times: Sequence[float]) -> float:
     return sorted(times)[math.ceil(0.99 * len(times)) - 1]
 
 
-HEADINGS = ("what", "runs", "median ms", "min .. max", "mean", "p99", "against", "ratio", "limit", "met")
-_TEXT = ("what", "against", "met")
+_FIGURES: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "p99": p99,
+    "max": max,
+}
 
 
-def table(rows: Sequence[Row]) -> str:
-    """All rows, columns aligned."""
-    lines = [HEADINGS, *(row.cells() for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    lines.insert(1, tuple("-" * width for width in widths))
-    return "\n".join(_line(line, widths) for line in lines)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    placed = (
-        cell.ljust(width) if heading in _TEXT else cell.rjust(width)
-        for heading, cell, width in zip(HEADINGS, cells, widths, strict=True)
-    )
-    return "  ".join(placed).rstrip()
-
-
-def _ms(seconds: float) -> str:
-    return _number(1000 * seconds)
-
-
-def _number(value: float) -> str:
-    """Three digits that count."""
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:,.{min(digits, 4)}f}"
+def _plain(value: float) -> str:
+    """12,345 or 0.025, whatever it takes."""
+    return f"{value:,.10g}"

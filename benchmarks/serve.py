@@ -4,7 +4,7 @@ import argparse
 import socket
 
 from benchmarks import generate
-from benchmarks.generate import Plan
+from benchmarks.generate import PODS_PER_NODE, Plan
 from extender.cluster.store import ClusterStore
 from extender.config import Configuration
 from extender.server.app import create_app
@@ -18,10 +18,11 @@ def main() -> None:
     parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--pods", type=int, nargs=2, default=PODS_PER_NODE, help="on a node, at least and at most")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
     store, config = ClusterStore(), Configuration.model_validate(sections)
-    store.replace(generate.as_objects(Plan(given.seed, given.nodes)))
+    store.replace(generate.as_objects(Plan(given.seed, given.nodes, tuple(given.pods))))
     serve(create_app(store, config), config, socket.socket(fileno=given.fd))
 
 

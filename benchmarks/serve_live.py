@@ -20,16 +20,19 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
     parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--url", required=True, help="of the API server")
+    parser.add_argument("--ca", help="file of the authority that its certificate is from")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
     store, config = ClusterStore(), Configuration.model_validate(sections)
-    source = KubernetesSource(store, api_at(given.url))
+    source = KubernetesSource(store, api_at(given.url, given.ca))
     serve(create_app(store, config, source), config, socket.socket(fileno=given.fd))
 
 
-def api_at(url: str) -> ApiServer:
+def api_at(url: str, ca_file: str | None = None) -> ApiServer:
     """Without any credentials."""
-    return ApiServer(lambda: Credentials(ClientConfiguration(host=url), "the benchmark", None))
+    configuration = ClientConfiguration(host=url)
+    configuration.ssl_ca_cert = ca_file
+    return ApiServer(lambda: Credentials(configuration, "the benchmark", None))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks import generate
-from benchmarks.bodies import names_body, victims_body
+from benchmarks import cores
 from benchmarks.generate import Plan
 from benchmarks.measure import Bound, Row, Work, in_turns
+from benchmarks.requests import preempt_body
 from benchmarks.world import World
 
 GROUP = "http"
@@ -28,39 +28,18 @@ STOP_SECONDS = 15
 
 
 def rows(world: World) -> Iterator[Row]:
-    names = world.node_names
-    nowhere, everywhere = generate.incoming(world.plan), generate.undemanding(world.plan)
-    of_names = f"/filter of {len(names):,} names"
     with (
-        running(world.plan) as (port, admin_port),
-        contextlib.closing(Client(port)) as client,
-        contextlib.closing(Client(admin_port)) as admin,
+        running(world.plan) as service,
+        contextlib.closing(Client(service.port)) as client,
+        contextlib.closing(Client(service.admin_port)) as admin,
     ):
-        both = Both(client, admin)
-        yield both.compared(f"{of_names}, the pod fits nowhere", "/filter", names_body(nowhere, names))
-        yield both.compared(f"{of_names}, it fits everywhere", "/filter", names_body(everywhere, names))
-        for offered, requests, bounds in (
-            (world.candidates[:100], REQUESTS, ()),
-            (world.candidates[:500], REQUESTS, (Bound("p99", 50),)),
-            (world.candidates, REQUESTS_LARGE, (Bound("p99", 100),)),
-        ):
-            name, body = f"/preempt of {len(offered):,} candidates, UIDs", victims_body(nowhere, offered)
-            row = both.compared(name, "/preempt", body, requests)
-            yield replace(row, requirement="L2", bounds=bounds) if bounds else row
-
-
-@dataclass(frozen=True, slots=True)
-class Both:
-    """The scheduler's port, and the admin port for the empty round trip."""
-
-    client: "Client"
-    admin: "Client"
-
-    def compared(self, name: str, path: str, body: bytes, requests: int = REQUESTS) -> Row:
-        call = Work(lambda: self.client.post(path, body), clock=time.perf_counter)
-        empty = Work(lambda: self.admin.get("/livez"), clock=time.perf_counter)
-        own, others = in_turns([call, empty], requests, warm_up=20)
-        return Row(GROUP, name, own, "/livez", others)
+        empty = Work(lambda: admin.get("/livez"), clock=time.perf_counter)
+        for count, requests, at_most in ((100, REQUESTS, None), (500, REQUESTS, 50), (0, REQUESTS_LARGE, 100)):
+            body = preempt_body(world, count)
+            call = Work(lambda body=body: client.post("/preempt", body), clock=time.perf_counter)  # type: ignore[misc]
+            own, others = in_turns([call, empty], requests, warm_up=20)
+            row = Row(GROUP, f"/preempt of {count or len(world.candidates):,} candidates, UIDs", own, "/livez", others)
+            yield row if at_most is None else replace(row, requirement="L2", bounds=(Bound("p99", at_most),))
 
 
 class Client:
@@ -95,12 +74,13 @@ class Client:
 
 
 @contextlib.contextmanager
-def running(plan: Plan) -> Iterator[tuple[int, int]]:
-    """The scheduler's port and the admin port of a service that holds the cluster, once it is ready."""
-    options = ("--seed", str(plan.seed), "--nodes", str(plan.nodes))
+def running(plan: Plan) -> Iterator["Started"]:
+    """A service that holds the cluster, once it is ready."""
+    least, most = plan.pods
+    options = ("--seed", str(plan.seed), "--nodes", str(plan.nodes), "--pods", str(least), str(most))
     with started("benchmarks.serve", *options) as service:
         wait_until_ready(service.admin_port)
-        yield service.port, service.admin_port
+        yield service
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +93,14 @@ class Started:
     """Its ID."""
 
 
-def wait_until_ready(admin_port: int) -> None:
-    """Until /readyz says so; TimeoutError after START_SECONDS."""
+def wait_until_ready(admin_port: int, every: float = 0.05) -> None:
+    """Until /readyz says so, asked every so many seconds; TimeoutError after START_SECONDS."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         with contextlib.suppress(OSError), contextlib.closing(Client(admin_port)) as admin:
             if admin.status("/readyz") == 200:
                 return
-        time.sleep(0.05)
+        time.sleep(every)
     raise TimeoutError(f"not ready within {START_SECONDS} s")
 
 
@@ -141,7 +121,8 @@ def started(module: str, *options: str) -> Iterator[Started]:
         command = [sys.executable, "-m", module, *ports, *options]
         # Audit lines are written, as they would be, and not among the figures.
         passed = [listening.fileno()]
-        process = subprocess.Popen(command, pass_fds=passed, env=os.environ.copy(), stdout=subprocess.DEVNULL)
+        with cores.on(cores.OTHERS):
+            process = subprocess.Popen(command, pass_fds=passed, env=os.environ.copy(), stdout=subprocess.DEVNULL)
     try:
         yield Started(port, admin_port, process.pid)
     finally:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from benchmarks import generate
 from benchmarks.generate import Plan
+from extender.cluster.store import ClusterStore
 from extender.core.columns import IntArray
 from extender.core.engine import Candidate
 from extender.core.filtering import Filtering, meet, run_filters
@@ -32,8 +33,8 @@ def change_a_pod(snapshot: Snapshot) -> None:
 @dataclass(frozen=True)
 class World:
     plan: Plan
-    full: bool
-    """The slow reference takes the whole cluster, not a sample of its nodes."""
+    full: bool = False
+    """Take all the time it takes: larger clusters as well, and the slow reference on the whole cluster."""
 
     @property
     def profile(self) -> Profile:
@@ -44,12 +45,23 @@ class World:
         return generate.as_objects(self.plan)
 
     @cached_property
+    def store(self) -> ClusterStore:
+        store = ClusterStore()
+        store.replace(self.objects)
+        return store
+
+    @cached_property
     def snapshot(self) -> Snapshot:
-        return Snapshot.build(self.objects)
+        """The store's: what changes the store changes it."""
+        return self.store.snapshot()
 
     @cached_property
     def pod(self) -> Pod:
         return msgspec.convert(generate.incoming(self.plan), Pod)
+
+    @cached_property
+    def spreading(self) -> Pod:
+        return msgspec.convert(generate.spreading(self.plan), Pod)
 
     @cached_property
     def filtering(self) -> Filtering:

@@ -1,0 +1,57 @@
+"""The lines of a watch while pods change, and what the service does with them."""
+
+import random
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from benchmarks import generate
+from benchmarks.fullpods import full_pod
+from benchmarks.generate import Plan
+from extender.cluster.decode import Decoder
+from extender.cluster.store import Change, ClusterStore
+
+
+class Changing:
+    """Some of the cluster's pods as the API server has them, and the watch lines of their changes."""
+
+    def __init__(self, plan: Plan) -> None:
+        rows = range(min(plan.nodes, 300))
+        pods = [pod for row in rows for pod in generate.pods_on(plan, row)]
+        self._pods = [full_pod(pod, number) for number, pod in enumerate(pods)]
+        self._chance = random.Random(plan.seed)
+        self._version = 10**9
+
+    def all(self) -> list[bytes]:
+        """A line for each."""
+        return [self._line(pod) for pod in self._pods]
+
+    def events(self, count: int) -> list[bytes]:
+        """Half of them change a time in the status and nothing else, the others a label."""
+        return [self._event(number % 2 == 0) for number in range(count)]
+
+    def _event(self, matters: bool) -> bytes:
+        pod = self._chance.choice(self._pods)
+        if matters:
+            labels = pod["metadata"].setdefault("labels", {})
+            labels["revision"] = str(self._chance.randrange(10**6))
+        else:
+            pod["status"]["conditions"][2]["lastTransitionTime"] = f"2025-06-01T08:{self._chance.randrange(60):02}:00Z"
+        return self._line(pod)
+
+    def _line(self, pod: generate.JSON) -> bytes:
+        self._version += 1
+        pod["metadata"]["resourceVersion"] = str(self._version)
+        return msgspec.json.encode({"type": "MODIFIED", "object": pod})
+
+
+def take(store: ClusterStore, decoder: Decoder, lines: Sequence[bytes]) -> None:
+    """What the reflector and the source do with the lines of a watch, as many at a time as a read may bring."""
+    held = partial(store.known, "Pod")
+    for start in range(0, len(lines), 10):
+        for line in lines[start : start + 10]:
+            found = decoder.event(line, held)
+            assert found is not None, "a line that cannot be read"
+            store.apply(Change("Pod", found[1]))
+        store.settle(50)

@@ -1,0 +1,146 @@
+"""How cost grows with the cluster: the same work for clusters of several sizes, each in a process of its own.
+
+The objects are decoded from JSON as the service decodes them, so that memory is what the service takes.
+
+Rule: what is promised is that twice the nodes cost no more than twice as much.
+"""
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from benchmarks import calibration, cores, generate, process
+from benchmarks.fullpods import full_pod
+from benchmarks.generate import JSON, Plan
+from benchmarks.measure import Limit, Row, Work, in_turns, start_over
+from benchmarks.works.changes import dirty, event
+from benchmarks.works.decisions import filtering, preempting
+from benchmarks.world import World
+from extender.cluster.decode import Decoder
+from extender.cluster.store import ClusterStore
+from extender.k8s.kinds import ClusterObjects
+
+GROUP = "growth"
+SIZES = (500, 1000, 2000, 5000, 10_000, 20_000)
+QUICK_SIZES = SIZES[:3]
+LINEAR = Limit("≤", 1.15)
+"""Exponent over the larger half of the sizes, where fixed costs no longer hide what grows; 0.15 are for noise."""
+
+DIRTY_NODES = 10
+AS_SMALL = Limit("≤", 2)
+ROUNDS = 31
+ROUNDS_MAKING = 3
+
+LOOP = "the calibration loop"
+MAKING = "making a snapshot of all objects"
+MEMORY = "memory of the picture"
+CHANGED_FEW = f"picture after {DIRTY_NODES} dirty nodes"
+"""What must not grow."""
+
+
+def rows(world: World) -> Iterator[Row]:
+    """Of each size; then, for each work, how it grows."""
+    sizes = SIZES if world.full else QUICK_SIZES
+    found = list(chain.from_iterable(in_its_own_process(world.plan.seed, nodes) for nodes in sizes))
+    yield from found
+    for name in dict.fromkeys(row.name for row in found):
+        yield growing([row for row in found if row.name == name])
+
+
+def growing(found: Sequence[Row]) -> Row:
+    """From the middle one of the sizes to the largest, by the ratios: the machine may have slowed down for one."""
+    larger = found[len(found) // 2 :]
+    first, last = larger[0], larger[-1]
+    sizes = f"{first.nodes:,} to {last.nodes:,} nodes"
+    medians = [statistics.median(row.times) for row in larger]
+    costs = [row.ratio or median for row, median in zip(larger, medians, strict=True)]
+    if last.name == CHANGED_FEW:
+        against, given, limit = "the smaller cluster", costs[-1] / costs[0], AS_SMALL
+    else:
+        against, given, limit = "exponent of nodes", exponent([row.nodes or 0 for row in larger], costs), LINEAR
+    return Row(GROUP, f"{last.name}, {sizes}", medians, against, limit=limit, unit=last.unit, given=given)
+
+
+def exponent(nodes: Sequence[int], costs: Sequence[float]) -> float:
+    """1 where cost grows as nodes do, 2 where it grows with their square: the slope of the logarithms."""
+    slope, _ = np.polyfit(np.log(nodes), np.log(costs), 1)
+    return float(slope)
+
+
+def in_its_own_process(seed: int, nodes: int) -> Iterator[Row]:
+    command = [sys.executable, "-m", "benchmarks.growth", "--seed", str(seed), "--nodes", str(nodes)]
+    done = subprocess.run(command, env=os.environ.copy(), stdout=subprocess.PIPE, text=True, check=True)
+    for found in json.loads(done.stdout):
+        against = LOOP if found["others"] else ""
+        yield Row(GROUP, found["name"], found["figures"], against, found["others"], unit=found["unit"], nodes=nodes)
+
+
+# --- in that process --------------------------------------------------------------------------------------------------
+
+
+class DecodedWorld(World):
+    """The same cluster from the JSON of whole objects."""
+
+    @cached_property
+    def objects(self) -> ClusterObjects:
+        plan = self.plan
+        pods = chain.from_iterable(generate.pods_on(plan, row) for row in range(plan.nodes))
+        return ClusterObjects(
+            nodes=decoded("Node", (generate.full_node(plan, row) for row in range(plan.nodes))),
+            pods=decoded("Pod", (full_pod(pod, number) for number, pod in enumerate(pods))),
+            budgets=decoded("PodDisruptionBudget", generate.budgets(plan)),
+            namespaces=decoded("Namespace", generate.namespaces()),
+        )
+
+
+def decoded(kind: str, objects: Iterable[JSON]) -> tuple[Any, ...]:
+    decoder = Decoder(kind)
+    return tuple(decoder.decode(msgspec.Raw(msgspec.json.encode(one))) for one in objects)
+
+
+def measure(world: World) -> Iterator[tuple[str, str, list[float], list[float]]]:
+    """Name, unit, seconds or bytes, and seconds of the calibration loop; decisions as after a pod changed."""
+    before = process.resident(os.getpid())
+    _ = world.snapshot
+    gc.collect()
+    held = process.resident(os.getpid())
+    if before is not None and held is not None:
+        yield MEMORY, "MB", [held - before], []
+    gc.freeze()
+    for what, work in (("filter", filtering), ("dry run and ranking", preempting)):
+        for kind, mixed in (("resources", False), ("spread and anti-affinity", True)):
+            yield f"{what}, {kind}", "ms", *taken(work(world, mixed, changed=True), ROUNDS)
+    yield CHANGED_FEW, "ms", *taken(dirty(world, DIRTY_NODES), ROUNDS)
+    yield "one event, decoded and applied", "ms", *taken(event(world), ROUNDS_MAKING)
+    yield MAKING, "ms", *taken(Work(lambda: ClusterStore().replace(world.objects)), ROUNDS_MAKING)
+
+
+def taken(work: Work, rounds: int) -> tuple[list[float], list[float]]:
+    own, loops = in_turns([work, Work(calibration.loop())], rounds, warm_up=1)
+    return own, loops
+
+
+def main() -> None:
+    start_over("benchmarks.growth")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    given = parser.parse_args()
+    cores.pin()
+    found = measure(DecodedWorld(Plan(given.seed, given.nodes)))
+    print(json.dumps([dict(zip(("name", "unit", "figures", "others"), one, strict=True)) for one in found]))
+
+
+if __name__ == "__main__":
+    main()

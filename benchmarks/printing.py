@@ -1,0 +1,67 @@
+"""Rows of figures as one table in plain text, columns aligned."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HEADINGS = ("what", "runs", "median", "min .. max", "mean", "p99", "against", "ratio", "limit", "met")
+_TEXT = ("what", "against", "met")
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """All rows, as `Row.to_dict` has them."""
+    return aligned([HEADINGS, *map(cells, rows)], _TEXT)
+
+
+def aligned(lines: Sequence[Sequence[str]], text: Sequence[str]) -> str:
+    """Lines of cells, the first one the headings; columns of these names go to the left, others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    left = [heading in text for heading in lines[0]]
+    rule = ["-" * width for width in widths]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if is_text else cell.rjust(width)
+            for cell, width, is_text in zip(line, widths, left, strict=True)
+        ).rstrip()
+        for line in (lines[0], rule, *lines[1:])
+    )
+
+
+def one_line(row: Mapping[str, Any]) -> str:
+    """The row as soon as it is there."""
+    return f"{title(row)}: {number(row['median'])} {row['unit']}"
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{row['group']}: {title(row)}",
+        str(row["runs"]),
+        f"{number(row['median'])} {row['unit']}",
+        f"{number(row['min'])} .. {number(row['max'])}",
+        number(row["mean"]),
+        "" if row["p99"] is None else number(row["p99"]),
+        row["against"] or "",
+        ratio(row),
+        row["limit"] or "",
+        {True: "yes", False: "NOT MET", None: ""}[row["met"]],
+    )
+
+
+def title(row: Mapping[str, Any]) -> str:
+    """What was measured, with the requirement, the cluster's size where it is the row's own, and the note."""
+    requirement = f"{row['requirement']}: " if row["requirement"] else ""
+    nodes = "" if row["nodes"] is None else f", {row['nodes']:,} nodes"
+    note = f" ({row['note']})" if row["note"] else ""
+    return f"{requirement}{row['name']}{nodes}{note}"
+
+
+def ratio(row: Mapping[str, Any]) -> str:
+    if row["ratio"] is None:
+        return ""
+    return f"{number(row['ratio'])}{' x faster' if row['faster'] else ''}"
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(digits, 4)}f}"

@@ -1,0 +1,58 @@
+"""What kube-scheduler asks, as bodies: not the same bytes each time, since it asks about another pod each time."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchmarks import generate
+from benchmarks.bodies import names_body, nodes_body, victims_body
+from benchmarks.generate import JSON
+from benchmarks.world import World
+
+PODS = 8
+"""Replicas of one template that are asked about in turn."""
+
+
+def replicas(pod: JSON) -> Iterator[JSON]:
+    for number in range(PODS):
+        own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid'][:-1]}{number}"}
+        yield pod | {"metadata": pod["metadata"] | own}
+
+
+def filter_bodies(world: World, fits: bool, count: int = 0) -> list[bytes]:
+    """A pod that fits everywhere or nowhere, on so many nodes (0: all): the names in another order for each replica."""
+    pod = generate.undemanding(world.plan) if fits else generate.incoming(world.plan)
+    chance, names = random.Random(world.plan.seed), world.node_names
+    return [names_body(one, rotated(some(names, count, chance), chance)) for one in replicas(pod)]
+
+
+def preempt_body(world: World, count: int = 0) -> bytes:
+    """The first so many candidates (0: all), victims by UID.
+
+    Always of the same preemptor: what was approved of another would stand in the way of the next one.
+    """
+    return victims_body(generate.incoming(world.plan), world.candidates[: count or None])
+
+
+def new_preempt_bodies(world: World, count: int, how_many: int) -> list[bytes]:
+    """The same, each with other NumPDBViolations: none of these offers, which are remembered, was sent before."""
+    candidates, pod = world.candidates[: count or None], generate.incoming(world.plan)
+    return [
+        victims_body(pod, [replace(one, num_pdb_violations=one.num_pdb_violations + number) for one in candidates])
+        for number in range(1, how_many + 1)
+    ]
+
+
+def full_nodes_body(world: World, fits: bool) -> bytes:
+    pod = generate.undemanding(world.plan) if fits else generate.incoming(world.plan)
+    return nodes_body(pod, (generate.full_node(world.plan, row) for row in range(world.plan.nodes)))
+
+
+def some(names: list[str], count: int, chance: random.Random) -> list[str]:
+    return chance.sample(names, min(count, len(names))) if count else names
+
+
+def rotated(names: list[str], chance: random.Random) -> list[str]:
+    """kube-scheduler begins where it stopped the last time."""
+    start = chance.randrange(len(names))
+    return names[start:] + names[:start]

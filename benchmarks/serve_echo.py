@@ -1,0 +1,54 @@
+"""A bare FastAPI application to compare with: it sends back what it got."""
+
+import argparse
+import socket
+from typing import Any
+
+import msgspec
+import uvicorn
+from fastapi import FastAPI, Request, Response
+
+KEEP_ALIVE = 600
+"""Seconds; making a large body takes longer than uvicorn waits."""
+
+
+class Nodes(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+class Arguments(msgspec.Struct, rename="pascal"):
+    pod: msgspec.Raw
+    nodes: Nodes
+
+
+def create_app() -> FastAPI:
+    app, decoder = FastAPI(), msgspec.json.Decoder(Arguments)
+
+    @app.get("/readyz")
+    async def ready() -> Response:
+        return Response()
+
+    @app.post("/echo")
+    async def echo(request: Request) -> Response:
+        return Response(await request.body(), media_type="application/json")
+
+    @app.post("/nodes")
+    async def nodes(request: Request) -> Response:
+        arguments = decoder.decode(await request.body())
+        return Response(msgspec.json.encode(arguments), media_type="application/json")
+
+    return app
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_echo", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
+    parser.add_argument("--admin-port", type=int, help="of no meaning here")
+    given: Any = parser.parse_args()
+    config = uvicorn.Config(create_app(), log_level="warning", access_log=False, timeout_keep_alive=KEEP_ALIVE)
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=given.fd)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Whole calls over HTTP to the real service in a process of its own, one after another: wall time.
+
+Beside each, in turns, the same body sent back by a bare FastAPI application: what HTTP and the body alone take.
+"""
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks import process
+from benchmarks.measure import Bound, Row, Run, Work, in_turns
+from benchmarks.printing import number
+from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
+from benchmarks.service import Client, Started, running, started, wait_until_ready
+from benchmarks.world import World
+
+GROUP = "targets"
+REQUESTS = 300
+REQUESTS_LARGE = 101
+REQUESTS_FULL = 15
+REQUESTS_NEW = 40
+WARM_UP = 20
+FEW = 500
+ECHO = "echo of the body by a bare FastAPI app"
+RAW_NODES = "a bare FastAPI app that decodes raw nodes and sends them back"
+FITS = {False: "fits nowhere", True: "fits everywhere"}
+
+
+def rows(world: World) -> Iterator[Row]:
+    with (
+        running(world.plan) as service,
+        echo() as bare,
+        contextlib.closing(Client(service.port)) as client,
+        contextlib.closing(Client(bare.port)) as plain,
+    ):
+        beside = Beside(client, plain, service.process)
+        yield from of_names(world, beside)
+        yield from of_candidates(world, beside)
+        yield from of_full_nodes(world, beside)
+
+
+def of_names(world: World, beside: "Beside") -> Iterator[Row]:
+    """kube-scheduler does not ask for priorities of a pod that fits nowhere; such a row is for comparison."""
+    for fits, which in FITS.items():
+        name, bodies = f"/filter, {world.plan.nodes:,} names, {which}", filter_bodies(world, fits)
+        yield beside.row(name, ["/filter"], bodies, REQUESTS, Bound("median", 4), Bound("p99", 10))
+    for fits, which in FITS.items():
+        name, bodies = f"/filter and /prioritize, {FEW} names, {which}", filter_bodies(world, fits, FEW)
+        yield beside.row(name, ["/filter", "/prioritize"], bodies, REQUESTS, Bound("median", 2.5))
+
+
+def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
+    """Offers that were sent before, as most are in a row of preemptors of one priority; and all of them new."""
+    for count, requests, at_most in ((FEW, REQUESTS, 5), (0, REQUESTS_LARGE, 25)):
+        name = f"/preempt, {min(count or world.plan.nodes, len(world.candidates)):,} candidates, UIDs"
+        yield beside.row(name, ["/preempt"], [preempt_body(world, count)], requests, Bound("median", at_most))
+        new = new_preempt_bodies(world, count, REQUESTS_NEW + WARM_UP)
+        yield beside.row(f"{name}, never offered before", ["/preempt"], new, REQUESTS_NEW, Bound("median", at_most))
+
+
+def of_full_nodes(world: World, beside: "Beside") -> Iterator[Row]:
+    for fits, which in FITS.items():
+        body = full_nodes_body(world, fits)
+        name = f"/filter, {world.plan.nodes:,} full nodes, {len(body) / 1e6:.0f} MB, {which}"
+        row = beside.row(name, ["/filter"], [body], REQUESTS_FULL, Bound("median", 90), echo="/nodes")
+        yield replace(row, against=RAW_NODES)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A connection to the service, and one to what it is compared with."""
+
+    client: Client
+    plain: Client
+    process: int
+    """The service's."""
+
+    def row(
+        self,
+        name: str,
+        paths: Sequence[str],
+        bodies: Sequence[bytes],
+        requests: int,
+        *bounds: Bound,
+        echo: str = "/echo",
+    ) -> Row:
+        """Each body in turn, to all the paths; the note says what the service worked for it."""
+        works = [
+            Work(calls(self.client, paths, bodies), clock=time.perf_counter),
+            Work(calls(self.plain, [echo] * len(paths), bodies), clock=time.perf_counter),
+        ]
+        warm_up = min(WARM_UP, requests)
+        before = process.worked(self.process)
+        own, others = in_turns(works, requests, warm_up)
+        after = process.worked(self.process)
+        worked = None if before is None or after is None else 1000 * (after - before) / (requests + warm_up)
+        note = "" if worked is None else f"{number(worked)} ms of CPU in the service"
+        return Row(GROUP, name, own, ECHO, others, bounds=bounds, note=note)
+
+
+@contextlib.contextmanager
+def echo() -> Iterator[Started]:
+    with started("benchmarks.serve_echo") as bare:
+        wait_until_ready(bare.port)
+        yield bare
+
+
+def calls(client: Client, paths: Sequence[str], bodies: Sequence[bytes]) -> Run:
+    turns = itertools.cycle(bodies)
+
+    def run() -> None:
+        body = next(turns)
+        for path in paths:
+            client.post(path, body)
+
+    return run

@@ -1,0 +1,66 @@
+"""Events, and a picture after some nodes changed: CPU time of the thread."""
+
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from kubernetes.client import ApiClient
+
+from benchmarks.events import Changing
+from benchmarks.measure import Bound, Limit, Row, Work, in_turns
+from benchmarks.works.changes import LINES, dirty, event, first_dry_run, first_filter
+from benchmarks.works.decisions import filtering, preempting
+from benchmarks.world import World
+
+GROUP = "targets"
+ROUNDS = 15
+ROUNDS_MODELS = 5
+LINES_MODELS = 300
+EVENT = "one event, decoded and applied"
+EVENT_MS = 1000 / 40_000
+LINEAR = Limit("≤", 1.2)
+COUNTS = (10, 100, 1000)
+
+
+def rows(world: World) -> Iterator[Row]:
+    yield from events(world)
+    yield from pictures(world)
+    plain, changed = filtering(world, mixed=False, changed=False), first_filter(world, 10)
+    own, others = in_turns([changed, plain], 51)
+    yield Row(GROUP, "first filter after 10 dirty nodes, resources", own, "nothing changed", others)
+    plain, changed = preempting(world, mixed=False, changed=False), first_dry_run(world, 10)
+    own, others = in_turns([changed, plain], 51)
+    yield Row(GROUP, "first dry run and ranking after 10 dirty nodes, resources", own, "nothing changed", others)
+
+
+def events(world: World) -> Iterator[Row]:
+    work, lines = event(world), Changing(world.plan).events(LINES)
+    plain = Work(lambda: [msgspec.json.decode(line) for line in lines], parts=LINES)
+    models = Work(lambda: deserialize(lines[:LINES_MODELS]), parts=LINES_MODELS)
+    own, others = in_turns([work, plain], ROUNDS)
+    note = f"{1 / statistics.median(own):,.0f} a second"
+    bounds = (Bound("median", EVENT_MS),)
+    yield Row(GROUP, EVENT, own, "msgspec to plain dicts", others, bounds=bounds, note=note)
+    own, others = in_turns([work, models], ROUNDS_MODELS)
+    yield Row(GROUP, EVENT, own, "the client's models, only decoded", others, faster=True)
+
+
+_CLIENT = ApiClient()
+
+
+def deserialize(lines: Sequence[bytes]) -> None:
+    for line in lines:
+        _CLIENT.deserialize(json.dumps(json.loads(line)["object"]), "V1Pod", "application/json")
+
+
+def pictures(world: World) -> Iterator[Row]:
+    one = dirty(world, 1)
+    (alone,) = in_turns([one], ROUNDS)
+    yield Row(GROUP, "picture after 1 dirty node", alone)
+    for count in COUNTS:
+        own, others = in_turns([dirty(world, count), one], ROUNDS)
+        times = [count * seconds for seconds in others]
+        note = f"{1e6 * statistics.median(own) / count:,.0f} µs each"
+        name = f"picture after {count:,} dirty nodes"
+        yield Row(GROUP, name, own, f"{count:,} times one dirty node", times, LINEAR, note=note)

@@ -1,0 +1,45 @@
+"""How much memory whole nodes in a request take: the most that a fresh process of the service ever held."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from benchmarks import process
+from benchmarks.measure import Limit, Row
+from benchmarks.requests import full_nodes_body
+from benchmarks.service import Client, running
+from benchmarks.world import World
+
+GROUP = "targets"
+REQUESTS = 5
+TIMES_BODY = 3
+BESIDE = 150e6
+WITHIN = Limit("≤", 1)
+
+
+def rows(world: World) -> Iterator[Row]:
+    body = full_nodes_body(world, fits=True)
+    name = f"peak RSS, {REQUESTS} x /filter of {world.plan.nodes:,} full nodes"
+    alone = replace(world.plan, pods=(0, 0))
+    with running(alone) as service:
+        ask(service.port, body)
+        most = process.peak(service.process)
+    if most is None:
+        print("peak RSS is not known here")
+        return
+    allowed = TIMES_BODY * len(body) + BESIDE
+    yield Row(GROUP, f"{name}, no pods", [most], "body x 3 + 150 MB", [allowed], WITHIN, unit="MB")
+    with running(world.plan) as service:
+        process.forget_peak(service.process)
+        before = process.resident(service.process) or 0
+        ask(service.port, body)
+        more = (process.peak(service.process) or 0) - before
+    note = f"{before / 1e6:,.0f} MB"
+    about = f"{name}, above what it takes with all pods"
+    yield Row(GROUP, about, [more], "body x 3", [TIMES_BODY * len(body)], unit="MB", note=note)
+
+
+def ask(port: int, body: bytes) -> None:
+    with contextlib.closing(Client(port)) as client:
+        for _ in range(REQUESTS):
+            client.post("/filter", body)

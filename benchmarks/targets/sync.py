@@ -1,0 +1,43 @@
+"""Following an API server: from the start of the process until it is ready, over TLS on loopback: wall time."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from benchmarks import process
+from benchmarks.api_cluster import ApiCluster
+from benchmarks.measure import Bound, Row, Work
+from benchmarks.service import started, wait_until_ready
+from benchmarks.world import World
+
+GROUP = "targets"
+SECONDS = 15
+MEGABYTES = 400
+
+
+def rows(world: World) -> Iterator[Row]:
+    rounds = 3 if world.full else 1
+    held: list[int] = []
+    with contextlib.closing(ApiCluster(world.plan, tls=True)) as cluster:
+        pairs = [
+            (sync(cluster, held), Work(cluster.read_all, clock=time.perf_counter).seconds()) for _ in range(rounds)
+        ]
+    own, others = [one for one, _ in pairs], [other for _, other in pairs]
+    name = f"first sync over TLS, {len(world.objects.pods):,} pods"
+    bounds = (Bound("median", 1000 * SECONDS),)
+    yield Row(GROUP, name, own, "reading the pages of pods only", others, bounds=bounds)
+    if held:
+        yield Row(
+            GROUP, f"RSS after it, {len(world.objects.pods):,} pods", held, unit="MB", bounds=(Bound("max", MEGABYTES),)
+        )
+
+
+def sync(cluster: ApiCluster, held: list[int]) -> float:
+    """Seconds until it is ready; what it holds then is added to `held`."""
+    start = time.perf_counter()
+    with started("benchmarks.serve_live", "--url", cluster.url, "--ca", cluster.ca_file) as service:
+        wait_until_ready(service.admin_port)
+        seconds = time.perf_counter() - start
+        now = process.resident(service.process)
+        held += [now] if now is not None else []
+    return seconds

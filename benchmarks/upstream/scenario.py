@@ -1,0 +1,48 @@
+"""`python -m benchmarks.upstream.scenario FILE`: the generated cluster and a pod for it, as upstream's side reads them.
+
+The file is one JSON object, {"cluster": List, "pod": Pod}, gzipped if its name ends so.
+"""
+
+import argparse
+import gzip
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from benchmarks import generate
+from benchmarks.generate import JSON, Plan
+
+NODES = 5000
+SEED = 20261121
+
+PREEMPTORS: dict[str, Callable[[Plan], JSON]] = {"resources": generate.incoming, "mixed": generate.spreading}
+"""Name for --incoming -> who is to be placed: asks for resources only, or spreads and keeps apart as well."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.upstream.scenario", description=__doc__)
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--incoming", choices=PREEMPTORS, default="resources", help="the pod to be placed (resources)")
+    parser.add_argument("--nodes", metavar="N", type=int, default=NODES, help=f"size of the cluster ({NODES:,})")
+    parser.add_argument("--pods", metavar="N", type=int, help="on each node; without it, about 30")
+    parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
+    given = parser.parse_args()
+    plan = Plan(given.seed, given.nodes)
+    if given.pods is not None:
+        plan = replace(plan, pods=(given.pods, given.pods))
+    write(given.file, scenario(plan, given.incoming))
+
+
+def scenario(plan: Plan, incoming: str) -> JSON:
+    return {"cluster": generate.as_list(plan, range(plan.nodes)), "pod": PREEMPTORS[incoming](plan)}
+
+
+def write(file: Path, content: JSON) -> None:
+    data = msgspec.json.encode(content)
+    file.write_bytes(gzip.compress(data, compresslevel=1) if file.suffix == ".gz" else data)
+
+
+if __name__ == "__main__":
+    main()

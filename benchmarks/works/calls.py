@@ -1,0 +1,61 @@
+"""Whole calls but for HTTP: reading the request, deciding, the guard, writing the answer, decisions kept."""
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+
+from benchmarks.measure import Run, Work
+from benchmarks.requests import filter_bodies, full_nodes_body, preempt_body
+from benchmarks.works import Maker
+from benchmarks.world import World
+from extender.config import Configuration
+from extender.server.decisions import Decisions
+from extender.server.service import Service
+from extender.server.settings import LiveSettings
+from extender.server.verbs import VERBS, answer
+
+
+def of_names(world: World, verb: str, fits: bool, count: int) -> Work:
+    return _call(world, verb, filter_bodies(world, fits, count))
+
+
+def of_candidates(world: World, count: int) -> Work:
+    return _call(world, "preempt", [preempt_body(world, count)])
+
+
+def of_full_nodes(world: World) -> Work:
+    return _call(world, "filter", [full_nodes_body(world, False)])
+
+
+def _call(world: World, verb: str, bodies: Sequence[bytes]) -> Work:
+    return Work(asked(keeping(world), verb, bodies))
+
+
+def keeping(world: World) -> Service:
+    """With the default configuration."""
+    config = Configuration()
+    kept = Decisions(config.debug.decisions, config.debug.decisions_size)
+    return Service(world.store, LiveSettings(config), decisions=kept)
+
+
+def asked(service: Service, verb: str, bodies: Sequence[bytes]) -> Run:
+    """One call, with the bodies in turn; anything but an answer ends the benchmark."""
+    turns = itertools.cycle(bodies)
+
+    def run() -> None:
+        given = answer(VERBS[verb], service, next(turns))
+        if given.status != 200:
+            raise RuntimeError(f"/{verb}: {given.status} {given.body[:200]!r}")
+
+    return run
+
+
+WORKS: dict[str, Maker] = {
+    "/filter, all names, it fits nowhere": partial(of_names, verb="filter", fits=False, count=0),
+    "/filter, all names, it fits everywhere": partial(of_names, verb="filter", fits=True, count=0),
+    "/filter, 500 names, it fits everywhere": partial(of_names, verb="filter", fits=True, count=500),
+    "/prioritize, 500 names, it fits everywhere": partial(of_names, verb="prioritize", fits=True, count=500),
+    "/preempt, 500 candidates": partial(of_candidates, count=500),
+    "/preempt, all candidates": partial(of_candidates, count=0),
+    "/filter, full nodes": of_full_nodes,
+}

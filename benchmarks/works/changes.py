@@ -1,0 +1,89 @@
+"""What a change of the cluster costs: from the line of a watch to a picture that can be decided on."""
+
+from functools import partial
+
+from msgspec.structs import replace
+
+from benchmarks.events import Changing, take
+from benchmarks.measure import Run, Work
+from benchmarks.works import Maker
+from benchmarks.works.decisions import filter_all, preempting
+from benchmarks.world import World
+from extender.cluster.decode import Decoder
+from extender.cluster.store import Change, ClusterStore
+from extender.k8s.kinds import key_of
+from extender.k8s.objects import Pod
+
+LINES = 2000
+
+
+def event(world: World) -> Work:
+    """One event of a pod, decoded and applied; half of them matter to decisions."""
+    store, decoder, changing = ClusterStore(), Decoder("Pod"), Changing(world.plan)
+    store.replace(world.objects)
+    take(store, decoder, changing.all())
+    lines: list[bytes] = []
+
+    def prepare() -> None:
+        lines[:] = changing.events(LINES)
+
+    return Work(lambda: take(store, decoder, lines), prepare, parts=LINES)
+
+
+def dirty(world: World, count: int) -> Work:
+    """A pod on each of so many nodes changes, and the picture is brought up to date."""
+    of_nodes = {pod.spec.node_name: pod for pod in world.objects.pods}
+    keys = [key_of("Pod", of_nodes[name]) for name in world.node_names[:count]]
+    ready: list[Change] = []
+
+    def prepare() -> None:
+        pods = world.store.snapshot().objects.pods
+        ready[:] = [Change("Pod", relabelled(pods[key])) for key in keys]
+
+    def run() -> None:
+        for change in ready:
+            world.store.apply(change)
+        world.store.snapshot()
+
+    return Work(run, prepare)
+
+
+def relabelled(pod: Pod) -> Pod:
+    """With another label than it has."""
+    labels = dict(pod.metadata.labels or {})
+    labels["revision"] = str(int(labels.get("revision", 0)) + 1)
+    return replace(pod, metadata=replace(pod.metadata, labels=labels))
+
+
+def first_filter(world: World, count: int) -> Work:
+    """The first one after that, with resources only."""
+    return Work(lambda: filter_all(world, world.pod), _changing(world, count))
+
+
+def first_dry_run(world: World, count: int) -> Work:
+    """The first one after that, its verdicts ready, resources only."""
+    change, work = _changing(world, count), preempting(world, mixed=False, changed=False)
+
+    def prepare() -> None:
+        change()
+        work.prepare()
+
+    return Work(work.run, prepare)
+
+
+def _changing(world: World, count: int) -> Run:
+    work = dirty(world, count)
+
+    def change() -> None:
+        work.prepare()
+        work.run()
+
+    return change
+
+
+WORKS: dict[str, Maker] = {
+    "one event, decoded and applied": event,
+    **{f"picture after {count:,} dirty nodes": partial(dirty, count=count) for count in (1, 10, 100, 1000)},
+    "first filter after 10 dirty nodes": partial(first_filter, count=10),
+    "first dry run and ranking after 10 dirty nodes": partial(first_dry_run, count=10),
+}

@@ -1,0 +1,59 @@
+"""The engine's steps on every node: which filters say no, and whom preemption would evict where.
+
+Each as if nothing had changed since the last pod, and as after every change of a pod: what is remembered of the
+cluster's pods must be looked at again then.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from benchmarks.measure import Work, nothing
+from benchmarks.works import Maker
+from benchmarks.world import World, change_a_pod
+from extender.core.criteria import best_of
+from extender.core.filtering import Filtering, meet, run_filters
+from extender.core.preemption import dry_run
+from extender.core.profile import Profile
+from extender.core.verdict import Code
+from extender.k8s.objects import Pod
+
+CHANGED = ", after a pod changed"
+
+
+def filter_all(world: World, pod: Pod) -> Filtering:
+    return run_filters(meet(world.snapshot, pod, Profile()))
+
+
+def filtering(world: World, mixed: bool, changed: bool) -> Work:
+    """A code for every node."""
+    pod = world.spreading if mixed else world.pod
+    return Work(lambda: filter_all(world, pod), partial(change_a_pod, world.snapshot) if changed else nothing)
+
+
+def preempting(world: World, mixed: bool, changed: bool) -> Work:
+    """Verdicts are ready; dry run of all nodes, violations, the best node, its victims."""
+    pod = world.spreading if mixed else world.pod
+    ready: list[Filtering] = []
+
+    def prepare() -> None:
+        if changed:
+            change_a_pod(world.snapshot)
+        ready[:] = [filter_all(world, pod)]
+
+    def run() -> tuple[Pod, ...]:
+        (verdicts,) = ready
+        run = dry_run(verdicts.incoming, verdicts.checks, verdicts.rows(Code.UNSCHEDULABLE))
+        places = np.flatnonzero(run.candidate)
+        (best,) = best_of(run, places, 1, then=(world.snapshot.name_order[run.rows[places]],)).tolist()
+        return run.victims_on(best)
+
+    return Work(run, prepare)
+
+
+WORKS: dict[str, Maker] = {
+    f"{what}, {kind}{when}": partial(work, mixed=kind == "mixed", changed=bool(when))
+    for what, work in (("filter", filtering), ("dry run and ranking", preempting))
+    for kind in ("resources", "mixed")
+    for when in ("", CHANGED)
+}
