@@ -5,8 +5,9 @@ from extender.core.filtering import judge, meet, run_filters
 from extender.core.preemption import groups, taken_off
 from extender.core.profile import Profile
 from extender.core.reprieve import victims_of
+from extender.k8s.volumes import BIND_COMPLETED
 from tests import reference
-from tests.builders import built, cluster, incoming, node, pod, typed
+from tests.builders import built, cluster, incoming, node, pod, thing, typed
 
 
 def candidates(objects, waiting):
@@ -25,6 +26,46 @@ def test_a_pod_that_asks_for_less_than_nothing_does_not_hide_what_runs_short_bef
     here = cluster({node("n1", cpu="4", memory="4Gi"): pods})
     victims = [one["metadata"]["uid"] for one in pods if one["metadata"]["name"] != "giver"]
     assert candidates(here, incoming(cpu="2", memory="2Gi")) == {"n1": victims}
+
+
+def test_what_pods_take_of_a_device_is_theirs_also_where_not_all_nodes_are_looked_at():
+    """The first node needs no eviction: what its pod takes is not in the columns of the others."""
+
+    def takes(name, count, priority):
+        return pod(name, "0", priority=priority, requests={"example.com/gpu": count})
+
+    four = {"example.com/gpu": "4"}
+    here = cluster(
+        {
+            node("roomy", allocatable=four): [takes("elsewhere", "1", 9)],
+            node("full", allocatable=four): [takes("wide", "2", 9), takes("small", "1", 5), takes("tiny", "1", 1)],
+        }
+    )
+    waiting = incoming(requests={"example.com/gpu": "2"})
+    assert candidates(here, waiting) == {"full": ["uid-small", "uid-tiny"]}
+
+
+def test_a_pod_comes_back_only_where_that_will_do_beside_the_nominated_pods_too():
+    """Of three volumes that the node may have, one is for the pod and one for another that is expected here."""
+    driver = "csi.example.com"
+
+    def mounts(claim):
+        return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}
+
+    bound = {"annotations": {BIND_COMPLETED: "yes"}}
+    claims = {f"claim-{number}": f"volume-{number}" for number in range(4)}
+    others = [
+        thing("CSINode", "n1", spec={"drivers": [{"name": driver, "nodeID": "1", "allocatable": {"count": 3}}]}),
+        *(thing("PersistentVolume", v, spec={"csi": {"driver": driver, "volumeHandle": v}}) for v in claims.values()),
+        *(
+            thing("PersistentVolumeClaim", claim, namespace="default", metadata=bound, spec={"volumeName": v})
+            for claim, v in claims.items()
+        ),
+    ]
+    running = [pod("first", "1", priority=10, **mounts("claim-0")), pod("second", "1", priority=1, **mounts("claim-1"))]
+    expected = incoming("expected", "0", priority=2000, status={"nominatedNodeName": "n1"}, **mounts("claim-2"))
+    here = cluster({node("n1"): running}, waiting=[expected], others=others)
+    assert candidates(here, incoming(**mounts("claim-3"))) == {"n1": ["uid-second"]}
 
 
 def test_where_the_pod_does_not_fit_even_on_the_emptied_node_nobody_is_a_victim():
