@@ -74,6 +74,7 @@ async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_pictu
         api.delete("Pod", "a")
         await live.until(lambda: live.status("Pod").events == 2)
         hang.release()
+        await live.read()
         await live.until(lambda: live.names() == {"b", "c"})
         assert live.store.version == 3  # one picture, two changes
 
