@@ -175,6 +175,8 @@ def filter(
     messages = [verdict.message for verdict in verdicts.distinct]
 
     def said(offered: BoolArray) -> dict[str, str]:
+        if not offered.any():
+            return {}
         which = verdicts.which[offered].tolist()
         return dict(zip(compress(nodes, offered.tolist()), map(messages.__getitem__, which), strict=True))
 

@@ -19,7 +19,8 @@ from extender.core.snapshot import Snapshot
 from extender.core.verdict import FITS, Code, Verdict
 from extender.k8s.objects import Pod
 
-_CODES = np.array(sorted(Code), np.uint8)
+_CODES = max(Code) + 1
+"""Codes are less than this."""
 
 # NodeAffinity is the only modelled plugin that names nodes before they are looked at.
 NOT_ALLOWED = Verdict(Code.UNRESOLVABLE, "", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
@@ -73,14 +74,16 @@ class Judgement:
 
     def grouped(self, rows: Rows) -> Verdicts:
         """The same, of which each is made once."""
-        kind = self.rejecting[rows]
-        for place, check in enumerate(self.checks):
-            for second, rooms in enumerate(self.rooms):
-                room, own = rooms[place], self.rejecting[rows] == 2 * place + second
-                if isinstance(check, Constraint) and own.any():
-                    kind[own] += (2 * len(self.checks) + 1) * check.kinds(room, rows[own])
-        kind = (kind + 1) * len(Code) + np.searchsorted(_CODES, self.codes[rows])
-        small = kind.astype(np.min_scalar_type(kind.max(initial=0)))  # which numpy sorts without comparing
+        if not len(rows):
+            return Verdicts((), rows)
+        kind, beyond = self.rejecting[rows], 2 * len(self.checks) + 1
+        for rejecting in np.flatnonzero(np.bincount(kind + 1)[1:]).tolist():
+            (place, second), own = divmod(rejecting, 2), kind == rejecting
+            check = self.checks[place]
+            if isinstance(check, Constraint):
+                kind[own] += beyond * check.kinds(self.rooms[second][place], rows[own])
+        kind = (kind + 1) * _CODES + self.codes[rows]
+        small = kind.astype(np.min_scalar_type(kind.max()))  # which numpy sorts without comparing
         _, first, which = np.unique(small, return_index=True, return_inverse=True)
         return Verdicts(tuple(self.verdict(row) for row in rows[first].tolist()), which)
 

@@ -205,13 +205,24 @@ def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
     accepted, failed, unresolvable = decision.accepted, decision.failed, decision.unresolvable
     if set(map(type, accepted)) - {int}:
         raise GuardError("the filter answer holds a node that was not offered")
-    if not failed.keys().isdisjoint(unresolvable):
+    if not failed.keys().isdisjoint(unresolvable.keys()):
         raise GuardError("the filter answer holds a node in two sets")
-    rejected = failed | unresolvable if failed and unresolvable else failed or unresolvable
-    if rejected and not rejected.keys() <= set(nodes):
+    if accepted != _not_rejected(nodes, failed, unresolvable):
+        raise GuardError(_why_not(accepted, nodes, failed.keys() | unresolvable.keys()))
+
+
+def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[int, ...]:
+    """Places of these; GuardError if some node is rejected that was not offered."""
+    how_many = sum(map(len, rejected))
+    if how_many == 0:
+        return tuple(range(len(nodes)))
+    offered = set(nodes)
+    if not all(names.keys() <= offered for names in rejected):
         raise GuardError("the filter answer lacks an offered node, or holds one that was not offered")
-    if accepted != tuple([place for place, node in enumerate(nodes) if node not in rejected]):
-        raise GuardError(_why_not(accepted, nodes, rejected.keys()))
+    if how_many == len(offered):
+        return ()
+    passed = offered.difference(*rejected)
+    return tuple([place for place, node in enumerate(nodes) if node in passed])
 
 
 def _why_not(accepted: Sequence[int], nodes: Sequence[str], rejected: Collection[str]) -> str:

@@ -44,15 +44,17 @@ def importance(pod: Pod) -> tuple[int, datetime]:
 
 def importance_by(policy: PreemptionPolicy, pod: Pod) -> tuple[int | datetime, ...]:
     """The same by the criteria that the policy names."""
-    values: dict[str, Callable[[], int | datetime]] = {
-        "Priority": lambda: -pod.priority,
-        "StartTime": lambda: started(pod),
-        "PodDeletionCost": lambda: -cost(pod, DELETION_COST),
-        "EvictionCost": lambda: -cost(pod, policy.eviction_cost_annotation),
-        "QoSClass": lambda: -QOS_CLASSES.index(qos_class(pod)),
-        "GracePeriod": lambda: -grace_period(pod),
-    }
-    return tuple(values[name]() for name in policy.importance)
+    return tuple(_IMPORTANCE[name](policy, pod) for name in policy.importance)
+
+
+_IMPORTANCE: Mapping[str, Callable[[PreemptionPolicy, Pod], int | datetime]] = {
+    "Priority": lambda _, pod: -pod.priority,
+    "StartTime": lambda _, pod: started(pod),
+    "PodDeletionCost": lambda _, pod: -cost(pod, DELETION_COST),
+    "EvictionCost": lambda policy, pod: -cost(pod, policy.eviction_cost_annotation),
+    "QoSClass": lambda _, pod: -QOS_CLASSES.index(qos_class(pod)),
+    "GracePeriod": lambda _, pod: -grace_period(pod),
+}
 
 
 class Recount:
