@@ -128,7 +128,7 @@ class Constraint(ABC):
         return np.where(self.fits(room), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE))
 
     def kinds(self, room: IntArray, rows: Rows) -> IntArray:
-        """[row]: a number for each set of reasons that a code can have; here a code has one."""
+        """[row]: a number below 2**32 for each set of reasons that a code can have; here a code has one."""
         return np.zeros(len(rows), np.int64)
 
     @abstractmethod

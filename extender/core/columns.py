@@ -31,8 +31,9 @@ NEVER = np.iinfo(np.int64).max
 
 
 def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
-    """Some of the columns of the last axis, in ascending order; the array itself, not a copy, if these are all."""
-    return array if len(rows) == array.shape[-1] else array[..., rows]
+    """Some of the columns of the last axis; the array itself, not a copy, if these are all in their order."""
+    are_all = len(rows) == array.shape[-1] and bool((rows[1:] > rows[:-1]).all())
+    return array if are_all else array[..., rows]
 
 
 def longer(array: Array, fill: int) -> Array:

@@ -318,7 +318,7 @@ class DryRun:
     def verdicts(self, places: IntArray) -> list[Verdict]:
         """The same of many."""
         found = np.full(len(places), NO_VICTIMS, np.object_)
-        crowded = self.grouped.evictable.mask[:, places].any(axis=0)  # in any order: not `columns`
+        crowded = columns(self.grouped.evictable.mask, places).any(axis=0)
         full, barred = crowded & ~self.makes_room[places], crowded & self.makes_room[places]
         found[full] = self.emptied.verdicts(places[full])
         found[barred] = self._barred(places[barred])

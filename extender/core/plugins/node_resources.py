@@ -26,6 +26,7 @@ BALANCED = "NodeResourcesBalancedAllocation"
 
 _PODS = BASE_RESOURCES.index("pods")
 _UNLIMITED = NEVER
+_MOST_BITS = 32
 
 
 # --- filter ---------------------------------------------------------------------------------------------------
@@ -45,8 +46,10 @@ class ResourceColumns(EveryColumn):
         return np.where(self.fits(room), np.uint8(Code.SUCCESS), rejected)
 
     def kinds(self, room: IntArray, rows: Rows) -> IntArray:
-        """Which columns lack room, as bits."""
+        """Which columns lack room, as bits if these are few."""
         short = room[:, rows] < 0
+        if len(short) > _MOST_BITS:
+            return np.unique(short, axis=1, return_inverse=True)[1].reshape(-1)
         bits: IntArray = np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
         return bits
 

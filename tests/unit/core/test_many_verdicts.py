@@ -1,0 +1,40 @@
+"""Of many nodes that are asked about at once, each is told what it would be told alone."""
+
+import pytest
+
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.profile import PreemptionPolicy, Profile
+from tests.builders import budget, incoming, node, pod, snapshot, typed
+
+
+@pytest.mark.parametrize("count", [2, 32, 33, 61, 70])
+def test_a_pod_may_ask_for_many_resources_of_which_each_node_lacks_others(count):
+    """The last ones asked for are lacking, where numbers with a bit for each would be largest."""
+    names = [f"example.com/r{number:02}" for number in range(count)]
+    nodes = []
+    for number in range(400):
+        lacking = {(number * 7 + 3) % count, count - 1 - number % min(count, 8)}
+        here = {name: "1" for place, name in enumerate(names) if place not in lacking}
+        nodes.append((node(f"n{number}", allocatable=here), [names[place] for place in sorted(lacking)]))
+    here = snapshot({one: [] for one, _ in nodes})
+    waiting = typed(incoming(requests=dict.fromkeys(names, "1")))
+    decision = engine.filter(here, waiting, here.node_names, Profile())
+    expected = {one.name: ", ".join(f"Insufficient {name}" for name in lacking) for one, lacking in nodes}
+    assert decision.failed | decision.unresolvable == expected
+
+
+@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])
+def test_each_node_is_told_its_own_budget_in_whatever_order_nodes_are_offered(order):
+    here = snapshot(
+        {node("n1"): [pod("vip", "0", priority=5000), pod("a", "4")], node("n2"): [pod("b", "4")]},
+        budgets=[budget(f"budget-{name}", app=name) for name in ("a", "b", "vip")],
+    )
+    victims = {"n1": "uid-a", "n2": "uid-b"}
+    offers = {name: Offer((victims[name],), 1) for name in order}
+    strict = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
+    decision = engine.preempt(here, typed(incoming(cpu="4")), offers, strict)
+    assert decision.dropped == {
+        "n1": "would break disruption budget default/budget-a",
+        "n2": "would break disruption budget default/budget-b",
+    }
