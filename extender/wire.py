@@ -312,12 +312,13 @@ class _ReadOffers(dict[bytes, Offer]):
         except (ValueError, RecursionError):  # with keys in other cases, or wrong
             victims = _decode(sent, _META_VICTIMS, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
         offer = Offer(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
+        if len(sent) > self._most_bytes:
+            return offer
         if self._bytes + len(sent) > self._most_bytes:  # begin anew: what is still offered is soon known again
             self.clear()
             self._bytes = 0
-        if len(sent) <= self._most_bytes:
-            self._bytes += len(sent)
-            self[sent] = offer
+        self._bytes += len(sent)
+        self[sent] = offer
         return offer
 
 

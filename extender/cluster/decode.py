@@ -128,7 +128,7 @@ class Decoder:
         """(type, object) of a watch's line; None if it is not about an object of this kind that decisions could read.
 
         Read in one pass, where a line that is None has to be looked at part by part. `held`: key -> the object of that
-        name before; what is the same in it becomes the same value, and was checked.
+        name before; what is the same in it becomes the same value, and a pod's spec that is the same is not looked at.
         """
         try:
             event = self._events.decode(line)
@@ -161,7 +161,7 @@ class Decoder:
         """The next state of a pod, or another pod of that name, or a new one."""
         if before is None or before.metadata.uid != sent.metadata.uid:
             return self._kept(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
-        spec = before.spec if _has_spec_of(before, sent.metadata) else _POD_SPECS.decode(sent.spec)
+        spec = before.spec if _is_spec_of(before, sent) else _POD_SPECS.decode(sent.spec)
         found: Any = Pod(sent.metadata, spec, sent.status)
         _check_identity(found)
         found = slim("Pod", found, self._also) if found.metadata.annotations else found
@@ -273,12 +273,16 @@ def _check_identity(found: Any) -> None:
         raise ValueError("metadata.uid is missing")
 
 
-def _has_spec_of(before: Pod, now: ObjectMeta) -> bool:
-    """Is the spec the same for certain, as the same pod's generation says?
+def _is_spec_of(before: Pod, sent: SentPod) -> bool:
+    """Is the spec that was sent the one before, of a pod that is bound, as its generation says?
 
-    It counts the changes of the spec, but not that a node is set (registry/core/pod, v1.36), and is 0 before v1.33.
+    A generation counts the changes of the spec, but not that a node is set (registry/core/pod, v1.36): an API server
+    that was set back may have bound the pod elsewhere since. It is 0 before v1.33.
     """
-    return bool(before.spec.node_name) and 0 < now.generation == before.metadata.generation
+    node, generation = before.spec.node_name, sent.metadata.generation
+    if not node or not 0 < generation == before.metadata.generation:
+        return False
+    return b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
 
 
 def _looked_at(volumes: list[Volume] | None) -> list[Volume] | None:

@@ -6,7 +6,7 @@ Rule: in order, and bounded: a thread that is ahead of the loop waits.
 import asyncio
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -71,6 +71,8 @@ class Inbox:
         self._clock = clock
         self._items: deque[tuple[float, int, Item]] = deque()
         self._waiting = 0
+        self._lists: Counter[str] = Counter()
+        """Kind -> lists that wait."""
         self._room = threading.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._filled = asyncio.Event()
@@ -84,7 +86,7 @@ class Inbox:
         return self._store.known(kind, (namespace, name))
 
     def held(self, kind: str, key: Key) -> Value | None:
-        return self._store.known(kind, key)
+        return self._store.known(kind, key) if self._lists[kind] == 0 else None
 
     def _give_way(self) -> None:
         """Asked for every object of a list: let the thread that decides go first, once there is something to decide on.
@@ -109,6 +111,7 @@ class Inbox:
             self._room.wait_for(lambda: self._waiting < MOST_WAITING or self._closed)
             self._waiting += weight
             self._items.append((self._clock(), weight, item))
+            self._lists[item.kind] += isinstance(item, Listed)
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._filled.set)
 
@@ -142,7 +145,8 @@ class Inbox:
     def done(self) -> None:
         """What `next` gave has been applied."""
         with self._room:
-            _, weight, _ = self._items.popleft()
+            _, weight, item = self._items.popleft()
+            self._lists[item.kind] -= isinstance(item, Listed)
             self._waiting -= weight
             self._room.notify_all()
 

@@ -93,8 +93,16 @@ class ClusterStore:
 
     def known(self, kind: str, key: Key) -> Value | None:
         """The object of that name as it came; may be asked from any thread."""
+        while True:
+            held = self._held(kind, key)
+            said = self._said(held)
+            if self._held(kind, key) is held:  # else what was assumed of it may have ended in between
+                return said
+
+    def _held(self, kind: str, key: Key) -> Value | None:
+        """The object of that name in the picture."""
         snapshot = self._snapshot
-        return self._said(None if snapshot is None else snapshot.objects.of(kind).get(key))
+        return None if snapshot is None else snapshot.objects.of(kind).get(key)
 
     def _said(self, held: Value | None) -> Value | None:
         """An object of the picture as it came; None if it did not, and is only assumed."""

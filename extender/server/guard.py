@@ -203,40 +203,41 @@ RULES: tuple[tuple[str, Callable[[Case], bool]], ...] = (
 def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
     """GuardError unless each offered node is in exactly one of the three sets, none is invented, the order kept."""
     accepted, failed, unresolvable = decision.accepted, decision.failed, decision.unresolvable
-    if set(map(type, accepted)) - {int}:
-        raise GuardError("the filter answer holds a node that was not offered")
-    if not failed.keys().isdisjoint(unresolvable.keys()):
-        raise GuardError("the filter answer holds a node in two sets")
-    if accepted != _not_rejected(nodes, failed, unresolvable):
-        raise GuardError(_why_not(accepted, nodes, failed.keys() | unresolvable.keys()))
+    if (
+        set(map(type, accepted)) - {int}
+        or not failed.keys().isdisjoint(unresolvable.keys())
+        or accepted != _not_rejected(nodes, failed, unresolvable)
+    ):
+        raise GuardError(_what_is_wrong(nodes, decision))
 
 
-def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[int, ...]:
-    """Places of these; GuardError if some node is rejected that was not offered."""
+def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Places of these; None if some node is rejected that was not offered. No node is rejected twice."""
     how_many = sum(map(len, rejected))
     if how_many == 0:
         return tuple(range(len(nodes)))
     offered = set(nodes)
     if not all(names.keys() <= offered for names in rejected):
-        raise GuardError("the filter answer lacks an offered node, or holds one that was not offered")
+        return None
     if how_many == len(offered):
         return ()
     passed = offered.difference(*rejected)
     return tuple([place for place, node in enumerate(nodes) if node in passed])
 
 
-def _why_not(accepted: Sequence[int], nodes: Sequence[str], rejected: Collection[str]) -> str:
-    """What is wrong with these places, if they are not those of all nodes that are not rejected."""
-    if not all(0 <= place < len(nodes) for place in accepted):
+def _what_is_wrong(nodes: Sequence[str], decision: FilterDecision) -> str:
+    """Of a decision that is."""
+    accepted, failed, unresolvable = decision.accepted, decision.failed.keys(), decision.unresolvable.keys()
+    if any(type(place) is not int or not 0 <= place < len(nodes) for place in accepted):
         return "the filter answer holds a node that was not offered"
     if any(map(ge, accepted, islice(accepted, 1, None))):
         return "the filter answer does not keep the order of the nodes"
-    passed = {nodes[place] for place in accepted}
-    if not passed.isdisjoint(rejected):
+    passed, rejected = {nodes[place] for place in accepted}, failed | unresolvable
+    if passed & rejected or failed & unresolvable:
         return "the filter answer holds a node in two sets"
-    if len(passed) + len(rejected) == len(set(nodes)):
-        return "the filter answer accepts a node once that was offered twice"
-    return "the filter answer lacks an offered node, or holds one that was not offered"
+    if passed | rejected != set(nodes):
+        return "the filter answer lacks an offered node, or holds one that was not offered"
+    return "the filter answer accepts a node once that was offered twice"
 
 
 def guard_scores(nodes: Sequence[str], scores: Sequence[int]) -> None:

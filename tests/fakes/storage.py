@@ -152,6 +152,8 @@ class Storage:
             metadata["namespace"] = metadata.get("namespace") or "default"
         uid = metadata.get("uid") or (before.uid if before else f"{kind.lower()}-{self.revision}")
         metadata |= {"uid": uid, "resourceVersion": str(self.revision)}
+        if kind == "Pod":
+            metadata.setdefault("generation", _generation(obj, before))
         body = {"metadata": metadata} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion", "metadata")}
         return Stored(key, uid, self.revision, msgspec.json.encode(body))
 
@@ -168,6 +170,16 @@ class Storage:
         if len(self.history) > 2 * self.HISTORY:
             self.compact(self.history[self.HISTORY].revision)
         return event
+
+
+def _generation(pod: JSON, before: Stored | None) -> int:
+    """Of a pod: how many specs it has had; that it is bound does not count."""
+    if before is None:
+        return 1
+    last: JSON = msgspec.json.decode(before.body)
+    spec, last_spec = ((one.get("spec") or {}) | {"nodeName": None} for one in (pod, last))
+    generation: int = last["metadata"]["generation"] + (spec != last_spec)
+    return generation
 
 
 def _undo(objects: dict[str, Stored], event: Event) -> None:

@@ -19,7 +19,7 @@ import httpx
 from extender.cluster import store
 from extender.cluster.live import KubernetesSource
 from extender.cluster.protocol import Settings, StreamStatus
-from extender.cluster.store import ClusterStore
+from extender.cluster.store import Change, ClusterStore
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.server.app import create_app
 from tests.fakes.api_server import FakeAPI, Fault, Hang
@@ -229,6 +229,16 @@ async def serving(
             yield client, live
     finally:
         live.close()
+
+
+class Piling(list[Change]):
+    """Changes that are not applied to the end before the test says so."""
+
+    ended = False
+
+    def __iter__(self) -> Iterator[Change]:
+        while not self.ended:
+            yield from list(self[:])
 
 
 # --- what a test does to the server -----------------------------------------------------------------------------------

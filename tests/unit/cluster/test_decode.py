@@ -472,7 +472,7 @@ def test_a_decoder_goes_on_after_what_it_has_refused():
 
 
 def line(one, type_="MODIFIED"):
-    return json.dumps({"type": type_, "object": one}).encode()
+    return json.dumps({"type": type_, "object": one}, separators=(",", ":")).encode()
 
 
 def after(one, changed, decoder=None):
@@ -541,9 +541,18 @@ def test_the_spec_of_the_same_generation_is_not_read():
         (full_pod(), unread(2)),
         (full_pod(generation=0), unread(0)),
         (full_pod(spec={"nodeName": ""}), unread(1)),
+        (full_pod(), full_pod(spec={"priority": "high", "nodeName": "worker-2"}, **LATER)),
+        (full_pod(), full_pod(spec={"priority": "high", "nodeName": 'say "nodeName":"worker-1"'}, **LATER)),
         (full_pod(uid=False) | {"metadata": full_pod()["metadata"] | {"uid": "another"}}, unread(1)),
     ],
-    ids=["another generation", "no generation", "not bound before", "another pod"],
+    ids=[
+        "another generation",
+        "no generation",
+        "not bound before",
+        "bound elsewhere",
+        "a text that looks like the node",
+        "another pod",
+    ],
 )
 def test_the_spec_is_read_wherever_it_may_be_another(one, changed):
     decoder = Decoder("Pod")

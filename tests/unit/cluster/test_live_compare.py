@@ -11,7 +11,7 @@ from tests.builders import placed, pod, thing
 from tests.fakes.api_server import Answer, FakeAPI, Fault
 from tests.http.conftest import CLUSTER, error_of, filter_body, preempt_body
 from tests.http.conftest import pod as shop_pod
-from tests.unit.cluster.live_rig import following, serving
+from tests.unit.cluster.live_rig import Piling, following, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -95,16 +95,6 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
         await live.until(lambda: live.holds(api))
         assert await comparing == 0
         assert live.status("Pod").relists == 0
-
-
-class Piling(list[Change]):
-    """Changes that are not applied to the end before the test says so."""
-
-    ended = False
-
-    def __iter__(self):
-        while not self.ended:
-            yield from list(self[:])
 
 
 async def test_C15_where_changes_wait_to_be_applied_nothing_is_called_a_divergence(api):
