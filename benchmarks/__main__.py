@@ -28,10 +28,11 @@ from benchmarks import (
     targets,
     tracing,
 )
-from benchmarks.generate import Plan
+from benchmarks.generate import NODES, SEED, Plan
 from benchmarks.machine import machine, revision
-from benchmarks.measure import Row, start_over
-from benchmarks.printing import one_line, table, title
+from benchmarks.measure import Row, positive, start_over
+from benchmarks.performance import SCHEMA
+from benchmarks.printing import number, one_line, table, title
 from benchmarks.storm import report as storm
 from benchmarks.world import World
 
@@ -57,15 +58,12 @@ QUICK = ("targets", "growth")
 OWN_CLUSTER = {"storm", "growth"}
 """Groups that do not look at the cluster of the others, but for its seed."""
 
-SCHEMA = 1
-"""Of the JSON; counts up when a reader of it must change."""
-
-NODES = 5000
-SEED = 20261121
-
 
 def main() -> None:
     given = options().parse_args()
+    if given.json is not None:  # better now than after an hour
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.touch()
     start_over("benchmarks")
     cores.pin()
     world = World(Plan(given.seed, given.nodes), given.full)
@@ -73,7 +71,8 @@ def main() -> None:
     about = machine() if OWN_CLUSTER.issuperset(groups) else machine() | cluster(world)
     gc.collect()
     gc.freeze()  # as the service does once it has the cluster
-    report(world, {"seed": given.seed, "revision": revision()} | about, groups, given.json)
+    asked = {"groups": ", ".join(groups), "seed": given.seed, "revision": revision()}
+    report(world, asked | about, groups, given.json)
 
 
 def options() -> argparse.ArgumentParser:
@@ -94,13 +93,6 @@ def options() -> argparse.ArgumentParser:
     return parser
 
 
-def positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
-
-
 def report(world: World, about: Mapping[str, Any], groups: Sequence[str], file: Path | None = None) -> list[Row]:
     """Measure and print: first where, then one table, then each limit in words; the rows of the table."""
     start = time.monotonic()
@@ -109,7 +101,6 @@ def report(world: World, about: Mapping[str, Any], groups: Sequence[str], file: 
     print(f"\n{table([row.to_dict() for row in rows])}\n\n{verdict(rows, world.plan.nodes)}")
     print(f"measured in {time.monotonic() - start:.0f} s")
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
         figures = {"schema": SCHEMA, "about": about, "rows": [row.to_dict() for row in rows]}
         file.write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return rows
@@ -153,12 +144,13 @@ def verdict(rows: Sequence[Row], nodes: int) -> str:
 
 
 def limits(row: Row) -> str:
-    """What was required, and what was found where the table does not say it in this unit."""
+    """What was required, and what was found."""
     found = [
-        f"{bound.of} ≤ {bound.at_most:g} {row.unit} (found {bound.figure(row.figures):.3g})" for bound in row.bounds
+        f"{bound.of} ≤ {number(bound.at_most)} {row.unit} (found {number(bound.figure(row.figures))})"
+        for bound in row.bounds
     ]
-    if row.limit is not None:
-        found.append(f"{row.limit} against {row.against}")
+    if row.limit is not None and row.ratio is not None:
+        found.append(f"{row.limit} against {row.against} (found {number(row.ratio)})")
     return ", ".join(found) or row.limits
 
 

@@ -3,7 +3,10 @@
 The present benchmarks measure both, in two processes on one core that take turns (A B A B …). A row is slower if the
 median of the pairs' ratios is more than 1.1 and the middle halves of both sides do not overlap.
 
-Rule: the exit code is 1 if a work is slower; run again before you believe it of a busy machine.
+The exit code is 0 if nothing is slower, 1 if a work is slower, and 2 if the two could not be compared: the command line
+is wrong, a work failed on one side (whatever the others say), or there was no work to compare.
+
+Rule: run again before you believe of a busy machine that a work is slower.
 """
 
 import argparse
@@ -21,11 +24,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from benchmarks import cores
+from benchmarks.generate import NODES, SEED
 from benchmarks.machine import ROOT, git
-from benchmarks.measure import MALLOC
+from benchmarks.measure import MALLOC, positive
 from benchmarks.printing import aligned, number
 from benchmarks.service import end
 from benchmarks.works import MODULES
@@ -34,10 +38,12 @@ SLOWER = 1.1
 TURNS = 9
 SECONDS_OF_A_TURN = 0.2
 MOST_RUNS = 40
-NODES = 5000
-SEED = 20261121
 HEADINGS = ("what", "old", "spread", "new", "spread", "new / old", "spread", "")
-MISSING = "not in REV"
+MISSING, LEFT_OUT, FAILED = "not in REV", "left out", "failed"
+NOTHING_SLOWER, SOME_SLOWER, NOT_COMPARED = 0, 1, 2
+"""Exit codes."""
+
+OLD, NEW = "the old revision", "this folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +53,10 @@ class Compared:
     name: str
     old: Sequence[float] = ()
     new: Sequence[float] = ()
-    missing: str = ""
-    """Why there is nothing to compare with."""
+    instead: str = ""
+    """MISSING, LEFT_OUT or FAILED, where there are no times."""
+    why: str = ""
+    """The same in more words."""
 
     @property
     def ratios(self) -> list[float]:
@@ -56,8 +64,8 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        if self.missing:
-            return MISSING
+        if self.instead:
+            return self.instead
         ratio, (old_low, old_high), (new_low, new_high) = (
             statistics.median(self.ratios),
             middle_half(self.old),
@@ -68,8 +76,8 @@ class Compared:
         return "faster" if ratio < 1 / SLOWER and new_high < old_low else ""
 
     def cells(self) -> tuple[str, ...]:
-        if self.missing:
-            return (self.name, *[""] * (len(HEADINGS) - 2), f"{MISSING}: {self.missing}")
+        if self.instead:
+            return (self.name, *[""] * (len(HEADINGS) - 2), f"{self.instead}: {self.why}")
         of_ratios = self.ratios
         times = [cell for side in (self.old, self.new) for cell in (_ms(statistics.median(side)), _spread(side, 1000))]
         return (self.name, *times, number(statistics.median(of_ratios)), _spread(of_ratios, 1), self.verdict)
@@ -94,46 +102,94 @@ def table(rows: Sequence[Compared]) -> str:
     return aligned([HEADINGS, *(row.cells() for row in rows)], ("what", ""))
 
 
+class NotCompared(Exception):
+    """Why nothing can be said of any work."""
+
+
+class NoTimes(Exception):
+    """One side has not taken a work's times: MISSING, LEFT_OUT or FAILED, and why."""
+
+    def __init__(self, instead: str, why: str) -> None:
+        super().__init__(f"{instead}: {why}")
+        self.instead, self.why = instead, why
+
+
 def main() -> None:
-    given = options().parse_args()
+    parser = options()
+    given = parser.parse_args()
     commit = git("rev-parse", "--verify", "--quiet", f"{given.revision}^{{commit}}")
     if not commit:
-        raise SystemExit(f"there is no revision {given.revision!r} here")
+        parser.error(f"there is no revision {given.revision!r} here")
+    try:
+        every = names()
+        chosen = [name for name in every if given.only in name]
+        if not chosen:
+            parser.error("\n  ".join([f"--only: no work has {given.only!r} in its name; there are", *every]))
+        rows = all_compared(given, commit, chosen)
+    except NotCompared as error:
+        print(f"could not compare: {error}", file=sys.stderr)
+        sys.exit(NOT_COMPARED)
+    conclude(rows)
+
+
+def all_compared(given: argparse.Namespace, commit: str, chosen: Sequence[str]) -> list[Compared]:
+    """The works of these names, one after another."""
     print(f"old: {given.revision} ({commit[:12]}); new: this folder; {given.nodes:,} nodes, seed {given.seed}")
     print(f"CPU time of a thread on one core; {cores.in_words()}; spread: the middle half of {TURNS} turns", flush=True)
     with both(commit, given.seed, given.nodes) as (old, new):
-        rows = [row for name in names() if given.only in name for row in [compared(name, old, new)]]
-    print(f"\n{table(rows)}\n")
+        return [compared(name, old, new) for name in chosen]
+
+
+def conclude(rows: Sequence[Compared]) -> NoReturn:
+    """Print the table and what follows from it, and exit."""
+    print(f"\n{table(rows)}\n", flush=True)
     slower = [row.name for row in rows if row.verdict == "slower"]
-    print("\n".join(f"slower: {name}" for name in slower) or "nothing is slower by more than a tenth and the noise")
-    sys.exit(1 if slower else 0)
+    problems = [f"{row.name}: {row.why}" for row in rows if row.verdict == FAILED]
+    if all(row.instead for row in rows):
+        problems.append("there was no work that both sides could do")
+    elif not slower:
+        print("nothing is slower by more than a tenth and the noise")
+    for name in slower:
+        print(f"slower: {name}")
+    for problem in problems:
+        print(f"could not compare: {problem}", file=sys.stderr)
+    sys.exit(NOT_COMPARED if problems else SOME_SLOWER if slower else NOTHING_SLOWER)
 
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("revision", metavar="REV", help="whatever git takes: a commit, a tag, HEAD~3")
-    parser.add_argument("--nodes", metavar="N", type=int, default=NODES, help=f"size of the cluster ({NODES:,})")
+    parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
     parser.add_argument("--only", metavar="TEXT", default="", help="works whose name has this text")
     return parser
 
 
 def names() -> list[str]:
-    """Of all works that there are now."""
-    return [name for module in MODULES for name in importlib.import_module(f"benchmarks.works.{module}").WORKS]
+    """Of all works that there are now; NotCompared if this folder cannot import them."""
+    try:
+        return [name for module in MODULES for name in importlib.import_module(f"benchmarks.works.{module}").WORKS]
+    except Exception as error:
+        raise NotCompared(f"{NEW} cannot import its works: {type(error).__name__}: {error}") from error
 
 
 def compared(name: str, old: "Side", new: "Side") -> Compared:
     print(f"comparing {name} …", file=sys.stderr, flush=True)
-    found = old.taken(name, 1)
-    if "missing" in found:
-        return Compared(name, missing=found["missing"])
+    try:
+        pairs = in_pairs(name, old, new)
+    except NoTimes as error:
+        return Compared(name, instead=error.instead, why=error.why)
+    return Compared(name, [one for one, _ in pairs], [other for _, other in pairs])
+
+
+def in_pairs(name: str, old: "Side", new: "Side") -> list[tuple[float, float]]:
+    """Seconds of each turn. This folder is asked first: what it fails at must not pass for what REV does not have."""
     new.taken(name, 1)
+    old.taken(name, 1)
     start = time.perf_counter()
     new.taken(name, 1)
     runs = max(1, min(MOST_RUNS, int(SECONDS_OF_A_TURN / (time.perf_counter() - start))))
-    pairs = [(old.median(name, runs), new.median(name, runs)) for _ in range(TURNS)]
-    return Compared(name, [one for one, _ in pairs], [other for _, other in pairs])
+    return [(old.median(name, runs), new.median(name, runs)) for _ in range(TURNS)]
 
 
 # --- the two revisions ------------------------------------------------------------------------------------------------
@@ -142,7 +198,9 @@ def compared(name: str, old: "Side", new: "Side") -> Compared:
 class Side:
     """A process with one of the revisions."""
 
-    def __init__(self, directory: Path, seed: int, nodes: int) -> None:
+    def __init__(self, whose: str, directory: Path, seed: int, nodes: int) -> None:
+        self.whose = whose
+        """OLD or NEW."""
         command = [sys.executable, "-m", "benchmarks.side", "--seed", str(seed), "--nodes", str(nodes)]
         safe = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
         self.process = subprocess.Popen(
@@ -158,25 +216,43 @@ class Side:
     def close(self) -> None:
         end(self.process)
         for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                pipe.close()
+            with contextlib.suppress(BrokenPipeError):
+                if pipe:
+                    pipe.close()
 
-    def answer(self) -> dict[str, Any]:
-        line = self.process.stdout.readline() if self.process.stdout else ""
-        if not line:
-            raise SystemExit("a revision has ended: it cannot make the benchmarks' cluster")
-        found: dict[str, Any] = json.loads(line)
-        return found
+    def wait_until_ready(self) -> None:
+        """Until it has its cluster."""
+        self._answer("it cannot make the benchmarks' cluster")
 
-    def taken(self, name: str, runs: int) -> dict[str, Any]:
-        if self.process.stdin:
-            self.process.stdin.write(json.dumps({"work": name, "runs": runs}) + "\n")
-        return self.answer()
+    def taken(self, name: str, runs: int) -> list[float]:
+        """Seconds of each run; NoTimes if it does not have the work, or fails at it."""
+        with contextlib.suppress(BrokenPipeError):  # that it has ended is seen below
+            if self.process.stdin:
+                self.process.stdin.write(json.dumps({"work": name, "runs": runs}) + "\n")
+        return times_of(self._answer(f"it was to do {name!r}"), self.whose)
 
     def median(self, name: str, runs: int) -> float:
         """Seconds of one of so many runs."""
-        times: list[float] = self.taken(name, runs)["times"]
-        return statistics.median(times)
+        return statistics.median(self.taken(name, runs))
+
+    def _answer(self, doing: str) -> dict[str, Any]:
+        line = self.process.stdout.readline() if self.process.stdout else ""
+        if not line:
+            raise NotCompared(f"the process of {self.whose} has ended: {doing}")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+def times_of(answer: dict[str, Any], whose: str) -> list[float]:
+    """What `benchmarks.side` answers to a line; only the old revision may lack something."""
+    if "times" in answer:
+        times: list[float] = answer["times"]
+        return times
+    if "left_out" in answer:
+        raise NoTimes(LEFT_OUT, answer["left_out"])
+    if "missing" in answer and whose == OLD:
+        raise NoTimes(MISSING, answer["missing"])
+    raise NoTimes(FAILED, f"{whose}: {answer.get('failed') or answer['missing']}")
 
 
 @contextlib.contextmanager
@@ -184,12 +260,12 @@ def both(commit: str, seed: int, nodes: int) -> Iterator[tuple[Side, Side]]:
     """Old and new, each with its cluster, from a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         sides = []
-        for where, revision in (("old", commit), ("new", None)):
-            side = Side(laid_out(Path(directory) / where, revision), seed, nodes)
+        for whose, where, revision in ((OLD, "old", commit), (NEW, "new", None)):
+            side = Side(whose, laid_out(Path(directory) / where, revision), seed, nodes)
             sides.append(stack.enter_context(contextlib.closing(side)))
         old, new = sides
         for side in sides:
-            side.answer()
+            side.wait_until_ready()
         yield old, new
 
 
@@ -199,7 +275,9 @@ def laid_out(directory: Path, commit: str | None) -> Path:
     for name in ("benchmarks", "tests", *([] if commit else ["extender"])):
         (directory / name).symlink_to(ROOT / name, target_is_directory=True)
     if commit:
-        archive = subprocess.run(["git", "archive", commit, "extender"], cwd=ROOT, capture_output=True, check=True)
+        archive = subprocess.run(["git", "archive", commit, "extender"], cwd=ROOT, capture_output=True, check=False)
+        if archive.returncode:
+            raise NotCompared(f"{OLD}: {archive.stderr.decode().strip()}")
         with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
             files.extractall(directory, filter="data")
     return directory

@@ -19,10 +19,10 @@ AGAINST = "resources only"
 
 
 def rows(world: World) -> Iterator[Row]:
-    """Whom selectors mean is remembered; or not yet known, as for the first pod of any template since a pod changed."""
-    first = ", first pod of its template (cold)"
+    """Whom selectors mean is remembered; or to be looked at again, because a pod changed."""
+    after = ", after a pod changed"
     for what, work in (("filter", filtering), ("exhaustive dry run", dry_run_all)):
-        for which, changed in (("", False), (first, True)):
+        for which, changed in (("", False), (after, True)):
             own, others = in_turns([work(world, True, changed), work(world, False, changed)], ROUNDS)
             yield Row(GROUP, f"{what}{which}", own, AGAINST, others, TIMES_RESOURCES)
 

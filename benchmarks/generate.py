@@ -51,6 +51,10 @@ ALLOWED = (0, 0, 0, 1, 1, 2, 2, 3)
 """What a budget allows; one of these."""
 
 
+NODES = 5000
+SEED = 20261121
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Which cluster."""

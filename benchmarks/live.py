@@ -12,16 +12,17 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, cycle
 
 from benchmarks import generate, process
 from benchmarks.api_cluster import ApiCluster
 from benchmarks.bodies import names_body
 from benchmarks.measure import Bound, Limit, Row
+from benchmarks.requests import filter_bodies
 from benchmarks.service import Client, Started, started, wait_until_ready
 from benchmarks.world import World
 
@@ -101,39 +102,38 @@ def after_idling(world: World, port: int) -> list[float]:
 
 def beside_events(world: World, port: int, cluster: ApiCluster) -> Iterator[Row]:
     what, beside = f"/filter and /prioritize of {NAMES} names", f"{EVENTS_PER_SECOND} events/s"
-    everywhere, nowhere = generate.undemanding(world.plan), generate.incoming(world.plan)
-    for which, pod in (("it fits everywhere", everywhere), ("the pod fits nowhere", nowhere)):
-        body = names_body(pod, some_names(world))
+    for which, fits in (("it fits everywhere", True), ("the pod fits nowhere", False)):
         with contextlib.closing(Client(port)) as client:
-            measure = partial(both, client, body)
+            measure = partial(both, client, cycle(filter_bodies(world, fits, NAMES)))
             quiet = [measure() for _ in range(PAIRS)]
             cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS}")
             busy = list(until(cluster.is_done, measure))
         row = Row(GROUP, f"{what} together, {which}, {beside}", busy, "the same, no events", quiet, of_p99=True)
         yield replace(row, requirement="L1", bounds=BOUNDS)
     cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS}")
-    body = names_body(everywhere, some_names(world))
+    bodies = filter_bodies(world, True, NAMES)
     with ThreadPoolExecutor(CALLERS) as callers:
-        times = callers.map(lambda _: from_one_caller(port, body, cluster.is_done), range(CALLERS))
+        times = callers.map(lambda _: from_one_caller(port, bodies, cluster.is_done), range(CALLERS))
     name = f"{what} together, {CALLERS} callers at once, {beside}: 0 failed"
     yield Row(GROUP, name, list(chain(*times)), requirement="L1")
 
 
-def from_one_caller(port: int, body: bytes, is_done: Callable[[], bool]) -> list[float]:
+def from_one_caller(port: int, bodies: Sequence[bytes], is_done: Callable[[], bool]) -> list[float]:
     with contextlib.closing(Client(port)) as client:
-        return list(until(is_done, lambda: both(client, body)))
+        return list(until(is_done, partial(both, client, cycle(bodies))))
 
 
 def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Iterator[Row]:
-    body = names_body(generate.undemanding(world.plan), some_names(world))
+    bodies = cycle(filter_bodies(world, True, NAMES))
     with contextlib.closing(Client(service.port)) as client, contextlib.closing(Client(service.admin_port)) as admin:
-        quiet = [one_filter(client, body) for _ in range(PAIRS)]
+        quiet = [one_filter(client, next(bodies)) for _ in range(PAIRS)]
         for changed in CHANGED:
             times: list[float] = []
             for _ in range(RELISTS):
                 before = version_of_pods(admin)
                 cluster.begin(f"expire {min(changed, world.plan.nodes)}")
-                times += until(Relisted(service.admin_port, before).is_set, partial(one_filter, client, body))
+                relisted = Relisted(service.admin_port, before)
+                times += until(relisted.is_set, lambda: one_filter(client, next(bodies)))
                 time.sleep(CALM)
             what = f"/filter of {NAMES} names while everything is listed anew, {changed:,} pods changed"
             yield Row(GROUP, what, times, "the same, no lists", quiet, TIMES_QUIET, of_p99=True)
@@ -163,8 +163,9 @@ def until(is_done: Callable[[], bool], measure: Callable[[], float]) -> Iterator
         yield measure()
 
 
-def both(client: Client, body: bytes) -> float:
-    start = time.perf_counter()
+def both(client: Client, bodies: Iterator[bytes]) -> float:
+    """About the next pod."""
+    body, start = next(bodies), time.perf_counter()
     client.post("/filter", body)
     client.post("/prioritize", body)
     return time.perf_counter() - start

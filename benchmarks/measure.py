@@ -5,6 +5,7 @@ for a while disturbs both. Work in this thread is counted in CPU time: on a busy
 interrupted more often than a short one, and by wall time the longer one would look worse than it is.
 """
 
+import argparse
 import math
 import os
 import statistics
@@ -25,6 +26,14 @@ def start_over(module: str) -> None:
     if any(os.environ.get(name) != value for name, value in MALLOC.items()):
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], os.environ | MALLOC)
+
+
+def positive(text: str) -> int:
+    """Of a command line: a number above 0."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
 
 
 def nothing() -> None:

@@ -1,4 +1,6 @@
-"""`python -m benchmarks.performance FIGURES.json`: write docs/performance.md and its plot from what was measured.
+"""`python -m benchmarks.performance FIGURES.json …`: write docs/performance.md and its plot from what was measured.
+
+Several files are those of one revision, measured in parts.
 
 Rule: figures come from the file, words from here: what the page says beside its tables does not depend on them.
 """
@@ -6,6 +8,7 @@ Rule: figures come from the file, words from here: what the page says beside its
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from benchmarks.printing import number, ratio, title
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "images" / "growth.svg"
 SCHEMA = 1
+"""Of the JSON; counts up when a reader of it must change."""
 
 Figures = Mapping[str, Any]
 """One row, as `Row.to_dict` has it."""
@@ -24,7 +28,9 @@ Figures = Mapping[str, Any]
 INTRODUCTION = """\
 # Performance
 
-What was measured with `make bench-full`, on one machine. Measure yours: the ratios travel better than the milliseconds.
+What was measured with `make bench-full`, on one machine, whose speed changes from hour to hour: *calibration* is a
+fixed loop's time then, and kube-scheduler's own code was measured where it is 1.5 ms. Measure yours: the ratios travel
+better than the milliseconds.
 This page is written by `make performance`; do not edit it.
 
 ## Where
@@ -47,7 +53,7 @@ GROWTH = """\
 ## As the cluster grows
 
 The same work with clusters of several sizes, about 30 pods on a node, after a pod changed: medians. The picture after
-some nodes changed, and one event, must cost the same in any cluster.
+some nodes changed, and one event, should cost the same in any cluster: they may not double.
 """
 
 EXPONENTS = """\
@@ -78,9 +84,9 @@ METHOD = """\
 - **kube-scheduler's figures** are those of its own Go code on a cluster of this size and kind, on one core. They were
   taken at another time or on another machine; both sides are scaled by the time of one fixed loop
   (`benchmarks/calibration.py`).
-- **Whole calls** go over one kept connection, one after another, each about another replica of the pod and with the
-  names in another order. `/preempt` always asks about the same preemptor: what was approved of another one would stand
-  in its way.
+- **Whole calls** go over one kept connection, one after another, each about another replica of the pod than the one
+  before and with the names in another order. `/preempt` always asks about the same preemptor: what was approved of
+  another one would stand in its way. Its offers are remembered; *never offered before* is what they cost at first.
 - **Memory** is what Linux says of the service's process: VmRSS, and VmHWM for the peak.
 - **Growth** is measured in a process for each size, on objects decoded from JSON as the service decodes them. Exponents
   are of the ratio to the calibration loop, taken in turns: the machine may have been slower for one of the sizes.
@@ -89,15 +95,50 @@ METHOD = """\
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.performance", description=__doc__)
-    parser.add_argument("figures", metavar="FIGURES.json", type=Path, help="what `python -m benchmarks --json` wrote")
+    parser.add_argument(
+        "figures", metavar="FIGURES.json", type=Path, nargs="+", help="what `python -m benchmarks --json` wrote"
+    )
     given = parser.parse_args()
-    measured = json.loads(given.figures.read_text(encoding="utf-8"))
-    if measured.get("schema") != SCHEMA:
-        raise SystemExit(f"{given.figures}: not of schema {SCHEMA}; measure again")
-    PAGE.write_text(page(measured), encoding="utf-8")
+    try:
+        measured = together([read(file) for file in given.figures])
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    text, picture = page(measured), chart(measured["rows"])
+    PAGE.write_text(text, encoding="utf-8")
     PLOT.parent.mkdir(exist_ok=True)
-    PLOT.write_text(chart(measured["rows"]), encoding="utf-8")
+    PLOT.write_text(picture, encoding="utf-8")
     print(f"written: {PAGE.relative_to(ROOT)}, {PLOT.relative_to(ROOT)}")
+
+
+def read(file: Path) -> Mapping[str, Any]:
+    """What was measured; ValueError if that is not what the file holds."""
+    try:
+        measured = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file}: {error}") from None
+    if not isinstance(measured, dict) or measured.get("schema") != SCHEMA:
+        raise ValueError(f"{file}: not what `python -m benchmarks --json` writes (schema {SCHEMA}); measure again")
+    return measured
+
+
+def together(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Parts of one measurement as a whole; ValueError if they are not, or if what the page is about is missing."""
+    rows: list[Figures] = []
+    for part in parts:
+        known = {row["group"] for row in rows}
+        if part["about"]["revision"] != parts[0]["about"]["revision"]:
+            raise ValueError("the files are of different revisions; measure all of one")
+        rows += [row for row in part["rows"] if row["group"] not in known]
+    missing = {targets.GROUP, growth.GROUP} - {row["group"] for row in rows}
+    if missing:
+        raise ValueError(f"nothing was measured of {' and '.join(sorted(missing))}: see `make bench-full`")
+    keys = dict.fromkeys(chain.from_iterable(part["about"] for part in parts))
+    return {"about": {key: of_all([part["about"].get(key) for part in parts]) for key in keys}, "rows": rows}
+
+
+def of_all(values: Sequence[Any]) -> str:
+    """What they say, each once."""
+    return "; ".join(dict.fromkeys(str(value) for value in values if value is not None))
 
 
 def page(measured: Mapping[str, Any]) -> str:
@@ -164,8 +205,16 @@ def exponent(row: Figures) -> Sequence[str]:
 
 
 def not_met(rows: Sequence[Figures]) -> list[str]:
-    found = [f"{row['group']}: {title(row)}: {amount(row)}, {row['limit']}" for row in rows if row["met"] is False]
+    found = [
+        f"{row['group']}: {title(row)}: {amount(row)}{compared(row)}; {row['limit']}"
+        for row in rows
+        if row["met"] is False
+    ]
     return found or ["Everything is met."]
+
+
+def compared(row: Figures) -> str:
+    return f", {ratio(row)} of {row['against']}" if row["against"] and row["ratio"] is not None else ""
 
 
 def by_size(sized: Sequence[Figures]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:

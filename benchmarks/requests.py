@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from benchmarks import generate
 from benchmarks.bodies import names_body, nodes_body, victims_body
@@ -34,17 +35,20 @@ def preempt_body(world: World, count: int = 0) -> bytes:
     return victims_body(generate.incoming(world.plan), world.candidates[: count or None])
 
 
-def new_preempt_bodies(world: World, count: int, how_many: int) -> list[bytes]:
-    """The same, each with other NumPDBViolations: none of these offers, which are remembered, was sent before."""
+def new_preempt_bodies(world: World, count: int, how_many: int, first: int = 1) -> list[bytes]:
+    """The same, each with other NumPDBViolations, `first` more than there are and so on: none of these offers, which
+    are remembered, was sent before."""
     candidates, pod = world.candidates[: count or None], generate.incoming(world.plan)
     return [
         victims_body(pod, [replace(one, num_pdb_violations=one.num_pdb_violations + number) for one in candidates])
-        for number in range(1, how_many + 1)
+        for number in range(first, first + how_many)
     ]
 
 
-def full_nodes_body(world: World, fits: bool) -> bytes:
+def full_nodes_body(world: World, fits: bool, replica: int = 0) -> bytes:
+    """All nodes as a whole, for this replica of the pod."""
     pod = generate.undemanding(world.plan) if fits else generate.incoming(world.plan)
+    pod = next(islice(replicas(pod), replica, None))
     return nodes_body(pod, (generate.full_node(world.plan, row) for row in range(world.plan.nodes)))
 
 

@@ -1,4 +1,4 @@
-"""A bare FastAPI application to compare with: it sends back what it got."""
+"""A bare FastAPI application to compare with: it sends back what it got, or how much that was."""
 
 import argparse
 import socket
@@ -36,6 +36,11 @@ def create_app() -> FastAPI:
     async def nodes(request: Request) -> Response:
         arguments = decoder.decode(await request.body())
         return Response(msgspec.json.encode(arguments), media_type="application/json")
+
+    @app.post("/names")
+    async def names(request: Request) -> Response:
+        arguments = decoder.decode(await request.body())
+        return Response(msgspec.json.encode(len(arguments.nodes.items)), media_type="application/json")
 
     return app
 

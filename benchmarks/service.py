@@ -5,6 +5,7 @@ Rule: what is asked is what kube-scheduler would ask; an answer other than 200 e
 
 import contextlib
 import http.client
+import itertools
 import os
 import socket
 import subprocess
@@ -12,17 +13,19 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from benchmarks import cores
 from benchmarks.generate import Plan
 from benchmarks.measure import Bound, Row, Work, in_turns
-from benchmarks.requests import preempt_body
+from benchmarks.requests import new_preempt_bodies, preempt_body
 from benchmarks.world import World
 
 GROUP = "http"
 REQUESTS = 200
 REQUESTS_LARGE = 100
+WARM_UP = 20
 START_SECONDS = 120
 STOP_SECONDS = 15
 
@@ -35,11 +38,17 @@ def rows(world: World) -> Iterator[Row]:
     ):
         empty = Work(lambda: admin.get("/livez"), clock=time.perf_counter)
         for count, requests, at_most in ((100, REQUESTS, None), (500, REQUESTS, 50), (0, REQUESTS_LARGE, 100)):
-            body = preempt_body(world, count)
-            call = Work(lambda body=body: client.post("/preempt", body), clock=time.perf_counter)  # type: ignore[misc]
-            own, others = in_turns([call, empty], requests, warm_up=20)
-            row = Row(GROUP, f"/preempt of {count or len(world.candidates):,} candidates, UIDs", own, "/livez", others)
-            yield row if at_most is None else replace(row, requirement="L2", bounds=(Bound("p99", at_most),))
+            name = f"/preempt of {min(count or world.plan.nodes, len(world.candidates)):,} candidates, UIDs"
+            new = new_preempt_bodies(world, count, requests + WARM_UP)
+            for bodies, which in (([preempt_body(world, count)], ""), (new, ", never offered before")):
+                call = Work(partial(post_next, client, itertools.cycle(bodies)), clock=time.perf_counter)
+                own, others = in_turns([call, empty], requests, WARM_UP)
+                row = Row(GROUP, f"{name}{which}", own, "/livez", others)
+                yield row if at_most is None else replace(row, requirement="L2", bounds=(Bound("p99", at_most),))
+
+
+def post_next(client: "Client", bodies: Iterator[bytes]) -> None:
+    client.post("/preempt", next(bodies))
 
 
 class Client:

@@ -1,7 +1,11 @@
 """One of two revisions that are compared: takes times of the works that its standard input names.
 
-A line is {"work": name, "runs": N}; the answer is {"times": [seconds, …]}, or {"missing": why} where this revision
-does not have what the work needs. The first line that is written says that the cluster is there.
+A line is {"work": name, "runs": N}; the answer is one of
+- {"times": [seconds, …]}
+- {"missing": why}: making the work needs what this revision does not have
+- {"left_out": why}: the cluster is too small for the work
+- {"failed": what was raised}: by making the work for another reason, or by running it
+The first line that is written says that the cluster is there.
 
 Rule: the `extender` that is measured is the one in the current directory.
 """
@@ -11,6 +15,7 @@ import gc
 import importlib
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +23,11 @@ import extender
 from benchmarks import cores
 from benchmarks.generate import Plan
 from benchmarks.measure import Work, start_over
-from benchmarks.works import MODULES, Maker
+from benchmarks.works import MODULES, Maker, TooFewNodes
 from benchmarks.world import World
 
 LACKING = (ImportError, AttributeError, TypeError, KeyError)
-"""What comes of calling what is not there, or was called otherwise."""
+"""What comes of making a work of what is not there, or was called otherwise."""
 
 
 def main() -> None:
@@ -60,6 +65,11 @@ def makers() -> dict[str, Maker]:
     return found
 
 
+def in_words(error: Exception) -> str:
+    """Its type and message, on one line of 200 characters at most."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
 class Works:
     """One work is kept at a time, as it was made and warmed up."""
 
@@ -68,13 +78,32 @@ class Works:
         self._name, self._work = "", Work(lambda: None)
 
     def taken(self, name: str, runs: int) -> dict[str, Any]:
+        """What is answered to a line; a work that failed is made anew the next time."""
         try:
-            if name != self._name:
-                self._name, self._work = name, self._makers[name](self._world)
-            return {"times": [self._work.seconds() for _ in range(runs)]}
+            self._make(name)
+        except TooFewNodes as error:
+            return {"left_out": str(error)}
         except LACKING as error:
+            return {"missing": in_words(error)}
+        except Exception as error:
+            return self._failed(error)
+        try:
+            return {"times": [self._work.seconds() for _ in range(runs)]}
+        except Exception as error:
+            return self._failed(error)
+
+    def _make(self, name: str) -> None:
+        """Unless it is the one that is kept."""
+        if name != self._name:
             self._name = ""
-            return {"missing": f"{type(error).__name__}: {str(error)[:100]}"}
+            self._work = self._makers[name](self._world)
+            self._name = name
+
+    def _failed(self, error: Exception) -> dict[str, Any]:
+        """Where it was raised goes to stderr."""
+        self._name = ""
+        traceback.print_exception(error)
+        return {"failed": in_words(error)}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from extender.k8s.objects import Pod
 
 
 def change_a_pod(snapshot: Snapshot) -> None:
-    """One running pod gets another label, so that nothing is remembered that was made of pods."""
+    """One running pod gets another label, so that all that is remembered of pods has to be looked at again."""
     pod = snapshot.pods[0]
     labels = dict(pod.metadata.labels or {})
     labels["changed"] = "no" if labels.get("changed") == "yes" else "yes"

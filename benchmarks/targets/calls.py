@@ -24,7 +24,11 @@ REQUESTS_NEW = 40
 WARM_UP = 20
 FEW = 500
 ECHO = "echo of the body by a bare FastAPI app"
-RAW_NODES = "a bare FastAPI app that decodes raw nodes and sends them back"
+RAW_NODES = {
+    False: ("/names", "a bare FastAPI app that decodes raw nodes and sends their number back"),
+    True: ("/nodes", "a bare FastAPI app that decodes raw nodes and sends them back"),
+}
+"""By whether the pod fits: only then do nodes go back."""
 FITS = {False: "fits nowhere", True: "fits everywhere"}
 
 
@@ -47,14 +51,17 @@ def of_names(world: World, beside: "Beside") -> Iterator[Row]:
         name, bodies = f"/filter, {world.plan.nodes:,} names, {which}", filter_bodies(world, fits)
         yield beside.row(name, ["/filter"], bodies, REQUESTS, Bound("median", 4), Bound("p99", 10))
     for fits, which in FITS.items():
-        name, bodies = f"/filter and /prioritize, {FEW} names, {which}", filter_bodies(world, fits, FEW)
+        few = min(FEW, world.plan.nodes)
+        name, bodies = f"/filter and /prioritize, {few} names, {which}", filter_bodies(world, fits, FEW)
         yield beside.row(name, ["/filter", "/prioritize"], bodies, REQUESTS, Bound("median", 2.5))
 
 
 def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
     """Offers that were sent before, as most are in a row of preemptors of one priority; and all of them new."""
-    for count, requests, at_most in ((FEW, REQUESTS, 5), (0, REQUESTS_LARGE, 25)):
-        name = f"/preempt, {min(count or world.plan.nodes, len(world.candidates)):,} candidates, UIDs"
+    every = len(world.candidates)
+    few = ((FEW, REQUESTS, 5),) if every > FEW else ()
+    for count, requests, at_most in (*few, (every, REQUESTS_LARGE, 25)):
+        name = f"/preempt, {count:,} candidates, UIDs"
         yield beside.row(name, ["/preempt"], [preempt_body(world, count)], requests, Bound("median", at_most))
         new = new_preempt_bodies(world, count, REQUESTS_NEW + WARM_UP)
         yield beside.row(f"{name}, never offered before", ["/preempt"], new, REQUESTS_NEW, Bound("median", at_most))
@@ -62,10 +69,11 @@ def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
 
 def of_full_nodes(world: World, beside: "Beside") -> Iterator[Row]:
     for fits, which in FITS.items():
-        body = full_nodes_body(world, fits)
-        name = f"/filter, {world.plan.nodes:,} full nodes, {len(body) / 1e6:.0f} MB, {which}"
-        row = beside.row(name, ["/filter"], [body], REQUESTS_FULL, Bound("median", 90), echo="/nodes")
-        yield replace(row, against=RAW_NODES)
+        bodies = [full_nodes_body(world, fits, replica) for replica in range(2)]
+        name = f"/filter, {world.plan.nodes:,} full nodes, {len(bodies[0]) / 1e6:.0f} MB, {which}"
+        echo, against = RAW_NODES[fits]
+        row = beside.row(name, ["/filter"], bodies, REQUESTS_FULL, Bound("median", 90), echo=echo)
+        yield replace(row, against=against)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def pictures(world: World) -> Iterator[Row]:
     one = dirty(world, 1)
     (alone,) = in_turns([one], ROUNDS)
     yield Row(GROUP, "picture after 1 dirty node", alone)
-    for count in COUNTS:
+    for count in (count for count in COUNTS if count <= world.plan.nodes):
         own, others = in_turns([dirty(world, count), one], ROUNDS)
         times = [count * seconds for seconds in others]
         note = f"{1e6 * statistics.median(own) / count:,.0f} µs each"

@@ -1,8 +1,9 @@
 """How much memory whole nodes in a request take: the most that a fresh process of the service ever held."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 
 from benchmarks import process
 from benchmarks.measure import Limit, Row
@@ -18,28 +19,30 @@ WITHIN = Limit("≤", 1)
 
 
 def rows(world: World) -> Iterator[Row]:
-    body = full_nodes_body(world, fits=True)
+    bodies = [full_nodes_body(world, fits=True, replica=number) for number in range(2)]
     name = f"peak RSS, {REQUESTS} x /filter of {world.plan.nodes:,} full nodes"
     alone = replace(world.plan, pods=(0, 0))
     with running(alone) as service:
-        ask(service.port, body)
+        ask(service.port, bodies)
         most = process.peak(service.process)
     if most is None:
         print("peak RSS is not known here")
         return
-    allowed = TIMES_BODY * len(body) + BESIDE
+    bytes_of_body = len(bodies[0])
+    allowed = TIMES_BODY * bytes_of_body + BESIDE
     yield Row(GROUP, f"{name}, no pods", [most], "body x 3 + 150 MB", [allowed], WITHIN, unit="MB")
     with running(world.plan) as service:
         process.forget_peak(service.process)
         before = process.resident(service.process) or 0
-        ask(service.port, body)
+        ask(service.port, bodies)
         more = (process.peak(service.process) or 0) - before
     note = f"{before / 1e6:,.0f} MB"
     about = f"{name}, above what it takes with all pods"
-    yield Row(GROUP, about, [more], "body x 3", [TIMES_BODY * len(body)], unit="MB", note=note)
+    yield Row(GROUP, about, [more], "body x 3", [TIMES_BODY * bytes_of_body], unit="MB", note=note)
 
 
-def ask(port: int, body: bytes) -> None:
+def ask(port: int, bodies: Sequence[bytes]) -> None:
+    """About one pod after the other, so that nothing is known of the call before."""
     with contextlib.closing(Client(port)) as client:
-        for _ in range(REQUESTS):
+        for body in islice(cycle(bodies), REQUESTS):
             client.post("/filter", body)

@@ -12,10 +12,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks import generate
-from benchmarks.generate import JSON, Plan
-
-NODES = 5000
-SEED = 20261121
+from benchmarks.generate import JSON, NODES, SEED, Plan
+from benchmarks.measure import positive
 
 PREEMPTORS: dict[str, Callable[[Plan], JSON]] = {"resources": generate.incoming, "mixed": generate.spreading}
 """Name for --incoming -> who is to be placed: asks for resources only, or spreads and keeps apart as well."""
@@ -25,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.upstream.scenario", description=__doc__)
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--incoming", choices=PREEMPTORS, default="resources", help="the pod to be placed (resources)")
-    parser.add_argument("--nodes", metavar="N", type=int, default=NODES, help=f"size of the cluster ({NODES:,})")
+    parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
     parser.add_argument("--pods", metavar="N", type=int, help="on each node; without it, about 30")
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
     given = parser.parse_args()

@@ -11,5 +11,21 @@ from benchmarks.world import World
 
 Maker = Callable[[World], Work]
 
+
+class TooFewNodes(ValueError):
+    """The cluster is too small for the work."""
+
+
+def needing(nodes: int, maker: Maker) -> Maker:
+    """The same work, but TooFewNodes in a cluster of fewer nodes: it would not be what its name says."""
+
+    def make(world: World) -> Work:
+        if world.plan.nodes < nodes:
+            raise TooFewNodes(f"needs {nodes:,} nodes, there are {world.plan.nodes:,}")
+        return maker(world)
+
+    return make
+
+
 MODULES = ("decisions", "changes", "calls")
 """Each has WORKS, by name."""

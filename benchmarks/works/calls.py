@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmarks.measure import Run, Work
-from benchmarks.requests import filter_bodies, full_nodes_body, preempt_body
+from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.config import Configuration
@@ -14,13 +14,39 @@ from extender.server.service import Service
 from extender.server.settings import LiveSettings
 from extender.server.verbs import VERBS, answer
 
+_NUMBERS = itertools.count(1)
+"""For the whole process, as offers are remembered for the whole process."""
+
 
 def of_names(world: World, verb: str, fits: bool, count: int) -> Work:
     return _call(world, verb, filter_bodies(world, fits, count))
 
 
+def of_names_twice(world: World, count: int) -> Work:
+    """What kube-scheduler asks for a pod that fits everywhere: each body goes to both verbs."""
+    service, bodies = keeping(world), filter_bodies(world, True, count)
+    first, second = (asked(service, verb, bodies) for verb in ("filter", "prioritize"))
+
+    def run() -> None:
+        first()
+        second()
+
+    return Work(run)
+
+
 def of_candidates(world: World, count: int) -> Work:
+    """The same offers every time, which are remembered from the first time on."""
     return _call(world, "preempt", [preempt_body(world, count)])
+
+
+def of_new_candidates(world: World, count: int) -> Work:
+    """Offers that this process was never sent: a body for each run, made before its time is taken."""
+    service, ready = keeping(world), [b""]
+
+    def prepare() -> None:
+        ready[:] = new_preempt_bodies(world, count, 1, next(_NUMBERS))
+
+    return Work(lambda: ask(service, "preempt", ready[0]), prepare)
 
 
 def of_full_nodes(world: World) -> Work:
@@ -39,15 +65,16 @@ def keeping(world: World) -> Service:
 
 
 def asked(service: Service, verb: str, bodies: Sequence[bytes]) -> Run:
-    """One call, with the bodies in turn; anything but an answer ends the benchmark."""
+    """One call, with the bodies in turn."""
     turns = itertools.cycle(bodies)
+    return lambda: ask(service, verb, next(turns))
 
-    def run() -> None:
-        given = answer(VERBS[verb], service, next(turns))
-        if given.status != 200:
-            raise RuntimeError(f"/{verb}: {given.status} {given.body[:200]!r}")
 
-    return run
+def ask(service: Service, verb: str, body: bytes) -> None:
+    """RuntimeError for anything but an answer."""
+    given = answer(VERBS[verb], service, body)
+    if given.status != 200:
+        raise RuntimeError(f"/{verb}: {given.status} {given.body[:200]!r}")
 
 
 WORKS: dict[str, Maker] = {
@@ -55,7 +82,9 @@ WORKS: dict[str, Maker] = {
     "/filter, all names, it fits everywhere": partial(of_names, verb="filter", fits=True, count=0),
     "/filter, 500 names, it fits everywhere": partial(of_names, verb="filter", fits=True, count=500),
     "/prioritize, 500 names, it fits everywhere": partial(of_names, verb="prioritize", fits=True, count=500),
+    "/filter and /prioritize, 500 names, it fits everywhere": partial(of_names_twice, count=500),
     "/preempt, 500 candidates": partial(of_candidates, count=500),
+    "/preempt, 500 candidates, never offered before": partial(of_new_candidates, count=500),
     "/preempt, all candidates": partial(of_candidates, count=0),
     "/filter, full nodes": of_full_nodes,
 }

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from benchmarks.events import Changing, take
 from benchmarks.measure import Run, Work
-from benchmarks.works import Maker
+from benchmarks.works import Maker, needing
 from benchmarks.works.decisions import filter_all, preempting
 from benchmarks.world import World
 from extender.cluster.decode import Decoder
@@ -83,7 +83,10 @@ def _changing(world: World, count: int) -> Run:
 
 WORKS: dict[str, Maker] = {
     "one event, decoded and applied": event,
-    **{f"picture after {count:,} dirty nodes": partial(dirty, count=count) for count in (1, 10, 100, 1000)},
-    "first filter after 10 dirty nodes": partial(first_filter, count=10),
-    "first dry run and ranking after 10 dirty nodes": partial(first_dry_run, count=10),
+    **{
+        f"picture after {count:,} dirty nodes": needing(count, partial(dirty, count=count))
+        for count in (1, 10, 100, 1000)
+    },
+    "first filter after 10 dirty nodes": needing(10, partial(first_filter, count=10)),
+    "first dry run and ranking after 10 dirty nodes": needing(10, partial(first_dry_run, count=10)),
 }
