@@ -15,8 +15,8 @@ def test_a_pod_may_ask_for_many_resources_of_which_each_node_lacks_others(count)
     nodes = []
     for number in range(400):
         lacking = {(number * 7 + 3) % count, count - 1 - number % min(count, 8)}
-        here = {name: "1" for place, name in enumerate(names) if place not in lacking}
-        nodes.append((node(f"n{number}", allocatable=here), [names[place] for place in sorted(lacking)]))
+        there = {name: "1" for place, name in enumerate(names) if place not in lacking}
+        nodes.append((node(f"n{number}", allocatable=there), [names[place] for place in sorted(lacking)]))
     here = snapshot({one: [] for one, _ in nodes})
     waiting = typed(incoming(requests=dict.fromkeys(names, "1")))
     decision = engine.filter(here, waiting, here.node_names, Profile())
