@@ -35,8 +35,8 @@ def processor() -> str:
 
 
 def revision() -> str:
-    """The commit, and whether the files are as in it; empty outside of a repository."""
-    commit = git("rev-parse", "--short", "HEAD")
+    """The last commit that changed what is measured, and whether files differ from it; empty outside a repository."""
+    commit = git("log", "-1", "--format=%h", "--", "extender")
     return f"{commit} and changes" if commit and git("status", "--porcelain", "--", "extender") else commit
 
 

@@ -4,6 +4,12 @@ import logging
 import threading
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no fault of what is tested. Whoever has asked for other settings has them.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+if settings.get_current_profile_name() in ("default", "ci"):
+    settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

@@ -118,6 +118,7 @@ class Pace(threading.Thread):
         self._rate = rate
         self._going = threading.Event()
         self._going.set()
+        self._doing = threading.Lock()
         self._ended = False
         self.start()
 
@@ -127,13 +128,17 @@ class Pace(threading.Thread):
             if not self._going.is_set():
                 self._going.wait()
                 due = time.monotonic()
-            self._one()
+            with self._doing:
+                if self._going.is_set():
+                    self._one()
             due = max(due + 1 / self._rate, time.monotonic() - self.BEHIND)
             time.sleep(max(0.0, due - time.monotonic()))
 
     def pause(self) -> None:
-        """At most one more is done."""
+        """Nothing more is done once this returns."""
         self._going.clear()
+        with self._doing:
+            pass
 
     def go_on(self) -> None:
         self._going.set()

@@ -234,7 +234,7 @@ class FakeAPI(State):
         with self.changed:
             return [r for r in self.requests if r.verb == verb and kind in (None, r.kind)]
 
-    def wait_for(self, predicate: Callable[[], object], timeout: float = 10.0) -> None:
+    def wait_for(self, predicate: Callable[[], object], timeout: float = 30.0) -> None:
         """Waits until `predicate` is true of this server; it is asked after every request, answer, watch, line and
         change of an object, with the lock held. TimeoutError, with the latest requests, after `timeout` seconds."""
         with self.changed:

@@ -108,10 +108,14 @@ class Chaos:
             for relay in self._relays.values():
                 relay.allow(server_bytes)
 
-    def wait_for(self, connections: int, timeout: float = 10.0) -> None:
-        """Waits until so many connections are open; TimeoutError after `timeout` seconds."""
+    def wait_for(self, connections: int, *, or_more: bool = False, timeout: float = 30.0) -> None:
+        """Waits until so many connections are open, or more; TimeoutError after `timeout` seconds."""
+
+        def are_open() -> bool:
+            return len(self._relays) == connections or (or_more and len(self._relays) > connections)
+
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self._relays) == connections, timeout):
+            if not self._changed.wait_for(are_open, timeout):
                 raise TimeoutError(f"{len(self._relays)} connections are open, not {connections}, after {timeout} s")
 
     def _stalled(self, stalled: bool) -> None:

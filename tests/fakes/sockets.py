@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 LOOPBACK = "127.0.0.1"
 
-JOIN_SECONDS = 10.0
+JOIN_SECONDS = 30.0
 """How long a thread may take to end; longer means that it hangs, which is a bug of the fake."""
 
 

@@ -155,7 +155,7 @@ async def test_a_name_that_is_none_never_reaches_the_api_server(api):
 async def test_an_api_server_that_hangs_is_given_up_in_time_and_bound_is_not_said(api):
     hang = Hang()
     api.faults.add(Fault("*", "Pod", hang, times=None))
-    async with served(api, limit="400ms") as client:
+    async with served(api, limit="2s") as client:
         async with asyncio.timeout(10):
             assert "not known whether" in await bind(client)
         assert await counted(client) == {"bound": 0.0, "refused": 0.0, "unknown": 1.0}
@@ -168,7 +168,7 @@ async def test_a_thread_that_does_not_come_back_is_not_waited_for(api, monkeypat
     hang = Hang()
     api.faults.add(Fault("bind", "Pod", hang))
     monkeypatch.setattr("extender.cluster.binding.SHARE", 100)
-    async with served(api, limit="300ms") as client:
+    async with served(api, limit="2s") as client:
         async with asyncio.timeout(10):
             answer = await bind(client)
         assert answer == "not known whether the pod was bound: there was no end within bind.timeout"

@@ -289,7 +289,8 @@ def test_both_begin_and_end_together(monkeypatch):
     serving = threading.Thread(target=run.serve, args=(app, config, listening))
     serving.start()
     try:
-        assert httpx.post(f"http://127.0.0.1:{ports[0]}/filter", content=filter_body()).status_code == 200
+        first = httpx.post(f"http://127.0.0.1:{ports[0]}/filter", content=filter_body(), timeout=60)
+        assert first.status_code == 200
         assert httpx.get(f"http://127.0.0.1:{ports[1]}/status").json()["cluster"]["nodes"] == 3
         assert httpx.get(f"http://127.0.0.1:{ports[1]}/livez").status_code == 200
         assert httpx.get(f"http://127.0.0.1:{ports[0]}/livez").status_code == 404

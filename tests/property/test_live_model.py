@@ -34,8 +34,11 @@ from tests.property.live_world import FAULTS, SILENT_FAULTS, World
 from tests.unit.cluster.live_rig import Clock, Live, following
 
 STEPS = 25
-CALM = 5.0
+CALM = 20.0
 """Seconds after which the picture must be the server's."""
+
+PATIENCE = 1.25
+"""Seconds after which a compare may help."""
 
 SHORT = Settings(
     backoff=(0.005, 0.02),
@@ -170,7 +173,6 @@ def decide(world: World, live: Live, clock: Clock) -> None:
 
 async def to_be_true(world: World, live: Live) -> None:
     """Wait for calm to show; a compare may help only where nothing else can."""
-    limit = CALM
 
     def is_true() -> bool:
         if live.source.problem() is not None:
@@ -179,15 +181,14 @@ async def to_be_true(world: World, live: Live) -> None:
         return live.holds(world.api) and not live.store.changing().unread
 
     if world.doubtful:
-        for _ in range(3):
+        for _ in range(12):
             try:
-                await live.until(is_true, CALM / 4)
+                await live.until(is_true, PATIENCE)
             except AssertionError:
                 for kind in KINDS:
                     await live.source.compare(kind)
-            limit = CALM / 4
     try:
-        await live.until(is_true, limit)
+        await live.until(is_true, CALM)
     except AssertionError as error:
         raise AssertionError("\n".join([*live.differences(world.api), str(error)])) from None
     views = live.source.streams()

@@ -1,5 +1,7 @@
 """One decision: candidates, nodes, groups, verdicts and scores, and the address that leads to them."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -196,7 +198,7 @@ def test_open_nodes_are_in_the_address_and_survive_a_reload(tabs):
     page = tabs.open("#/decisions/preempt-1")
     candidate(page, "worker-b1").get_by_role("button").click()
     candidate(page, "spot-b1").get_by_role("button").click()
-    assert page.url.endswith("#/decisions/preempt-1?node=worker-b1&node=spot-b1")
+    expect(page).to_have_url(re.compile(r"#/decisions/preempt-1\?node=worker-b1&node=spot-b1$"))
     page.reload()
     expect(opened(page, "worker-b1").locator(".bars")).to_be_visible()
     expect(opened(page, "spot-b1").locator(".bars")).to_be_visible()

@@ -259,12 +259,12 @@ def test_a_pod_that_comes_and_goes_is_known_by_its_uid_and_on_its_node_only():
 
 STEPS = (
     *(Step(0.0, "kill switch"), Step(0.2, "rotate"), Step(0.5, "reset"), Step(1.0, "expire"), Step(1.2, "garbage")),
-    *(Step(1.5, "doubles"), Step(6.5, "usual")),
+    *(Step(1.5, "doubles"), Step(10.0, "usual")),
 )
 
 
 def test_L3_a_short_soak_runs_finds_no_wrong_answer_and_ends_with_0(tmp_path):
-    plan = Plan(0.25, 20, rate=20, events=50, seed=1, directory=tmp_path, sample_every=1.0, steps=STEPS, drain=2.0)
+    plan = Plan(0.25, 20, rate=20, events=50, seed=1, directory=tmp_path, sample_every=1.0, steps=STEPS, drain=5.0)
     run = soak(plan, lambda _: None)
     lines = table(verdict(run))
     late = {"C7", "C8"}  # where other tests leave it no core

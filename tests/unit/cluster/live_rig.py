@@ -12,6 +12,7 @@ import contextlib
 import gc
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -154,6 +155,11 @@ class Live:
     async def followed(self, kind: str, lists: int) -> None:
         """Wait until the watch after so many lists is open."""
         await self.until(lambda: self.lists[kind] == lists and self.status(kind).phase == "watching")
+
+    def impatient(self, kind: str, silence: float) -> None:
+        """From its next watch on, a kind gives up after so many seconds of silence; other kinds never list anew."""
+        reflector = self.source.reflectors[kind]
+        reflector._settings = replace(reflector._settings, silence=silence)
 
     def close(self) -> None:
         self.server.close()

@@ -199,7 +199,7 @@ def test_C1_lines_are_put_together_however_they_are_cut(api, piece):
 
 
 def test_C5_silence_is_an_error_after_the_read_timeout(api, server):
-    with server.stream(PODS, WATCH, read_timeout=0.05) as stream:
+    with server.stream(PODS, WATCH, read_timeout=2.0) as stream:
         lines = stream.lines()
         next(lines)
         with pytest.raises(ApiUnreachable, match="timed out"):

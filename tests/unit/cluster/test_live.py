@@ -53,7 +53,8 @@ async def test_there_is_no_picture_before_every_kind_was_listed(api):
 async def test_why_there_is_no_picture_yet_is_said(api):
     api.faults.add(Fault("*", "PodDisruptionBudget", Answer(500, "etcd is slow today"), times=None))
     async with following(api.url) as live:
-        await live.until(lambda: len(live.lists) == len(RESOURCES) - 1 and live.source.inbox.oldest is None)
+        budgets, others = live.status("PodDisruptionBudget"), len(RESOURCES) - 1
+        await live.until(lambda: len(live.lists) == others and live.source.inbox.oldest is None and budgets.last_error)
         problem = live.source.problem() or ""
         assert problem.startswith("the cluster has not been read yet (500 ")
         assert problem.endswith(" etcd is slow today): waiting for poddisruptionbudgets")

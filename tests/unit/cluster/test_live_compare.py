@@ -89,7 +89,8 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
         await live.read()
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))
         comparing = asyncio.create_task(live.source.compare("Pod"))
-        await asyncio.to_thread(api.wait_for, lambda: len(api.asked("list", "Pod")) == (1 if api.watch_list else 2))
+        lists = 1 if api.watch_list else 2
+        await asyncio.to_thread(api.wait_for, lambda: [one.status for one in api.asked("list", "Pod")] == [200] * lists)
         api.put("Pod", shop_pod("small", on="worker-1", cpu="3"))  # an event, in the end
         await live.sleeps.end(live_module.GRACE)
         await live.until(lambda: live.holds(api))

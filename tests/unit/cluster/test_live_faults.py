@@ -10,7 +10,6 @@ import time
 import pytest
 
 from extender.cluster import live as live_module
-from extender.cluster.protocol import Settings
 from extender.cluster.store import Change
 from extender.k8s.requests import running_usage
 from tests.builders import node, placed, pod
@@ -26,9 +25,9 @@ pytestmark = pytest.mark.anyio
 
 async def test_C4_while_the_server_shows_an_older_state_nothing_is_decided(shop):
     backup = shop.revision
-    settings = Settings(backoff=(0.01, 0.05), silence=0.1)
-    async with serving(shop.url, settings=settings, clock=time.monotonic) as (client, live):
+    async with serving(shop.url, clock=time.monotonic) as (client, live):
         await live.read()
+        live.impatient("Pod", 0.1)
         shop.delete("Pod", "small", "shop")
         await live.until(lambda: live.holds(shop))
         second_list = Hang()
@@ -48,11 +47,11 @@ async def test_C4_while_the_server_shows_an_older_state_nothing_is_decided(shop)
 
 async def test_C4_what_bears_a_version_for_the_second_time_is_taken_for_what_it_is_now(api):
     """A restored etcd gives versions away again: the same uid and version need not be the same object."""
-    settings = Settings(backoff=(0.01, 0.05), silence=0.1)
     api.put("Pod", pod("a", cpu="1"))
     backup = api.revision
-    async with following(api.url, settings=settings, clock=time.monotonic) as live:
+    async with following(api.url, clock=time.monotonic) as live:
         await live.read()
+        live.impatient("Pod", 0.1)
         api.put("Pod", pod("a", cpu="2"))
         api.put("Pod", pod("b"))
         await live.until(lambda: live.holds(api))

@@ -56,6 +56,7 @@ async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
                 api.delete("Pod", f"old-{number}")
                 api.put("Pod", pod(f"new-{number}"))
         await live.until(lambda: live.holds(api))
+        await asyncio.sleep(0)  # the reader's turn
         new = names(live.store)
         reading.cancel()
     assert len(old) == len(new) == 2 * MANY

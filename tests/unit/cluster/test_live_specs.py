@@ -9,15 +9,12 @@ import time
 
 import pytest
 
-from extender.cluster.protocol import Settings
 from extender.cluster.store import Change
 from tests.fakes.api_server import Fault, Hang
 from tests.http.conftest import pod
 from tests.unit.cluster.live_rig import Clock, Piling, following
 
 pytestmark = pytest.mark.anyio
-
-SETTINGS = Settings(backoff=(0.01, 0.05), silence=0.5)
 
 
 def spec(live, name="p"):
@@ -31,7 +28,7 @@ def cpu(live):
 async def test_C4_a_pod_that_is_bound_elsewhere_since_the_server_was_set_back_is_seen_there(shop):
     """The server has got to our version again, and so the watch goes on as if nothing had happened."""
     shop.put("Pod", pod("p"))
-    async with following(shop.url, settings=SETTINGS, clock=time.monotonic) as live:
+    async with following(shop.url, clock=time.monotonic) as live:
         await live.read()
         backup = shop.revision
         shop.put("Pod", pod("p", on="worker-1"))
@@ -62,7 +59,7 @@ async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_b
 
     shop.put("Pod", pod("p", on="" if what == "bound" else "worker-1"))
     backup = shop.revision
-    async with following(shop.url, settings=SETTINGS, clock=time.monotonic) as live:
+    async with following(shop.url, clock=time.monotonic) as live:
         await live.read()
         shop.put("Pod", changed(first))
         for name in ("q", "r"):
@@ -71,6 +68,7 @@ async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_b
         busy = Piling([Change("Pod", live.store.changing().objects.pods["shop", "large"])])
         busy.ended = is_applied
         live.source.inbox.changed("Pod", busy)
+        live.impatient("Pod", 0.5)
         shop.rewind(backup)
         await live.followed("Pod", lists=2)
         await live.until(lambda: not is_applied or live.holds(shop))
@@ -86,7 +84,7 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
     """The thread that reads looks the pod up while it is assumed to be bound, and asks on when it no longer is."""
     clock = Clock()
     shop.put("Pod", pod("p"))
-    async with following(shop.url, clock=clock, settings=SETTINGS) as live:
+    async with following(shop.url, clock=clock) as live:
         await live.read()
         assumed = live.store.assumed
         assumed.bound("shop", "p", "uid-p", "worker-1")

@@ -445,6 +445,7 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path, caplog):
         assert rig.ask("filter", filter_body()).status == 200
         until(lambda: not rig.recorder.is_on or rig.recorder.status()["waiting"] == 0)
     assert rig.recorder.is_on is False
+    until(lambda: "recording ends" in caplog.text)
     assert rig.recorder.status()["error"] == f"{tmp_path}: No space left on device"
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         f"recording ends: {tmp_path}: No space left on device"
@@ -473,6 +474,8 @@ def test_after_a_disk_error_it_can_be_switched_on_again(tmp_path):
     rig.recorder.start()
     rig.ask("filter", filter_body())
     until(lambda: not rig.recorder.is_on)
+    assert rig.recorder._writer is not None
+    rig.recorder._writer.join(20)  # what its buffer still holds must not find room
     disk.room = 1 << 20
     rig.recorder.start()
     rig.ask("filter", filter_body())
