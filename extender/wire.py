@@ -484,10 +484,8 @@ def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
     nodes, names = None, None
     if not request.full:
         names = _pick(request.nodes, decision.accepted)
-    elif decision.accepted:
-        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, decision.accepted))
     else:
-        nodes = NodeList(metadata=request.list_metadata, items=[])
+        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, decision.accepted))
     return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
 
 
@@ -526,7 +524,9 @@ def _meta(candidate: Candidate) -> MetaVictims:
 
 
 def _accepted(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:
-    """The Nodes in these positions; all of them need not be told apart."""
+    """The Nodes in these positions; all of them or none need not be told apart."""
+    if not positions:
+        return []
     if request.items is not None and len(positions) == len(request.nodes):
         return cast(list[Raw], Raw(request.items))
     return _pick(request.raw_nodes(), positions)

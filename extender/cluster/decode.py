@@ -118,7 +118,7 @@ class Decoder:
     def decode(self, raw: bytes | Raw) -> Value:
         """Return the object of a JSON text; ValueError, with the field's path, if decisions could not read it."""
         try:
-            return self._decode(raw)
+            return self._kept(self._decoder.decode(raw))
         except msgspec.MsgspecError as error:
             raise ValueError(sentence(error)) from error
         except RecursionError as error:
@@ -143,12 +143,8 @@ class Decoder:
         except (ValueError, RecursionError):
             return None
 
-    def _decode(self, raw: bytes | Raw) -> Value:
-        return self._kept(self._decoder.decode(raw))
-
     def _kept(self, found: Any) -> Value:
-        _check_identity(found)
-        found = slim(self._kind, found, self._also) if found.metadata.annotations else found
+        found = self._identified(found)
         if isinstance(found, Pod):
             return self._pod(found)
         validate(found)
@@ -162,10 +158,12 @@ class Decoder:
         if before is None or before.metadata.uid != sent.metadata.uid:
             return self._kept(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
         spec = before.spec if _is_spec_of(before, sent) else _POD_SPECS.decode(sent.spec)
-        found: Any = Pod(sent.metadata, spec, sent.status)
+        return self._changed(self._identified(Pod(sent.metadata, spec, sent.status)), before)
+
+    def _identified(self, found: Any) -> Any:
+        """The object without annotations that nothing reads; ValueError if it does not say which one it is."""
         _check_identity(found)
-        found = slim("Pod", found, self._also) if found.metadata.annotations else found
-        return self._changed(found, before)
+        return slim(self._kind, found, self._also) if found.metadata.annotations else found
 
     def _metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
         return replace(

@@ -303,7 +303,8 @@ class Sink(Protocol):
         """Return the object that is held, so that a list does not decode anew what has not changed."""
 
     def held(self, kind: str, key: Key) -> Value | None:
-        """The same for an event, which nobody else has to wait for."""
+        """The same for an event, which nobody else has to wait for; None while a list of the kind waits to be applied,
+        since the event comes after that list."""
 
     def listed(self, kind: str, objects: list[Value], version: str) -> None:
         """Take these as all there are of a kind."""
