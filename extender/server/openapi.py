@@ -5,6 +5,7 @@ The hot routes parse their bodies themselves, so FastAPI cannot know them; the s
 Rule: documentation only. Nothing is decided or validated here.
 """
 
+import inspect
 from typing import Any
 
 import msgspec
@@ -213,7 +214,7 @@ def document(app: FastAPI) -> dict[str, Any]:
             documented = found["paths"][f"/{name}"]["post"]
             documented["requestBody"] = operation["openapi_extra"]["requestBody"]
             documented["responses"]["200"] = operation["responses"][200]
-    found["components"] = {"schemas": dict(sorted(_schemas().items()))}
+    found["components"] = {"schemas": _schemas()}
     return found
 
 
@@ -227,8 +228,17 @@ def _schemas() -> dict[str, Any]:
         wire.ExtenderBindingArgs,
         wire.ExtenderBindingResult,
     )
+    return components(types)
+
+
+def components(types: tuple[type, ...]) -> dict[str, Any]:
+    """Schemas of the types and of all that they are made of, and of an error, by name."""
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
-    return {**schemas, "Error": error_schema()}
+    for schema in schemas.values():
+        if "description" in schema:
+            # A docstring, which before Python 3.13 has the indentation of the source.
+            schema["description"] = inspect.cleandoc(schema["description"])
+    return dict(sorted({**schemas, "Error": error_schema()}.items()))
 
 
 def error_schema() -> dict[str, Any]:

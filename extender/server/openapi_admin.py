@@ -5,14 +5,13 @@ Rule: documentation only. Nothing is decided or validated here.
 
 from typing import Any
 
-import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from extender.core.simulated import Simulation
 from extender.core.trace import Decision, Summary
 from extender.server.decisions import VERBS
-from extender.server.openapi import error_schema, ref
+from extender.server.openapi import components, ref
 from extender.server.what_if import Body, Comparison
 
 TITLE = "kube-scheduler extender, admin listener"
@@ -149,7 +148,5 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 def document(app: FastAPI) -> dict[str, Any]:
     """The whole document; the same for the same version."""
     found = get_openapi(title=TITLE, version=app.version, description=DESCRIPTION, routes=app.routes)
-    types = (Summary, Decision, Simulation, Comparison, Body)
-    _, schemas = msgspec.json.schema_components(types, ref_template=ref("{name}"))
-    found["components"] = {"schemas": dict(sorted({**schemas, "Error": error_schema()}.items()))}
+    found["components"] = {"schemas": components((Summary, Decision, Simulation, Comparison, Body))}
     return found

@@ -77,13 +77,13 @@ def document() -> str:
 
 def component(name: str, version: str) -> JSON:
     """A package as it is installed here."""
-    metadata = importlib.metadata.metadata(name)
+    metadata: Any = importlib.metadata.metadata(name)
     return {
         "type": "library",
         "bom-ref": purl(name, version),
         "name": metadata["Name"],
         "version": version,
-        "description": metadata["Summary"],
+        "description": metadata.get("Summary", ""),
         "licenses": licenses(metadata),
         "purl": purl(name, version),
     }
@@ -91,10 +91,10 @@ def component(name: str, version: str) -> JSON:
 
 def licenses(metadata: Any) -> list[JSON]:
     """As declared: an SPDX expression, else classifiers, else the first line of what is said."""
-    if metadata["License-Expression"]:
-        return [{"expression": metadata["License-Expression"]}]
+    if expression := metadata.get("License-Expression"):
+        return [{"expression": expression}]
     found = [match[1] for one in metadata.get_all("Classifier", []) if (match := _LICENSE_CLASSIFIER.fullmatch(one))]
-    said = (metadata["License"] or "").strip().splitlines()
+    said = metadata.get("License", "").strip().splitlines()
     return [{"license": {"name": name}} for name in found or said[:1]]
 
 
