@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.deploy.kustomize import kustomize
+from tests.deploy.schemas import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -24,6 +25,9 @@ CHART = DEPLOY / "helm" / "kube-scheduler-extender"
 
 HELM = os.environ.get("HELM") or shutil.which("helm")
 KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
+KUBERNETES = f"--kube-version={VERSIONS[-1]}"
+"""For helm, which else takes the version that was new when helm itself was made."""
+
 NO_HELM = "no helm: set HELM, or see .ci/tools"
 NO_KUBECTL = "no kubectl: set KUBECTL, or see .ci/tools"
 
@@ -120,11 +124,12 @@ def rendered(name: str) -> list[Object]:
         return kustomize(composed(overlay, KUSTOMIZED[name], Path(directory)))
 
 
-def chart(values: Object, *options: str) -> list[Object]:
+def chart(values: Object, *options: str, directory: Path = CHART) -> list[Object]:
     """The objects of the chart with these values; CalledProcessError with helm's words if it refuses them."""
     assert HELM is not None
+    fixed = ["--namespace", "kube-system", "--values", "-", KUBERNETES]
     printed = subprocess.run(
-        [HELM, "template", "extender", str(CHART), "--namespace", "kube-system", "--values", "-", *options],
+        [HELM, "template", "extender", str(directory), *fixed, *options],
         input=yaml.safe_dump(values), capture_output=True, text=True, check=True,
     )  # fmt: skip
     return [one for one in yaml.safe_load_all(printed.stdout) if one]
