@@ -39,10 +39,10 @@ openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 	$(BIN)/extender openapi --admin --out openapi/admin.json
 
 parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's verdicts and write the table in docs/parity.md
-	$(BIN)/python -m tests.oracle.parity
+	$(BIN)/python -m tests.parity.parity
 
 metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from what /metrics shows and from the alert rules
-	$(BIN)/python -m tests.monitoring.page
+	$(BIN)/python -m tests.e2e.monitoring.page
 
 bench: $(VENV)/.dev-stamp ## Measure the targets and how cost grows (others: ARGS="--only http")
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -62,7 +62,7 @@ bench-compare: $(VENV)/.dev-stamp ## Is this folder slower than REV=HEAD? (optio
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## How many small mistakes in the guard its tests notice (a sample: ARGS="--every 20")
-	$(BIN)/python -m tests.mutation $(ARGS)
+	$(BIN)/python -m tests.tools.mutation $(ARGS)
 
 MINUTES ?= 10
 
@@ -70,7 +70,7 @@ soak: $(VENV)/.dev-stamp ## Serve MINUTES=10 under load and faults; a verdict at
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the parts of the image (CycloneDX)
-	$(BIN)/python -m tests.image.sbom build/sbom.json
+	$(BIN)/python -m tests.e2e.image.sbom build/sbom.json
 
 format: $(VENV)/.dev-stamp ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix $(SOURCES)

@@ -8,7 +8,7 @@ from benchmarks import cores
 from benchmarks.generate import Plan
 from benchmarks.serve_live import api_at
 from benchmarks.service import end
-from extender.cluster.protocol import pages
+from extender.cluster.watch.list_watch import pages
 
 
 class ApiCluster:

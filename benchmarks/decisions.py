@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from benchmarks.measure import Row, Run, Work, in_turns
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.criteria import costs
 from extender.core.engine import Offer
-from extender.core.preemption import dry_run
-from extender.core.ranking import rank
+from extender.core.preemption.criteria import costs
+from extender.core.preemption.dry_run import dry_run
+from extender.core.preemption.ranking import rank
 
 GROUP = "engine"
 ROUNDS = 101

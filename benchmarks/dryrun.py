@@ -12,12 +12,12 @@ import numpy as np
 from benchmarks import generate
 from benchmarks.measure import Limit, Row, Run, Work, in_turns
 from benchmarks.world import World, change_a_pod
-from extender.core.checks import Constraint
-from extender.core.columns import IntArray
-from extender.core.filtering import meet, run_filters
-from extender.core.preemption import dry_run
-from extender.core.snapshot import Snapshot
-from tests import reference
+from extender.core.framework.constraint import Constraint
+from extender.core.framework.filter import meet, run_filters
+from extender.core.preemption.dry_run import dry_run
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.snapshot import Snapshot
+from tests.parity import reference
 
 GROUP = "dry run"
 CHANGED = "after a pod changed"

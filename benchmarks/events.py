@@ -9,8 +9,8 @@ import msgspec
 from benchmarks import generate
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import Plan
-from extender.cluster.decode import Decoder
-from extender.cluster.store import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.watch.decode import Decoder
 
 
 class Changing:

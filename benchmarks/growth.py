@@ -27,8 +27,8 @@ from benchmarks.measure import Limit, Row, Work, in_turns, start_over
 from benchmarks.works.changes import dirty, event
 from benchmarks.works.decisions import filtering, preempting
 from benchmarks.world import World
-from extender.cluster.decode import Decoder
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.watch.decode import Decoder
 from extender.k8s.kinds import ClusterObjects
 
 GROUP = "growth"

@@ -18,8 +18,8 @@ from benchmarks.bodies import compact, victims_body
 from benchmarks.measure import Limit, Row
 from benchmarks.service import Client, started, wait_until_ready
 from benchmarks.world import World
-from tests.ui import questions
-from tests.ui.browser import CHROMIUM, chromium
+from tests.e2e.ui import questions
+from tests.e2e.ui.browser import CHROMIUM, chromium
 
 GROUP = "page"
 OFFERED = 500

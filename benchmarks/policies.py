@@ -13,14 +13,13 @@ from msgspec.structs import replace
 
 from benchmarks.measure import Limit, Row, Run, Work, in_turns
 from benchmarks.world import World, change_a_pod
-from extender.core.budgets import matcher
-from extender.core.choosing import choose
-from extender.core.columns import IntArray
-from extender.core.criteria import best_of
 from extender.core.engine import prepare
-from extender.core.filtering import meet, run_filters
-from extender.core.matching import PodGroups
-from extender.core.moment import MINUTE, SECOND, Eviction, Moment
+from extender.core.eviction_history import Eviction, Moment
+from extender.core.framework.filter import meet, run_filters
+from extender.core.framework.status import Code
+from extender.core.preemption.candidates import choose
+from extender.core.preemption.criteria import best_of
+from extender.core.preemption.pdb.index import matcher
 from extender.core.profile import (
     IMPORTANCE,
     MORE_RANKING,
@@ -31,9 +30,11 @@ from extender.core.profile import (
     Profile,
     Protection,
 )
-from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.selector_index import PodGroups
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Condition, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus
+from extender.k8s.time import MINUTE, SECOND
 
 GROUP = "policies"
 ROUNDS = 101

@@ -5,7 +5,7 @@ import socket
 
 from benchmarks import generate
 from benchmarks.generate import PODS_PER_NODE, Plan
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
 from extender.config import Configuration
 from extender.server.app import create_app
 from extender.server.run import serve

@@ -5,10 +5,10 @@ import socket
 
 from kubernetes.client import Configuration as ClientConfiguration
 
-from extender.cluster.api import ApiServer
-from extender.cluster.credentials import Credentials
-from extender.cluster.live import KubernetesSource
-from extender.cluster.store import ClusterStore
+from extender.cluster.apiserver.client import ApiServer
+from extender.cluster.apiserver.credentials import Credentials
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.watch.source import KubernetesSource
 from extender.config import Configuration
 from extender.server.app import create_app
 from extender.server.run import serve

@@ -5,8 +5,8 @@ import socket
 
 from benchmarks import generate
 from benchmarks.generate import Plan
-from extender.cluster.files import example_cluster
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration
 from extender.server.app import create_app
 from extender.server.run import serve

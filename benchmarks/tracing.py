@@ -11,7 +11,7 @@ from benchmarks.measure import Limit, Row, Work, in_turns
 from benchmarks.works.calls import asked, keeping
 from benchmarks.world import World
 from extender.config import Configuration
-from extender.server.service import Service
+from extender.server.context import Service
 from extender.server.settings import LiveSettings
 
 GROUP = "tracing"

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from benchmarks import generate
 from benchmarks.generate import Plan
-from extender.cluster.store import ClusterStore
-from extender.core.columns import IntArray
+from extender.cluster.cache.cache import ClusterStore
 from extender.core.engine import Candidate
-from extender.core.filtering import Filtering, meet, run_filters
-from extender.core.preemption import DryRun, dry_run
+from extender.core.framework.filter import Filtering, meet, run_filters
+from extender.core.framework.status import Code
+from extender.core.preemption.dry_run import DryRun, dry_run
 from extender.core.profile import Profile
-from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 

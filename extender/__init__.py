@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from extender.cluster.files import load_cluster
-from extender.core.cycle import draws
+from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
-from extender.core.moment import Moment
+from extender.core.eviction_history import Moment
 from extender.core.profile import Profile
-from extender.core.simulated import Simulation
-from extender.core.simulation import simulate as _simulate
-from extender.core.snapshot import Snapshot
+from extender.core.simulator.result import Simulation
+from extender.core.simulator.schedule_one import draws
+from extender.core.simulator.simulator import simulate as _simulate
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.version import __version__
 
 if TYPE_CHECKING:  # the service, which reading a cluster does not need
     from extender.server.recording.replay import Result
@@ -41,12 +42,12 @@ __all__ = [
     "Profile",
     "Simulation",
     "Snapshot",
+    "__version__",
     "evaluate",
     "load_cluster",
     "replay",
     "simulate",
 ]
-__version__ = "0.1.0"
 
 
 def evaluate(

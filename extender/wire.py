@@ -24,10 +24,10 @@ from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
 from extender.core.engine import Candidate, FilterDecision, Offer
-from extender.core.running import nanoseconds
 from extender.errors import RequestError
 from extender.k8s import quantity
 from extender.k8s.objects import Int64, Pod, ResourceList
+from extender.k8s.time import parse_time
 
 T = TypeVar("T")
 _ENCODER = Encoder()
@@ -439,7 +439,7 @@ def _check_age(pod: Pod) -> None:
     created = pod.metadata.creation_timestamp
     try:
         if created:
-            nanoseconds(created)
+            parse_time(created)
     except ValueError:
         raise RequestError("Pod.metadata.creationTimestamp: not a time such as 2026-01-31T08:00:00Z") from None
 

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from extender.cluster.files import load_cluster
-from extender.core.choosing import choose
-from extender.core.columns import PodAmounts
+from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import Offer
-from extender.core.filtering import meet, not_evaluated, run_filters
-from extender.core.layout import Layout, Placed
+from extender.core.framework.filter import meet, not_evaluated, run_filters
+from extender.core.framework.status import Code
+from extender.core.preemption.candidates import choose
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code
+from extender.core.snapshot.arrays import PodAmounts
+from extender.core.snapshot.node_layout import Layout, Placed
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 JSON = dict[str, Any]

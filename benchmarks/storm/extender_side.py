@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.storm.clock import Clock
-from extender.cluster.history import History
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.eviction_history import History
 from extender.core import engine
 from extender.core.engine import Candidate, Offer
 from extender.core.profile import Profile

@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.truth import MIB, Life
-from extender.cluster.store import ClusterStore
-from extender.core.columns import BoolArray, IntArray
+from extender.cluster.cache.cache import ClusterStore
 from extender.core.engine import Candidate, Offer
-from extender.core.filtering import meet, run_filters
+from extender.core.framework.filter import meet, run_filters
+from extender.core.framework.status import Code
 from extender.core.profile import Profile
-from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code
+from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
 from tests.builders import offers_of_kube_scheduler

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.plan import Storm
 from benchmarks.storm.truth import Budget, Life, Truth
-from extender.cluster.store import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterStore
 from extender.core.profile import Profile
 from extender.k8s.kinds import ClusterObjects
 

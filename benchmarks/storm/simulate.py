@@ -19,7 +19,7 @@ from benchmarks.storm.pictures import Pictures
 from benchmarks.storm.plan import Storm
 from benchmarks.storm.tally import Tally
 from benchmarks.storm.truth import Life, Truth
-from extender.cluster.store import Change, uid_of
+from extender.cluster.cache.cache import Change, uid_of
 from extender.core.engine import Candidate, Offer
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod

@@ -9,10 +9,10 @@ from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodi
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.config import Configuration
-from extender.server.decisions import Decisions
-from extender.server.service import Service
+from extender.server.context import Service
+from extender.server.observability.decision_log import Decisions
+from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
-from extender.server.verbs import VERBS, answer
 
 _NUMBERS = itertools.count(1)
 """For the whole process, as offers are remembered for the whole process."""

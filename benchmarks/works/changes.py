@@ -9,8 +9,8 @@ from benchmarks.measure import Run, Work
 from benchmarks.works import Maker, needing
 from benchmarks.works.decisions import filter_all, preempting
 from benchmarks.world import World
-from extender.cluster.decode import Decoder
-from extender.cluster.store import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.watch.decode import Decoder
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod
 

@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.measure import Work, nothing
 from benchmarks.works import Maker
 from benchmarks.world import World, change_a_pod
-from extender.core.criteria import best_of
-from extender.core.filtering import Filtering, meet, run_filters
-from extender.core.preemption import dry_run
+from extender.core.framework.filter import Filtering, meet, run_filters
+from extender.core.framework.status import Code
+from extender.core.preemption.criteria import best_of
+from extender.core.preemption.dry_run import dry_run
 from extender.core.profile import Profile
-from extender.core.verdict import Code
 from extender.k8s.objects import Pod
 
 CHANGED = ", after a pod changed"

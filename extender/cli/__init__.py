@@ -8,28 +8,28 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from extender import __version__
-from extender.cli import cluster, config, manual
+from extender.cli import cluster, config, help_pages
 from extender.cli.explain import explain
 from extender.cli.openapi import openapi
 from extender.cli.replay import replay
 from extender.cli.serve import serve
 from extender.cli.simulate import simulate
 from extender.errors import ExtenderError, printable
+from extender.version import __version__
 
 app = typer.Typer(
     name="extender",
     help="A scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.",
-    cls=manual.Group,
-    context_settings=manual.SETTINGS,
+    cls=help_pages.Group,
+    context_settings=help_pages.SETTINGS,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 for command in (serve, explain, simulate, replay):
-    app.command(cls=manual.Command)(command)
+    app.command(cls=help_pages.Command)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
-app.command(cls=manual.Command)(openapi)
+app.command(cls=help_pages.Command)(openapi)
 
 
 def main() -> NoReturn:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import manual
+from extender.cli import help_pages
 from extender.cli.options import (
     ClusterOption,
     ConfigOption,
@@ -19,11 +19,14 @@ from extender.cli.options import (
 )
 
 app = typer.Typer(
-    help="Look at the cluster as the service sees it.", cls=manual.Group, no_args_is_help=True, rich_markup_mode=None
+    help="Look at the cluster as the service sees it.",
+    cls=help_pages.Group,
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
-@app.command(cls=manual.Command)
+@app.command(cls=help_pages.Command)
 def dump(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="File to write; gzipped if it ends in .gz.")],
     config: ConfigOption = None,
@@ -41,9 +44,9 @@ def dump(
     """
     import asyncio
 
-    from extender.cluster.dump import write
-    from extender.cluster.live import KubernetesSource
-    from extender.cluster.store import ClusterStore
+    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.files.dump import write
+    from extender.cluster.watch.source import KubernetesSource
 
     given = cluster_options(cluster, cluster is None, kubeconfig, context)
     settings = configuration(config, {option: to for option, to in given.items() if to[1] is not None})

@@ -2,13 +2,13 @@
 
 import typer
 
-from extender.cli import manual
+from extender.cli import help_pages
 from extender.cli.options import ConfigOption, configuration
 
-app = typer.Typer(help="Look at the configuration.", cls=manual.Group, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Look at the configuration.", cls=help_pages.Group, no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.command(cls=manual.Command)
+@app.command(cls=help_pages.Command)
 def show(config: ConfigOption = None) -> None:
     """Print the configuration in effect, each key with its meaning.
 
@@ -19,7 +19,7 @@ def show(config: ConfigOption = None) -> None:
     typer.echo(render(configuration(config)), nl=False)
 
 
-@app.command(cls=manual.Command)
+@app.command(cls=help_pages.Command)
 def check(config: ConfigOption = None) -> None:
     """Check a configuration, with what the environment puts over it."""
     configuration(config)

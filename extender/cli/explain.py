@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from extender.cli.calling import ADMIN_LISTENER, CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
+from extender.cli.http_client import ADMIN_LISTENER, CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
     from rich.console import Console, RenderableType
 
-    from extender.cli.kept_decisions import Asked, Source
+    from extender.cli.decision_source import Asked, Source
     from extender.cli.report import Way
-    from extender.core.trace import Decision, Summary
+    from extender.core.explain.schema import Decision, Summary
 
 _WIDE = 10_000
 """Columns of a console that is no terminal: nothing is cut off or wrapped there."""
@@ -90,7 +90,7 @@ def explain(
     Without an argument the latest decisions are listed. Of a pod it is the latest preemption that it asked for or was
     a victim of, or else where it was last found to fit.
     """
-    from extender.cli.kept_decisions import Asked, Recorded, RunningService
+    from extender.cli.decision_source import Asked, Recorded, RunningService
 
     asked = Asked(subject, node, verb, since, limit)  # type: ignore[arg-type]  # a StrEnum is the text of its value
     trust = Trust(ca_file, cert, key, tls_server_name)
@@ -135,10 +135,10 @@ def _way(url: str, trust: Trust, recording: Path | None) -> "Way":
 def _told(
     whole: "Decision", decision: "Decision", subject: str, node: str | None, others: int, show_all: bool, way: "Way"
 ) -> "Iterable[RenderableType]":
-    from extender.cli import report, report_of_node
+    from extender.cli import node_report, report
 
     if node is not None:
-        yield from report_of_node.told(whole, decision.nodes[0], way)
+        yield from node_report.told(whole, decision.nodes[0], way)
     else:
         yield from report.told(decision, subject, way, show_all=show_all)
     if others:
@@ -152,8 +152,8 @@ def _find(source: "Source", subject: str, asked: "Asked") -> "tuple[Decision, in
     """The decision, without the pods of nodes, and how many others speak of the same pod; exits if there is none."""
     from dataclasses import replace
 
-    from extender.cli.kept_decisions import MOST
-    from extender.core.trace import Decision
+    from extender.cli.decision_source import MOST
+    from extender.core.explain.schema import Decision
 
     if _ID.fullmatch(subject):
         found = source.decision(subject, pods=False)
@@ -176,7 +176,7 @@ def _foremost(found: "Sequence[Summary]", *verbs: str) -> "Summary":
 
 def _alike(source: "Source", subject: str) -> str:
     """What is there instead."""
-    from extender.cli.kept_decisions import Asked
+    from extender.cli.decision_source import Asked
 
     known = _summaries(source, Asked())
     if not known:
@@ -246,7 +246,7 @@ def _summaries(source: "Source", asked: "Asked") -> "list[Summary]":
 
 
 def _listed(body: bytes) -> "list[Summary]":
-    from extender.core.trace import Summary
+    from extender.core.explain.schema import Summary
 
     @dataclass
     class Listed:
@@ -259,7 +259,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
     """Keys that are not known, of a newer service, are passed over."""
     import msgspec
 
-    from extender.cli.kept_decisions import Unreachable
+    from extender.cli.decision_source import Unreachable
 
     try:
         return msgspec.json.decode(body, type=kind)

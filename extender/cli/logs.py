@@ -76,14 +76,14 @@ def json_formatter() -> logging.Formatter:
 
 
 def _stamped(_: Any, __: str, event: "MutableMapping[str, Any]") -> "MutableMapping[str, Any]":
-    from extender.server.recording.lines import time_of
+    from extender.k8s.time import format_time
 
-    event["timestamp"] = time_of(round(event["_record"].created * 1e6) * 1000)
+    event["timestamp"] = format_time(round(event["_record"].created * 1e6) * 1000, 6)
     return event
 
 
 def _serialized(event: "MutableMapping[str, Any]", **_: Any) -> str:
-    from extender.server.audit import encoded
+    from extender.server.observability.audit import encoded
 
     ordered = {key: event[key] for key in FIRST} | {key: value for key, value in event.items() if key not in FIRST}
     return encoded(ordered).decode().rstrip("\n")

@@ -28,9 +28,10 @@ def openapi(
 
 
 def _document(of_admin: bool) -> dict[str, Any]:
-    from extender.cluster.store import ClusterStore
+    from extender.cluster.cache.cache import ClusterStore
     from extender.config import Configuration
-    from extender.server import admin, app
+    from extender.server import app
+    from extender.server.admin import app as admin
 
     if of_admin:
         return admin.openapi_document()

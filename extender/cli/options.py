@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
-    from extender.cluster.api import ApiServer
-    from extender.cluster.store import ClusterStore
+    from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.cache.cache import ClusterStore
     from extender.config import Configuration
-    from extender.server.picture import Source
+    from extender.server.observability.cache_status import Source
 
 ConfigOption = Annotated[
     Path | None,
@@ -55,17 +55,17 @@ def api_server(settings: "Configuration") -> "ApiServer | None":
     """Where the cluster is followed and pods are bound; None for a file. Raises ExtenderError for bad credentials."""
     if settings.cluster.source != "kubernetes":
         return None
-    from extender.cluster.api import ApiServer
+    from extender.cluster.apiserver.client import ApiServer
 
     return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
 
 
 def open_cluster(settings: "Configuration", store: "ClusterStore", api: "ApiServer | None") -> "Source":
     """The source that keeps the store up to date; a file is read at once, a live cluster when the service runs."""
-    from extender.cluster.files import example_cluster
-    from extender.cluster.live import KubernetesSource
-    from extender.cluster.reload import FileSource
-    from extender.server.picture import NO_SOURCE
+    from extender.cluster.files.manifests import example_cluster
+    from extender.cluster.files.source import FileSource
+    from extender.cluster.watch.source import KubernetesSource
+    from extender.server.observability.cache_status import NO_SOURCE
 
     cluster = settings.cluster
     if api is not None:

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import typer
 
-from extender import __version__
-from extender.cli.calling import CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
+from extender.cli.http_client import CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
 from extender.cli.options import configuration
+from extender.version import __version__
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
     from rich.console import Console

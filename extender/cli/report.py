@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from extender.cli.parts import (
+from extender.cli.tables import (
     Rows,
     amount,
     amounts,
@@ -23,7 +23,7 @@ from extender.cli.parts import (
     several,
     text,
 )
-from extender.core.trace import Amounts, BudgetShown, Decision, NodeShown, Summary, VerdictShown
+from extender.core.explain.schema import Amounts, BudgetShown, Decision, NodeShown, Summary, VerdictShown
 from extender.errors import printable
 
 

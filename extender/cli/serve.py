@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from extender import __version__
-from extender.cli.calling import ADMIN_LISTENER
+from extender.cli.http_client import ADMIN_LISTENER
 from extender.cli.options import (
     ClusterOption,
     ConfigOption,
@@ -21,14 +20,15 @@ from extender.cli.options import (
     counts,
     open_cluster,
 )
+from extender.version import __version__
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
-    from extender.cluster.api import ApiServer
-    from extender.cluster.store import ClusterStore
+    from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.cache.cache import ClusterStore
     from extender.config import Configuration
     from extender.config.serving import AdminSection, ServerSection
-    from extender.server.picture import Source
-    from extender.server.service import Service
+    from extender.server.context import Service
+    from extender.server.observability.cache_status import Source
     from extender.server.settings import ConfigFile
 
 log = logging.getLogger(__name__)
@@ -93,10 +93,10 @@ def serve(
     csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
     """
     from extender.cli import logs
-    from extender.cluster.store import ClusterStore
+    from extender.cluster.cache.cache import ClusterStore
     from extender.errors import ClusterLost
-    from extender.server import audit_log
     from extender.server.app import create_app
+    from extender.server.observability import audit_log
     from extender.server.recording.recorder import check_directory
     from extender.server.run import serve as listen
 
@@ -138,7 +138,7 @@ def is_example(settings: "Configuration") -> bool:
 
 def ask_examples(service: "Service") -> None:
     """Decide what the README asks, so that there is something to explain from the start."""
-    from extender.server.verbs import VERBS, answer
+    from extender.server.scheduler.verbs import VERBS, answer
 
     for verb, question in ("filter", EXAMPLE_REQUEST), ("preempt", EXAMPLE_PREEMPTION):
         answer(VERBS[verb], service, json.dumps(question).encode())
@@ -153,7 +153,7 @@ def config_file(path: Path | None, overrides: "dict[str, tuple[str, object]]") -
 
 def banner(settings: "Configuration", store: "ClusterStore", source: "Source", api: "ApiServer | None") -> str:
     """Where it listens, what it knows, and what to do next."""
-    from extender.cluster.reload import FileSource
+    from extender.cluster.files.source import FileSource
 
     address, admin = url_of(settings.server), url_of(settings.admin)
     lines = [

@@ -26,11 +26,11 @@ from extender.cli.options import (
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
     from extender.config import Configuration
-    from extender.core.simulated import Simulation
-    from extender.core.simulation import Step
+    from extender.core.simulator.result import Simulation
+    from extender.core.simulator.simulator import Step
     from extender.k8s.kinds import ClusterObjects
     from extender.k8s.objects import Pod
-    from extender.server.what_if import Comparison, Policy, Question, Watch
+    from extender.server.admin.simulate import Comparison, Policy, Question, Watch
 
 LONG = 50
 """From so many pods on there is a progress bar."""
@@ -83,8 +83,8 @@ def simulate(
     as a manifest: JSON or YAML, one or several. Without --cluster it is the example that ships with the package, or the
     cluster of the configuration.
     """
-    from extender.core.moment import Moment
-    from extender.server import what_if
+    from extender.core.eviction_history import Moment
+    from extender.server.admin import simulate as what_if
 
     if not pod and not pending:
         raise typer.BadParameter("nothing to place: give --pod FILE or --pending")
@@ -108,7 +108,7 @@ def _print(found: "Simulation | Comparison", output: Output, no_color: bool) -> 
     from rich.console import Console
 
     from extender.cli import simulation_text
-    from extender.core.simulated import Simulation
+    from extender.core.simulator.result import Simulation
 
     if output is Output.JSON:
         # Everything but ASCII is escaped, so that no name can steer the terminal.
@@ -125,10 +125,10 @@ def _print(found: "Simulation | Comparison", output: Output, no_color: bool) -> 
 
 def _pods_of(file: str) -> "list[Pod]":
     """The pods of a file; ExtenderError if it holds anything else."""
-    from extender.cluster.files import read_cluster
+    from extender.cluster.files.manifests import read_cluster
     from extender.errors import ClusterFileError
     from extender.k8s.kinds import KINDS
-    from extender.server.what_if import not_a_pod
+    from extender.server.admin.simulate import not_a_pod
 
     with _path_of(file) as path:
         report = read_cluster(path)
@@ -153,7 +153,7 @@ def _path_of(file: str) -> Iterator[Path]:
 
 
 def _policies(settings: "Configuration", preset: str | None, compare: tuple[str, str] | None) -> "list[Policy]":
-    from extender.server import what_if
+    from extender.server.admin import simulate as what_if
 
     names = compare or (preset or what_if.CONFIGURED,)
     return [what_if.preset(settings.profile(), name) for name in names]
@@ -163,9 +163,9 @@ def _objects(settings: "Configuration", timeout: float) -> "ClusterObjects":
     """The cluster, read once."""
     import asyncio
 
-    from extender.cluster.files import example_cluster, load_cluster
-    from extender.cluster.live import KubernetesSource
-    from extender.cluster.store import ClusterStore
+    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.files.manifests import example_cluster, load_cluster
+    from extender.cluster.watch.source import KubernetesSource
 
     if settings.cluster.source != "kubernetes":
         return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from extender.core.simulated import CycleShown, NodeShown, Simulation, VictimShown
+from extender.core.simulator.result import CycleShown, NodeShown, Simulation, VictimShown
 from extender.errors import printable
-from extender.server.what_if import Comparison, Fate
+from extender.server.admin.simulate import Comparison, Fate
 
 LONGEST_MESSAGE = 1024
 """Of an event (validation.NoteLengthLimit); kube-scheduler cuts longer ones off."""
@@ -136,7 +136,7 @@ def compared(comparison: Comparison) -> Iterator[Text]:
 
 
 def _fates(comparison: Comparison) -> dict[str, list[Fate | None]]:
-    from extender.server.what_if import fates
+    from extender.server.admin.simulate import fates
 
     one, other = (fates(result) for result in comparison.results)
     return {pod: [one.get(pod), other.get(pod)] for pod in dict.fromkeys((*one, *other))}

@@ -11,18 +11,16 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.asked_again import LastAsked
-from extender.core.checks import Incoming, Rows
-from extender.core.choosing import choose, helps, with_victims
-from extender.core.columns import BoolArray, IntArray, Taken, columns, how_many, marked
-from extender.core.criteria import best_of, costs
-from extender.core.filtering import Filtering, Verdicts, meet, not_evaluated, run_filters
-from extender.core.limits import veto
-from extender.core.moment import TIMELESS, Moment
-from extender.core.offers import KnownVictims
-from extender.core.plugins import INDEXES
-from extender.core.policies import is_special, protects, reasons
-from extender.core.preemption import (
+from extender.core.eviction_history import TIMELESS, Moment
+from extender.core.framework.constraint import Incoming, Rows
+from extender.core.framework.filter import Filtering, Verdicts, meet, not_evaluated, run_filters
+from extender.core.framework.filter_cache import LastAsked
+from extender.core.framework.plugins import INDEXES
+from extender.core.framework.score import Scores, score
+from extender.core.framework.status import Code
+from extender.core.preemption.candidates import choose, helps, with_victims
+from extender.core.preemption.criteria import best_of, costs
+from extender.core.preemption.dry_run import (
     KUBE_SCHEDULER,
     NAMED_OF_EQUALS,
     NEVER_PREEMPTS,
@@ -32,12 +30,14 @@ from extender.core.preemption import (
     groups,
     in_other_order,
 )
+from extender.core.preemption.node_pods import Residents
+from extender.core.preemption.protections import is_special, protects, reasons
+from extender.core.preemption.ranking import standing
+from extender.core.preemption.rate_limits import veto
+from extender.core.preemption.victim_resolver import KnownVictims
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.ranking import standing
-from extender.core.residents import Residents
-from extender.core.scoring import Scores, score
-from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code
+from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, how_many, marked
+from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -58,7 +58,7 @@ NO_HELP = "no victims would make the pod fit"
 
 @dataclass(frozen=True, slots=True)
 class Working:
-    """What a decision was made from: good for as long as its snapshot is not changed (see `core.capture`)."""
+    """What a decision was made from: good for as long as its snapshot is not changed (see `core.explain.record`)."""
 
     incoming: Incoming
     rows: Rows

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from extender.core.checks import Incoming
-from extender.core.choosing import choose
-from extender.core.criteria import best_of, costs
-from extender.core.filtering import Filtering, meet, not_evaluated, run_filters
-from extender.core.moment import TIMELESS, Moment
-from extender.core.preemption import DryRun, eligible
+from extender.core.eviction_history import TIMELESS, Moment
+from extender.core.framework.constraint import Incoming
+from extender.core.framework.filter import Filtering, meet, not_evaluated, run_filters
+from extender.core.framework.score import Scores, score
+from extender.core.framework.status import Code, Verdict
+from extender.core.preemption.candidates import choose
+from extender.core.preemption.criteria import best_of, costs
+from extender.core.preemption.dry_run import DryRun, eligible
+from extender.core.preemption.ranking import tied_for_best
 from extender.core.profile import Profile
-from extender.core.ranking import tied_for_best
-from extender.core.scoring import Scores, score
-from extender.core.snapshot import Snapshot
-from extender.core.verdict import Code, Verdict
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 

@@ -21,7 +21,7 @@ from extender.k8s.objects import (
     StatefulSet,
     Value,
 )
-from extender.k8s.storage_objects import (
+from extender.k8s.storage.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,

@@ -12,19 +12,21 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from extender import __version__
-from extender.cluster import binding
-from extender.cluster.store import ClusterStore
+from extender.cluster.apiserver import binding
+from extender.cluster.cache.cache import ClusterStore
 from extender.config import Configuration
-from extender.server import gauges, openapi, tracing
-from extender.server.audit_log import AuditLog
-from extender.server.decisions import Decisions
-from extender.server.errors import add_error_handlers
-from extender.server.picture import NO_SOURCE, Source
+from extender.server.admin import collectors
+from extender.server.http.errors import add_error_handlers
+from extender.server.observability import tracing
+from extender.server.observability.audit_log import AuditLog
+from extender.server.observability.cache_status import NO_SOURCE, Source
+from extender.server.observability.decision_log import Decisions
 from extender.server.recording.recorder import Recorder
-from extender.server.routes import Application, add_routes
+from extender.server.scheduler import openapi
+from extender.server.scheduler.routes import Application, add_routes
+from extender.server.scheduler.verbs import Binder, Service
 from extender.server.settings import ConfigFile, LiveSettings
-from extender.server.verbs import Binder, Service
+from extender.version import __version__
 
 BINDINGS_AT_ONCE = 16
 """kube-scheduler binds beside its other calls: pods that wait for a slow API server must not wait for each other."""
@@ -78,8 +80,8 @@ def create_app(
     app.state.record = config.recording.directory is not None
     store.prepare_for(service.settings.profile)
     service.configured.make_ready = source.adopt
-    app.state.waits = gauges.Waits()
-    gauges.show(service.metrics, service, app.state.waits)
+    app.state.waits = collectors.Waits()
+    collectors.show(service.metrics, service, app.state.waits)
     add_routes(app)
     add_error_handlers(app, NOT_FOUND)
     return app

@@ -5,7 +5,7 @@ Rule: who ends it says so here first; everybody else only looks.
 
 from dataclasses import dataclass, field
 
-from extender.server.tls import TLSFiles
+from extender.server.http.tls import TLSFiles
 
 
 @dataclass(slots=True)

@@ -24,10 +24,10 @@ from fastapi import FastAPI
 
 from extender.config import Configuration
 from extender.config.serving import AdminSection, ServerSection
-from extender.server.admin import create_admin_app
-from extender.server.listener import Listener, bind
-from extender.server.service import Service
-from extender.server.tls import TLSFiles
+from extender.server.admin.app import create_admin_app
+from extender.server.context import Service
+from extender.server.http.listener import Listener, bind
+from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """What of the configuration is in effect, and the file that it follows.
 
-When a file that has changed is read again is a matter of `server.looks`: 6 s after a change it is in effect.
+When a file that has changed is read again is a matter of `server.http.file_watch`: 6 s after a change it is in effect.
 
 Rule: a file that is wrong never replaces settings that were right.
 """
@@ -15,7 +15,7 @@ from typing import Literal
 from extender.config import Configuration
 from extender.core.profile import Profile
 from extender.errors import ConfigError
-from extender.server.looks import INTERVAL, Looks, Signature, signature
+from extender.server.http.file_watch import INTERVAL, Looks, Signature, signature
 
 log = logging.getLogger(__name__)
 

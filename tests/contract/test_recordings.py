@@ -19,12 +19,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from extender.cluster.files import load_cluster
-from extender.cluster.store import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.files.manifests import load_cluster
 from extender.k8s.objects import Condition, Pod
 from extender.server.app import create_app
 from tests.contract.scheduler_eye import NOW, SchedulerEye, Victims, choices
-from tests.http.conftest import client_for, configuration
+from tests.server.conftest import client_for, configuration
 
 pytestmark = pytest.mark.anyio
 

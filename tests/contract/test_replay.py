@@ -5,7 +5,7 @@ import pytest
 
 from extender.wire import decode_filter, decode_preempt
 from tests.contract.test_recordings import SCENARIOS, Replay, ignored_resources
-from tests.unit.server.recording_rig import Rig
+from tests.server.recording.rig import Rig
 
 POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"], "victims": "Fewest"}
 

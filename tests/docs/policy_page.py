@@ -18,15 +18,15 @@ from typing import Any
 import httpx
 import yaml
 
-from extender.cluster.files import load_cluster
-from extender.cluster.history import History
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.eviction_history import History
+from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.server.app import create_app
 from tests.builders import JSON, built, cluster, node, offers_of_kube_scheduler, placed, pod, typed
-from tests.http.conftest import client_for
+from tests.server.conftest import client_for
 
 PATH = Path(__file__).parents[2] / "docs" / "policies.md"
 PAGE = PATH.read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from extender.server import audit_log
-from extender.server.audit import BindLine, BudgetSaid, KeptNode, KindSaid, PreemptLine
+from extender.server.observability import audit_log
+from extender.server.observability.audit import BindLine, BudgetSaid, KeptNode, KindSaid, PreemptLine
 
 PAGE = (Path(__file__).parents[2] / "docs/audit.md").read_text()
 LINES: dict[str, type[msgspec.Struct]] = {"preempt": PreemptLine, "bind": BindLine}

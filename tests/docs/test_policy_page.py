@@ -11,12 +11,12 @@ import yaml
 from extender.config import Configuration
 from extender.config.preemption import PRESETS, ProtectSection
 from extender.config.section import Section
-from extender.core.choosing import FINALISTS, MOST_FINALISTS
-from extender.core.criteria import costs
 from extender.core.evaluation import evaluate
-from extender.core.fewest import STEPS
+from extender.core.preemption.candidates import FINALISTS, MOST_FINALISTS
+from extender.core.preemption.criteria import costs
+from extender.core.preemption.minimal_victims import STEPS
 from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, MORE_RANKING, RANKING, PreemptionPolicy, Profile
-from extender.server.openapi import VETOED
+from extender.server.scheduler.openapi import VETOED
 from tests.builders import built, typed
 from tests.docs.policy_page import (
     EXAMPLE,

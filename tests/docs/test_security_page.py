@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from extender.config import Configuration
-from extender.server import admin, body, debug, protocol, what_if
+from extender.server.admin import app, routes, simulate
+from extender.server.http import body, protocol
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -51,7 +52,7 @@ def test_every_test_exists():
 
 def test_paths_are_those_of_the_admin_listener():
     assert {"/livez", "/readyz", "/metrics"} <= set(CODE)
-    assert set(admin.FOR_EVERYBODY) == {"/livez", "/readyz", "/metrics"}
+    assert set(app.FOR_EVERYBODY) == {"/livez", "/readyz", "/metrics"}
 
 
 def test_limits_are_those_of_the_code():
@@ -59,5 +60,5 @@ def test_limits_are_those_of_the_code():
     assert f"{server.max_body_names >> 20} MiB" in PAGE
     assert f"{server.max_body_full >> 20} MiB" in PAGE
     assert f"{protocol.MAX_HEADER_BYTES >> 10} KiB" in PAGE
-    assert f"{debug.MAX_BODY >> 20} MiB, {what_if.MOST_PODS:,} pods, {debug.LONGEST_SIMULATION:.0f} s" in PAGE
+    assert f"{routes.MAX_BODY >> 20} MiB, {simulate.MOST_PODS:,} pods, {routes.LONGEST_SIMULATION:.0f} s" in PAGE
     assert "| a request from its first byte to its last | " + f"{body.TIMEOUT:.0f} s" in PAGE

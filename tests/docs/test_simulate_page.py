@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.core import simulated
-from extender.server import what_if
+from extender.core.simulator import result as simulated
+from extender.server.admin import simulate as what_if
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from extender.core import engine
 from extender.core.engine import Offer
-from extender.core.moment import MINUTE, SECOND, Attempt, Eviction, Moment
+from extender.core.eviction_history import Attempt, Eviction, Moment
 from extender.core.profile import (
     IMPORTANCE,
     MORE_IMPORTANCE,
@@ -20,16 +20,17 @@ from extender.core.profile import (
     Profile,
     Protection,
 )
-from extender.core.running import LEAVING_SINCE, nanoseconds
-from extender.core.snapshot import Snapshot
+from extender.core.snapshot.pod_table import LEAVING_SINCE
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, DO_NOT_DISRUPT, MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from extender.k8s.objects import COSCHEDULING_LABEL, LabelSelector
 from extender.k8s.selectors import compile_label_selector
+from extender.k8s.time import MINUTE, SECOND, parse_time
 from extender.k8s.workloads import workload_of
 from tests.builders import JSON, built, offers_of_kube_scheduler, thing, typed
 from tests.property.generate import Draw, case
 
-NOW = nanoseconds("2026-02-01T08:00:30Z")
+NOW = parse_time("2026-02-01T08:00:30Z")
 """Half a minute after the last pods of the generator have started."""
 
 COSTS = ("0", "1", "-5", "100", "+1", "x")

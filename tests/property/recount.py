@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from tests.builders import JSON
-from tests.reference import Cluster, Cycle, Pod, spread
-from tests.reference.objects import finished, priority, start_time, terminating
-from tests.reference.preemption import split_by_budgets
-from tests.reference.state import Node
-from tests.reference.volumes import csi_volumes, restrictions
+from tests.parity.reference import Cluster, Cycle, Pod, spread
+from tests.parity.reference.objects import finished, priority, start_time, terminating
+from tests.parity.reference.preemption import split_by_budgets
+from tests.parity.reference.state import Node
+from tests.parity.reference.volumes import csi_volumes, restrictions
 
 __all__ = ["Room", "finished", "importance", "priority"]
 

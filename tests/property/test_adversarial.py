@@ -3,7 +3,7 @@
 import pytest
 
 import extender
-import tests.reference
+import tests.parity.reference
 from extender.core import engine
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, offers_of_kube_scheduler, pod, typed
@@ -14,7 +14,7 @@ HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 def said(objects, waiting):
     """The engine's evaluation, on which the reference agrees."""
     got = extender.evaluate(objects, waiting).to_dict()
-    assert got == tests.reference.evaluate(objects, waiting)
+    assert got == tests.parity.reference.evaluate(objects, waiting)
     return got
 
 

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from extender.cluster.files import load_cluster
+from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import prepare
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
-from extender.core.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import Pod
 from tests.builders import typed

@@ -14,22 +14,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import extender
-import tests.reference
+import tests.parity.reference
 from extender.core import engine
-from extender.core.checks import Constraint
-from extender.core.columns import NEVER
-from extender.core.criteria import costs
-from extender.core.filtering import judge, meet, run_filters
-from extender.core.plugins.node_ports import PortConflicts
-from extender.core.preemption import dry_run, groups, taken_off
+from extender.core.framework.constraint import Constraint
+from extender.core.framework.filter import judge, meet, run_filters
+from extender.core.framework.plugins.node_ports import PortConflicts
+from extender.core.preemption.criteria import costs
+from extender.core.preemption.dry_run import dry_run, groups, taken_off
+from extender.core.preemption.ranking import rank, standing, tied_for_best
+from extender.core.preemption.reprieve import victims_of
 from extender.core.profile import Profile
-from extender.core.ranking import rank, standing, tied_for_best
-from extender.core.reprieve import victims_of
+from extender.core.snapshot.arrays import NEVER
 from tests.builders import built, offers_of_kube_scheduler, typed
-from tests.oracle.agreement import compare
+from tests.parity.agreement import compare
+from tests.parity.reference import best_nodes
 from tests.property import recount, values
 from tests.property.generate import Draw, case
-from tests.reference import best_nodes
 
 SEEDS = st.integers(0, 2**48)
 
@@ -53,7 +53,7 @@ def filtered(one):
 
 def agrees_with_the_reference(seed):
     one = case(seed)
-    expected = tests.reference.evaluate(one.cluster, one.pod)
+    expected = tests.parity.reference.evaluate(one.cluster, one.pod)
     got = extender.evaluate(one.cluster, one.pod).to_dict()
     assert compare({"cluster": one.cluster, "pod": one.pod, "expected": expected}, got) == []
     assert got == expected
@@ -122,7 +122,7 @@ def test_many_nodes_asked_at_once_are_told_the_reasons_of_each(seed):
 def judged(seed):
     """A case, what the reference says of it, and the snapshot to ask the engine about."""
     one = case(seed)
-    return one, tests.reference.evaluate(one.cluster, one.pod), built(one.cluster)
+    return one, tests.parity.reference.evaluate(one.cluster, one.pod), built(one.cluster)
 
 
 def nodes_to_preempt_on(expected):

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.core.checks import Conflicts, Constraint, EveryColumn
-from extender.core.fewest import STEPS, Problem, fewest
+from extender.core.framework.constraint import Conflicts, Constraint, EveryColumn
+from extender.core.preemption.minimal_victims import STEPS, Problem, fewest
 from tests.builders import taken_of_one_node
 
 SEEDS = st.integers(0, 2**48)

@@ -2,10 +2,10 @@
 
 from hypothesis import given, settings
 
-from extender.core.choosing import choose, helps
-from extender.core.filtering import meet, run_filters
+from extender.core.framework.filter import meet, run_filters
+from extender.core.framework.status import Code
+from extender.core.preemption.candidates import choose, helps
 from extender.core.profile import Profile
-from extender.core.verdict import Code
 from tests.builders import built, typed
 from tests.property.generate import case
 from tests.property.policies import question

@@ -17,21 +17,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.cluster import live as live_module
-from extender.cluster import store
-from extender.cluster.decode import Decoder
-from extender.cluster.files import load_cluster
-from extender.cluster.live import GRACE
-from extender.cluster.protocol import Settings
+from extender.cluster.cache import cache
+from extender.cluster.files.manifests import load_cluster
+from extender.cluster.watch import source as live_module
+from extender.cluster.watch.decode import Decoder
+from extender.cluster.watch.list_watch import Settings
+from extender.cluster.watch.source import GRACE
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
-from extender.core.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, key_of
+from tests.cluster.watch.source_rig import Clock, Live, following
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
 from tests.property.live_world import FAULTS, SILENT_FAULTS, World
-from tests.unit.cluster.live_rig import Clock, Live, following
 
 STEPS = 25
 CALM = 20.0
@@ -72,12 +72,12 @@ def check(seed: int) -> None:
 @contextlib.contextmanager
 def small_steps(seed: int) -> Iterator[None]:
     """Small clusters are to come the way of large ones, too: as a new picture, in many turns."""
-    at_once, turn = store.AT_ONCE, live_module.TURN
-    store.AT_ONCE, live_module.TURN = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
+    at_once, turn = cache.AT_ONCE, live_module.TURN
+    cache.AT_ONCE, live_module.TURN = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
     try:
         yield
     finally:
-        store.AT_ONCE, live_module.TURN = at_once, turn
+        cache.AT_ONCE, live_module.TURN = at_once, turn
 
 
 @contextlib.contextmanager

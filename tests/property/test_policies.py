@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given, settings
 
 from extender.core import engine
-from extender.core.filtering import meet
-from extender.core.moment import MINUTE, SECOND, Attempt, Eviction, Moment
-from extender.core.preemption import groups
+from extender.core.eviction_history import Attempt, Eviction, Moment
+from extender.core.framework.filter import meet
+from extender.core.preemption.dry_run import groups
 from extender.core.profile import Limits, PreemptionPolicy, Profile
-from extender.core.running import LEAVING_SINCE
-from extender.server.guard import guard_preempt
+from extender.core.snapshot.pod_table import LEAVING_SINCE
+from extender.k8s.time import MINUTE, SECOND
+from extender.server.guard.guard import guard_preempt
 from tests.builders import built, typed
+from tests.parity.reference.selectors import InvalidSelectorError, Selector, label_selector
 from tests.property.generate import Draw
 from tests.property.policies import NOW, every_node, question, some_protections
 from tests.property.recount import Room, finished, priority
 from tests.property.test_engine import AT_LENGTH, MANY, SEEDS
-from tests.reference.selectors import InvalidSelectorError, Selector, label_selector
 
 MANY = settings(MANY, max_examples=250)
 SOME = settings(MANY, max_examples=120)

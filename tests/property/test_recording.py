@@ -14,23 +14,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from extender.cluster.files import load_cluster
-from extender.cluster.history import History
-from extender.cluster.store import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.eviction_history import History
+from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
 from extender.core.profile import Profile
-from extender.core.running import nanoseconds
 from extender.k8s.kinds import KINDS
-from extender.server import verbs
-from extender.server.picture import NoSource
+from extender.k8s.time import parse_time
+from extender.server.observability.cache_status import NoSource
 from extender.server.recording.recorder import Recorder
 from extender.server.recording.replay import open_recording
+from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
 from tests.builders import JSON, offers_of_kube_scheduler, typed
-from tests.http.conftest import configuration
 from tests.property.generate import Draw
 from tests.property.policies import some_policy, world
 from tests.property.test_changes import with_uid_of_its_own
+from tests.server.conftest import configuration
 
 SOME = settings(
     max_examples=50, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
@@ -38,7 +38,7 @@ SOME = settings(
 
 STEPS = 14
 SEGMENT_SIZES = (4_000, 30_000, 1 << 20)
-NOW = nanoseconds("2026-02-01T08:00:30Z")
+NOW = parse_time("2026-02-01T08:00:30Z")
 
 
 class Live(NoSource):

@@ -17,7 +17,7 @@ from extender import wire
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.errors import UnknownNode
-from extender.server.guard import guard_filter, guard_preempt
+from extender.server.guard.guard import guard_filter, guard_preempt
 from tests.builders import JSON, built
 from tests.property.generate import Case, case
 from tests.property.recount import Room, finished, importance, priority

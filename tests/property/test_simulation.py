@@ -8,13 +8,13 @@ from collections import Counter
 
 from hypothesis import given, settings
 
-from extender.core.arrivals import admit
-from extender.core.cycle import draws, run_cycle
 from extender.core.profile import PreemptionPolicy, Profile
-from extender.core.simulation import Scheduler, simulate
-from extender.core.snapshot import Snapshot
+from extender.core.simulator.arrivals import admit
+from extender.core.simulator.schedule_one import draws, run_cycle
+from extender.core.simulator.simulator import Scheduler, simulate
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
-from extender.k8s.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
+from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
 from tests.builders import built, typed
 from tests.property.generate import Draw, case
 from tests.property.policies import question

@@ -9,16 +9,17 @@ from dataclasses import replace
 import msgspec
 from hypothesis import given, settings
 
-from extender.cluster.files import load_cluster
-from extender.core import engine, sentences
-from extender.core.capture import capture_filter, capture_preempt, capture_prioritize
+from extender.cluster.files.manifests import load_cluster
+from extender.core import engine
 from extender.core.engine import Offer
 from extender.core.evaluation import evaluate
+from extender.core.explain import summary
+from extender.core.explain.record import capture_filter, capture_preempt, capture_prioritize
+from extender.core.explain.schema import Decision, NodeShown
 from extender.core.profile import Profile
-from extender.core.trace import Decision, NodeShown
 from extender.k8s.kinds import KINDS
 from extender.k8s.requests import incoming_requests
-from extender.server.decisions import Kept
+from extender.server.observability.decision_log import Kept
 from tests.builders import built, offers_of_kube_scheduler, typed
 from tests.property.generate import Draw, case
 from tests.property.policies import Question, question, world
@@ -326,7 +327,7 @@ def test_every_decision_can_be_told_and_read_again(seed):
     assert not any(node.pods for node in one.decision(every_pod=False).nodes)
     assert one.decision("nowhere").nodes == []
     assert {node.name for node in trace.nodes} == set(one.nodes)
-    assert sentences.sentence(one.capture, observed=True)
+    assert summary.sentence(one.capture, observed=True)
 
 
 @SOME

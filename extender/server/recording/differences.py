@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from extender.core.trace import Verb
+from extender.core.explain.schema import Verb
 
 ABSENT = "not in the answer"
 

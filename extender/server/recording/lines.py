@@ -8,14 +8,15 @@
 Rule: these types are the format; what is written is read back equal.
 """
 
-from datetime import UTC, datetime, timedelta
+import re
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
 
-from extender.core.moment import SECOND, Moment
-from extender.core.trace import Verb
+from extender.core.eviction_history import Moment
+from extender.core.explain.schema import Verb
+from extender.k8s.time import format_time, parse_time
 from extender.server.settings import Settings
 
 FORMAT: Literal["extender/recording/v1"] = "extender/recording/v1"
@@ -24,7 +25,7 @@ SETTINGS = "settings.json"
 CLUSTER = "cluster.json.gz"
 CALLS = "calls.jsonl"
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEGMENT_NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d\.\d{6})Z", re.ASCII)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -84,18 +85,14 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(value, order="deterministic") + b"\n"
 
 
-def time_of(now: int) -> str:
-    """Nanoseconds since 1970 -> 2026-11-21T10:15:00.123456Z."""
-    seconds, rest = divmod(now, SECOND)
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
-
-
 def name_of_segment(now: int) -> str:
-    """The same as a directory is called: names sort by time."""
-    return time_of(now).replace("-", "").replace(":", "")
+    """Nanoseconds since 1970 -> the name of a segment's directory, 20261121T101500.000000Z: names sort by time."""
+    return format_time(now, 6).replace("-", "").replace(":", "")
 
 
 def time_of_segment(name: str) -> int:
-    """The contrary: nanoseconds since 1970."""
-    since = datetime.strptime(name, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) - _EPOCH
-    return (since // timedelta(microseconds=1)) * 1000
+    """Nanoseconds since 1970; ValueError if the name is not one that `name_of_segment` gives."""
+    time = _SEGMENT_NAME.fullmatch(name)
+    if time is None:
+        raise ValueError(f"expected the name of a segment such as 20261121T101500.000000Z, got {name!r}")
+    return parse_time("{}-{}-{}T{}:{}:{}Z".format(*time.groups()))

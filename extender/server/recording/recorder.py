@@ -13,18 +13,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
 from extender.config.serving import RecordingSection
-from extender.core.moment import Moment
-from extender.core.snapshot import Snapshot
-from extender.core.trace import Verb
+from extender.core.eviction_history import Moment
+from extender.core.explain.schema import Verb
+from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady, RecordingError
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
-from extender.server.hands_off import NO_SCORES, VETO
-from extender.server.recording.backlog import Backlog
+from extender.server.observability.backlog import Backlog
 from extender.server.recording.disk import Disk, prepare
 from extender.server.recording.writer import Begin, Changed, Item, Noted, NowUnread, Writer
+from extender.server.scheduler.passthrough import NO_SCORES, VETO
 from extender.server.settings import Settings
 
 log = logging.getLogger(__name__)

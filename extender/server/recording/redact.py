@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from extender.cluster import decode
+from extender.cluster.watch import decode
 from extender.k8s.objects import Int64, Node, Pod, Value
 from extender.wire import ExtenderFilterResult, MetaVictims, NamedObject, NodeList, VictimPod
 

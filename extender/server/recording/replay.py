@@ -18,19 +18,19 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from extender.cluster.store import ClusterStore
+from extender.cluster.cache.cache import ClusterStore
 from extender.config import Configuration
-from extender.core.moment import Moment
-from extender.core.trace import Verb
+from extender.core.eviction_history import Moment
+from extender.core.explain.schema import Verb
 from extender.errors import NotReady, RecordingError
 from extender.k8s.kinds import ClusterObjects
-from extender.server import verbs
-from extender.server.picture import NoSource
+from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Answered, Difference, differences
 from extender.server.recording.lines import CallLine, GoneLine, PutLine, UnreadLine
 from extender.server.recording.segments import SegmentFiles, object_of, segments_of
+from extender.server.scheduler import verbs
+from extender.server.scheduler.verbs import Service
 from extender.server.settings import LiveSettings, Settings
-from extender.server.verbs import Service
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from extender.cluster.files import UNREAD
+from extender.cluster.files.manifests import UNREAD
 from extender.errors import RecordingError
 from extender.k8s.kinds import KINDS, ClusterObjects, name_of
 from extender.k8s.objects import Value

@@ -12,15 +12,15 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from extender import __version__
-from extender.cluster.dump import pieces
-from extender.core.moment import Moment
-from extender.core.trace import Verb
+from extender.cluster.files.dump import pieces
+from extender.core.eviction_history import Moment
+from extender.core.explain.schema import Verb
 from extender.errors import INTERNAL
 from extender.k8s.kinds import ClusterObjects, Key
 from extender.k8s.objects import Value
+from extender.k8s.time import format_time
+from extender.server.observability.backlog import Backlog
 from extender.server.recording import redact
-from extender.server.recording.backlog import Backlog
 from extender.server.recording.disk import Disk, Segment, delete, segments_in, size_of
 from extender.server.recording.lines import (
     FORMAT,
@@ -30,9 +30,9 @@ from extender.server.recording.lines import (
     PutLine,
     UnreadLine,
     encode,
-    time_of,
 )
 from extender.server.settings import Settings
+from extender.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class Writer(threading.Thread):
             self.left_out += 1
             log.warning("recording: call %s is left out: %s", call.id, error)
             return
-        time = time_of(call.moment.now)
+        time = format_time(call.moment.now, 6)
         self._add(
             encode(
                 CallLine(call.id, time, call.verb, call.status, call.moment, Raw(request), Raw(answer), call.problem)

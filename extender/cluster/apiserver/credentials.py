@@ -1,0 +1,338 @@
+"""Decide with whose credentials the API server is reached, and load them: a kubeconfig, or a pod's service account.
+
+The official client reads the files. What it does wrong for a service that runs for months is mended before it sees
+them: it reads a `tokenFile` once and keeps the line end; it runs an exec plugin without a time limit, only logs its
+failure, and drops the certificate of a plugin that gives a token too; of several files the last one's
+current-context wins; NO_PROXY beats an explicit proxy-url, whose password is not sent.
+
+Rule: no message says more of a kubeconfig than names and places, for tokens and keys stand beside them.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import urllib3
+import yaml
+
+from extender.cluster.apiserver.stream import plain
+from extender.errors import ExtenderError
+from extender.k8s.time import SECOND, parse_time
+
+PLUGIN_SECONDS = 60.0
+"""How long an exec plugin may take."""
+
+PLUGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+JSON = dict[str, Any]
+
+
+class CredentialsError(ExtenderError):
+    """A kubeconfig, a service account or an exec plugin does not give credentials; says which, and why."""
+
+    status = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a connection needs."""
+
+    configuration: Any
+    """A kubernetes.client.Configuration: host, TLS, proxy."""
+    place: str
+    """Where they come from, for people."""
+    authorization: str | None = None
+    """The header's value."""
+    token_file: Path | None = None
+    """Where the token is read again, if it stands in a file."""
+    lifetime: float | None = None
+    """Seconds from now for which an exec plugin's answer is good, if it said so."""
+
+
+def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
+    """Return the credentials of a kubeconfig if it is given, else of the pod we are in, else of the default kubeconfig.
+
+    A `context` alone means the default kubeconfig. CredentialsError says what is missing and where.
+    """
+    if kubeconfig is None and context is None and _in_a_pod():
+        return _service_account()
+    return _from_kubeconfig(_files(kubeconfig), context)
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file; CredentialsError, without quoting the file, if there is none."""
+    try:
+        token = path.read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise CredentialsError(f"the token file {path}: {getattr(error, 'strerror', None) or 'not text'}") from None
+    return _one_word(token, f"the token file {path}")
+
+
+def _one_word(token: str, place: str) -> str:
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise CredentialsError(f"{place} does not hold a token")
+    return token
+
+
+# --- a pod's service account ----------------------------------------------------------------------------------------
+
+
+def _in_a_pod() -> bool:
+    if not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return False
+    from kubernetes.config import incluster_config  # half a second that only a live cluster needs
+
+    return Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file()
+
+
+def _service_account() -> Credentials:
+    from kubernetes.client import Configuration
+    from kubernetes.config import ConfigException, incluster_config
+
+    configuration = Configuration()
+    try:
+        incluster_config.load_incluster_config(configuration, try_refresh_token=False)
+    except (ConfigException, OSError, ValueError) as error:
+        raise CredentialsError(f"the pod's service account: {error}") from None
+    path = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+    return Credentials(configuration, "the pod's service account", f"Bearer {read_token(path)}", path)
+
+
+# --- a kubeconfig ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A context, cluster or user, and the file that it stands in."""
+
+    value: JSON
+    file: Path
+    place: str
+
+    def text(self, key: str) -> str:
+        value = self.value.get(key)
+        return value.strip() if isinstance(value, str) else ""
+
+    def path(self, key: str) -> Path | None:
+        """A file that it names, relative to its own file; None if it names none."""
+        return self.file.parent / Path(self.text(key)) if self.text(key) else None
+
+
+def _files(kubeconfig: str | None) -> list[Path]:
+    """Return the kubeconfig files that there are, at least one."""
+    named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    listed = [named] if kubeconfig else [part for part in named.split(os.pathsep) if part]
+    found = [path for path in (Path(part).expanduser() for part in listed) if path.exists()]
+    if not found:
+        hint = "" if kubeconfig else ", and this is not a pod with a service account"
+        raise CredentialsError(f"kubeconfig {named}: there is no such file{hint}")
+    return found
+
+
+def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
+    from kubernetes.client import Configuration
+    from kubernetes.config import ConfigException
+    from kubernetes.config.kube_config import KubeConfigLoader
+
+    names = ", ".join(map(str, files))
+    merged, current = _merged(files)
+    context = context or current
+    if not context:
+        raise CredentialsError(f"kubeconfig {names}: it has no current-context, and no context was given")
+    place = f"kubeconfig {names}, context {context}"
+    chosen = _inner(_find(merged, "contexts", context, f"kubeconfig {names}"), "context", place)
+    cluster = _inner(_find(merged, "clusters", chosen.text("cluster"), place), "cluster", place)
+    user = _inner(_find(merged, "users", chosen.text("user"), place), "user", place) if chosen.text("user") else None
+    if not cluster.text("server"):
+        raise CredentialsError(f"{place}: its cluster names no server")
+    token_file, lifetime = _settle_user(user, cluster) if user else (None, None)
+
+    configuration = Configuration()
+    try:
+        KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
+    except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CredentialsError(f"{place}: {_harmless(error)}") from None
+    configuration.refresh_api_key_hook = None  # when to look again is decided by ApiServer, on a monotonic clock
+    _settle_proxy(configuration, cluster)
+    return Credentials(configuration, place, configuration.api_key.get("BearerToken"), token_file, lifetime)
+
+
+def _merged(files: list[Path]) -> tuple[Any, str]:
+    """Return the files as the client merges them (a ConfigNode), and the first current-context, as kubectl takes it."""
+    from kubernetes.config import ConfigException
+    from kubernetes.config.kube_config import KubeConfigMerger
+
+    reading = files[0]
+    contents: list[JSON] = []
+    try:
+        for reading in files:
+            contents.append(KubeConfigMerger(str(reading)).config_files[str(reading)])
+        merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
+        for section in ("contexts", "clusters", "users"):
+            for entry in merged.value[section]:
+                entry.value["name"]  # or it is none
+    except OSError as error:
+        raise CredentialsError(f"kubeconfig {reading}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {mark.line + 1}' if mark else ''}") from None
+    except (ConfigException, ValueError, TypeError, KeyError, AttributeError):
+        raise CredentialsError(f"kubeconfig {reading}: this is not a kubeconfig") from None
+    return merged, next((str(one["current-context"]) for one in contents if one.get("current-context")), "")
+
+
+def _find(merged: Any, section: str, name: str, place: str) -> Any:
+    """Return the first entry of that name (a ConfigNode)."""
+    entries = merged.value[section]
+    for entry in entries:
+        if entry.value["name"] == name:
+            return entry
+    there = ", ".join(str(entry.value["name"]) for entry in entries) or "none"
+    raise CredentialsError(f"{place}: there is no {section[:-1]} {name!r} (there are: {there})")
+
+
+def _inner(entry: Any, key: str, place: str) -> _Entry:
+    """Return what stands under a named entry; an entry without anything is an empty one."""
+    inner = entry.value.setdefault(key, {})
+    if inner is None:
+        inner = entry.value[key] = {}
+    if not isinstance(inner, dict):
+        raise CredentialsError(f"{place}: the {key} {entry.value['name']!r} is not a mapping")
+    return _Entry(inner, Path(entry.path), f"{place}, {key} {entry.value['name']}")
+
+
+def _harmless(error: Exception) -> str:
+    """Return what the client says, without the entry that it quotes (ConfigNode's name is the whole user)."""
+    return str(error).partition("{")[0].strip() or type(error).__name__
+
+
+def _settle_user(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:
+    """Turn what the client cannot keep up to date into a plain token; return the token's file and its lifetime."""
+    if user.text("as"):
+        raise CredentialsError(f"{user.place}: impersonation (as) is not supported")
+    lifetime = None
+    token_file = user.path("tokenFile")
+    if token_file is not None:
+        user.value["token"] = read_token(token_file)
+    elif user.text("token"):
+        user.value["token"] = _one_word(user.text("token"), user.place)
+    elif user.value.get("exec"):
+        status = _run_plugin(user, cluster)
+        lifetime = _lifetime(status.get("expirationTimestamp"), user.place)
+        user.value.update(_as_user(status, user.place))
+    for key in ("tokenFile", "exec"):
+        user.value.pop(key, None)
+    return token_file, lifetime
+
+
+def _settle_proxy(configuration: Any, cluster: _Entry) -> None:
+    """A proxy-url is meant whatever NO_PROXY says (as client-go), and its user and password are for the proxy."""
+    if cluster.text("proxy-url"):
+        configuration.no_proxy = ""
+    proxy = urlsplit(configuration.proxy or "")
+    if proxy.username is not None:
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=login)
+
+
+# --- an exec plugin -------------------------------------------------------------------------------------------------
+
+
+def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
+    """Return the status of the ExecCredential that a user's plugin prints (client.authentication.k8s.io)."""
+    spec: JSON = user.value["exec"]
+    version, command = spec.get("apiVersion"), spec.get("command")
+    place = f"{user.place}, exec plugin {command}"
+    if version not in PLUGIN_VERSIONS:
+        raise CredentialsError(f"{place}: its apiVersion must be one of {', '.join(PLUGIN_VERSIONS)}")
+    if not command or spec.get("interactiveMode") == "Always":
+        raise CredentialsError(f"{place}: it needs a command, and one that needs no terminal")
+    try:
+        done = subprocess.run(
+            [_executable(str(command), user.file), *map(str, spec.get("args") or ())],
+            env=os.environ | _plugin_environment(spec, cluster),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PLUGIN_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CredentialsError(f"{place}: no answer within {PLUGIN_SECONDS:g} seconds") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        why = getattr(error, "strerror", None) or "its args or env are not as they should be"
+        raise CredentialsError(f"{place}: {why}") from None
+    if done.returncode != 0:
+        said = plain(done.stderr.decode("utf-8", "replace"), limit=300)
+        raise CredentialsError(f"{place}: it failed with status {done.returncode}: {said or 'it said nothing'}")
+    return _status_of(done.stdout, str(version), place)
+
+
+def _executable(command: str, file: Path) -> str:
+    """A command with a slash is relative to the kubeconfig, as client-go has it; else it is looked for in PATH."""
+    return str(file.absolute().parent / command) if os.sep in command else command
+
+
+def _plugin_environment(spec: JSON, cluster: _Entry) -> dict[str, str]:
+    info: JSON = {"interactive": False}
+    if spec.get("provideClusterInfo"):
+        info["cluster"] = _cluster_info(cluster)
+    credential = {"apiVersion": spec["apiVersion"], "kind": "ExecCredential", "spec": info}
+    given = {str(one["name"]): str(one["value"]) for one in spec.get("env") or ()}
+    return given | {"KUBERNETES_EXEC_INFO": json.dumps(credential)}
+
+
+def _cluster_info(cluster: _Entry) -> JSON:
+    """The Cluster of an ExecCredential: the kubeconfig's, the CA inline, and the plugin's own extension as `config`."""
+    keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+    info = {key: cluster.value[key] for key in keys if cluster.value.get(key)}
+    authority = cluster.path("certificate-authority")
+    if authority is not None and "certificate-authority-data" not in info:
+        info["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
+    for extension in cluster.value.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = extension.get("extension")
+    return info
+
+
+def _status_of(output: bytes, version: str, place: str) -> JSON:
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("status"), dict):
+        raise CredentialsError(f"{place}: it printed no ExecCredential with a status")
+    if answer.get("apiVersion") != version:
+        raise CredentialsError(f"{place}: it answered with another apiVersion than {version}")
+    status: JSON = answer["status"]
+    return status
+
+
+def _as_user(status: Mapping[str, Any], place: str) -> dict[str, str]:
+    """Return a plugin's answer as fields of a kubeconfig's user."""
+    user: dict[str, str] = {}
+    if status.get("token"):
+        user["token"] = _one_word(str(status["token"]), f"{place}, exec plugin: its token")
+    certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+    if certificate and key:
+        user["client-certificate-data"] = base64.b64encode(str(certificate).encode()).decode()
+        user["client-key-data"] = base64.b64encode(str(key).encode()).decode()
+    if not user:
+        raise CredentialsError(f"{place}: its exec plugin gave neither a token nor a certificate with its key")
+    return user
+
+
+def _lifetime(expires: object, place: str) -> float | None:
+    if not expires:
+        return None
+    try:
+        expiry = parse_time(str(expires))
+    except ValueError:
+        raise CredentialsError(f"{place}: its exec plugin gave an expirationTimestamp that is no time") from None
+    return (expiry - time.time_ns()) / SECOND

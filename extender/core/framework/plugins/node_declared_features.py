@@ -1,0 +1,34 @@
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature goes only where the node declares it.
+
+Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.36):
+of the features known there only two are inferred when a pod is scheduled.
+"""
+
+from itertools import chain
+
+from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.k8s.objects import Pod
+
+NAME = "NodeDeclaredFeatures"
+REASON = "node(s) didn't match Pod's required features"
+
+
+def required_features(pod: Pod) -> frozenset[str]:
+    """The features that a pod's spec calls for."""
+    spec = pod.spec
+    features = set()
+    containers = chain(spec.containers or (), spec.init_containers or ())
+    if any(rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules or ()):
+        features.add("RestartAllContainersOnContainerExits")
+    if spec.host_network and spec.host_users is False:
+        features.add("UserNamespacesHostNetworkSupport")
+    return frozenset(features)
+
+
+def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+    """One check, or none for a pod that needs nothing special."""
+    required = required_features(incoming.pod)
+    if not required:
+        return ()
+    rejected = incoming.snapshot.declared_features.lift(lambda declared: not required <= declared)
+    return (StaticCheck(NAME, rejected, (REASON,)),)

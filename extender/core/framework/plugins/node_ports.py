@@ -1,0 +1,80 @@
+"""NodePorts: a host port is given out once per node and address.
+
+Mirrors pkg/scheduler/framework/plugins/nodeports (v1.36).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from extender.core.framework.constraint import Conflicts, Evictable, Incoming, Rows
+from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
+from extender.core.snapshot.node_layout import Placed
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.objects import Pod
+from extender.k8s.ports import HostPort, host_ports
+
+NAME = "NodePorts"
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+@dataclass(frozen=True)
+class PortConflicts(Conflicts):
+    """One column: minus the number of the node's pods that hold a port which conflicts with the incoming pod's."""
+
+    holders: BoolArray
+    """[port, k, node]: who holds each conflicting port."""
+
+    def taken_off(self, evictable: Evictable) -> IntArray:
+        """Quirk: the node's ports are a set upstream, so taking off one of two holders frees the port."""
+        kept = (self.holders & ~evictable.mask).any(axis=1)
+        freed = (self.holders & evictable.mask).any(axis=1)
+        conflicts: IntArray = (kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
+        return -conflicts
+
+    def at(self, rows: Rows) -> Self:
+        return replace(super().at(rows), holders=self.holders[:, :, rows])
+
+
+class HeldPorts(Index):
+    """Every host port in use."""
+
+    looks_at = frozenset({"spec"})
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.holders: dict[HostPort, RowSet] = {}
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        for port in host_ports(pod):
+            self.holders.setdefault(port, RowSet()).add(row)
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        for port in host_ports(pod):
+            self.holders[port].remove(row)
+            if not self.holders[port].members:
+                del self.holders[port]
+
+
+def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
+    """One constraint, or none for a pod without host ports."""
+    wanted = host_ports(incoming.pod)
+    if not wanted:
+        return ()
+    snapshot, layout = incoming.snapshot, incoming.layout
+    held = snapshot.index(HeldPorts).holders
+    conflicting = [holders.rows for port, holders in held.items() if any(map(port.conflicts, wanted))]
+    holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
+    for port, rows in enumerate(conflicting):
+        holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
+    takes = snapshot.amounts({row: 1 for rows in conflicting for row in rows.tolist()})
+    room, placed = -takes.per_node(len(snapshot.nodes)), Placed(layout, (takes,))
+    return (PortConflicts(NAME, room[np.newaxis], placed, _nominated(incoming, wanted), REASON, holders),)
+
+
+def _nominated(incoming: Incoming, wanted: frozenset[HostPort]) -> IntArray | None:
+    def takes(pod: Pod, _node: int) -> list[int]:
+        return [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
+
+    return incoming.nominated(1, takes)

@@ -1,0 +1,20 @@
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate the cordon.
+
+Mirrors pkg/scheduler/framework/plugins/nodeunschedulable (v1.36).
+"""
+
+from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.k8s.objects import Taint
+from extender.k8s.selectors import tolerates
+
+NAME = "NodeUnschedulable"
+REASON = "node(s) were unschedulable"
+
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+    """One check, or none for a pod that tolerates cordons."""
+    if any(tolerates(toleration, _CORDON) for toleration in incoming.pod.spec.tolerations or ()):
+        return ()
+    return (StaticCheck(NAME, incoming.snapshot.unschedulable, (REASON,)),)

@@ -1,0 +1,60 @@
+"""The order in which pods are put back: kube-scheduler's, or one that operators chose.
+
+The most important pods of a node are put back first. Priority: higher; StartTime: earlier; of the other criteria the
+pod of which more is lost. What is equal in all of them stands in listing order.
+
+Rule: kube-scheduler's order is the snapshot's own layout; any other one is laid out beside it, from the same pods.
+"""
+
+from collections.abc import Callable
+
+from extender.core.profile import IMPORTANCE, PreemptionPolicy
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.node_layout import Layout
+from extender.core.snapshot.pod_costs import Traits
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.objects import Pod
+
+
+def layout_of(snapshot: Snapshot, policy: PreemptionPolicy) -> Layout:
+    """The nodes' pods in the order of importance that the policy wants."""
+    if policy.importance == IMPORTANCE:
+        return snapshot.layout
+    return snapshot.index(Arrangement, policy.importance, policy.eviction_cost_annotation).settled()
+
+
+class Arrangement(Index):
+    """A layout of its own. Nodes that a pod came to or left are laid out anew when it is asked for."""
+
+    def __init__(self, snapshot: Snapshot, importance: tuple[str, ...], annotation: str) -> None:
+        super().__init__(snapshot)
+        self._keys = [_key(snapshot, criterion, annotation) for criterion in importance]
+        self._layout = Layout(lambda pods: [key(pods) for key in self._keys])
+        self._touched: set[int] = set()
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        self._touched.add(int(self.snapshot.pod_node[row]))
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        self._touched.add(int(self.snapshot.pod_node[row]))
+
+    def settled(self) -> Layout:
+        running, count = self.snapshot.running, len(self.snapshot.nodes)
+        nodes = sorted(node for node in self._touched if node < count)
+        if nodes or self._layout.pod.shape[1] != count:
+            deepest = max((len(running.on_node[node]) for node in nodes), default=1)
+            self._layout.resize(max(deepest, 1), count, len(running.node))
+            self._layout.lay_out(nodes, [running.on_node[node].values() for node in nodes], running)
+            self._touched.clear()
+        return self._layout
+
+
+def _key(snapshot: Snapshot, criterion: str, annotation: str) -> Callable[[IntArray], IntArray]:
+    """Pod rows -> the smaller, the more important."""
+    running = snapshot.running
+    if criterion == "Priority":
+        return lambda pods: -running.priority[pods]
+    if criterion == "StartTime":
+        return lambda pods: running.start[pods]
+    traits = snapshot.index(Traits, annotation)
+    return lambda pods: -traits.of[criterion][pods]

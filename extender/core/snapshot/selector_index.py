@@ -1,0 +1,155 @@
+"""Which nodes and which running pods a selector means.
+
+Nodes are asked label by label, each distinct value once; pods once per namespace and label set. What was found is
+remembered until nodes or pods change, so that pods made from one template ask once.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
+from extender.core.snapshot.snapshot import Index, Snapshot, derived_by
+from extender.k8s.affinity import PodSelector
+from extender.k8s.labels import LabelsKey, labels_key
+from extender.k8s.objects import Labels, Pod
+from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm, Requirement
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+@derived_by("nodes")
+def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
+    """[node]: may a pod with this nodeSelector and required node affinity use it?"""
+    found = nodes_with_labels(snapshot, matcher.selector)
+    if matcher.terms is not None:
+        found &= nodes_in_any_term(snapshot, matcher.terms)
+    return found
+
+
+def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArray:
+    """[node]."""
+    found = np.zeros(len(snapshot.nodes), np.bool_)
+    for term in terms:
+        found |= nodes_in_term(snapshot, term)
+    return found
+
+
+def nodes_in_term(snapshot: Snapshot, term: NodeTerm) -> BoolArray:
+    """[node]: does every requirement of the term hold?"""
+    found = _all_hold(snapshot, term.labels)
+    for field in term.fields:
+        found &= _nodes_with_field(snapshot, field)
+    return found
+
+
+def _nodes_with_field(snapshot: Snapshot, field: FieldRequirement) -> BoolArray:
+    named = np.zeros(len(snapshot.nodes), np.bool_)
+    if field.key == "metadata.name":
+        if field.value in snapshot.node_row:
+            named[snapshot.node_row[field.value]] = True
+    elif not field.value:
+        named[:] = True  # a field that does not exist is the empty text
+    return ~named if field.negated else named
+
+
+def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
+    """[node]: do its labels satisfy the selector?"""
+    if matcher.is_nothing:
+        return np.zeros(len(snapshot.nodes), np.bool_)
+    return _all_hold(snapshot, matcher.requirements)
+
+
+def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolArray:
+    found = np.ones(len(snapshot.nodes), np.bool_)
+    for requirement in requirements:
+        found &= snapshot.label(requirement.key).holds(requirement)
+    return found
+
+
+# --- running pods ---------------------------------------------------------------------------------------------------
+
+
+class PodGroup(RowSet):
+    """Running pods of one namespace that have the same labels: selectors tell them apart from others only together."""
+
+    __slots__ = ("key", "labels", "namespace", "selected_by")
+
+    def __init__(self, namespace: str, labels: Labels, key: LabelsKey) -> None:
+        super().__init__()
+        self.namespace = namespace
+        self.labels = labels
+        self.key = key
+        self.selected_by: dict[Hashable, frozenset[int]] = {}
+        """Way of counting -> rows of the disruption budgets that select it, once `preemption.pdb.index` has looked."""
+
+
+class PodGroups(Index):
+    """Running pods by namespace and label set."""
+
+    looks_at = frozenset({"labels"})
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.of_namespace: dict[str, dict[LabelsKey, PodGroup]] = {}
+        self.of_pod: dict[int, PodGroup] = {}
+        """By pod row."""
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
+        here = self.of_namespace.setdefault(namespace, {})
+        key = labels_key(labels)
+        group = here.get(key)
+        if group is None:
+            group = here[key] = PodGroup(namespace, labels, key)
+        group.add(row)
+        self.of_pod[row] = group
+
+    def pod_removed(self, row: int, _pod: Pod) -> None:
+        group = self.of_pod.pop(row)
+        group.remove(row)
+        if not group.members:
+            here = self.of_namespace[group.namespace]
+            del here[group.key]
+            if not here:
+                del self.of_namespace[group.namespace]
+
+    def in_namespaces(self, names: frozenset[str] | None) -> Iterator[PodGroup]:
+        """Of these namespaces; None: of all."""
+        for name in self.of_namespace if names is None else names:
+            yield from self.of_namespace.get(name, {}).values()
+
+
+def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
+    """Where all of the selectors may mean anybody at all; None: anywhere."""
+    naming = [one.namespaces for one in selectors if not one.namespace_selector.matches(None)]
+    return frozenset.intersection(*naming) if naming else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Some running pods."""
+
+    rows: IntArray
+    nodes: IntArray
+    """[place in rows] -> node row."""
+    lasting: IntArray
+    """[node]: how many of them are not terminating."""
+
+
+def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> Pods:
+    """The running pods that all selectors mean; namespaceSelectors see no namespace labels here."""
+    return _pods_matching(snapshot, selectors)
+
+
+@derived_by("pods", "pod_labels")
+def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> Pods:
+    groups = snapshot.index(PodGroups).in_namespaces(_only_namespaces(selectors))
+    found = [
+        group.rows for group in groups if all(one.matches(group.namespace, group.labels, None) for one in selectors)
+    ]
+    rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+    nodes = snapshot.pod_node[rows]
+    lasting = np.bincount(nodes[~snapshot.running.terminating[rows]], minlength=len(snapshot.nodes))
+    return Pods(rows, nodes, lasting)

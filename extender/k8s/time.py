@@ -1,0 +1,43 @@
+"""Times as the Kubernetes API writes them (metav1.Time and MicroTime: RFC 3339 with a zone), as nanoseconds since 1970.
+
+Rule: the only module that parses or formats RFC 3339.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+SECOND = 10**9
+"""Nanoseconds."""
+
+MINUTE = 60 * SECOND
+
+_FRACTION = re.compile(r"\.\d+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@lru_cache(maxsize=1024)
+def parse_time(text: str) -> int:
+    """Return nanoseconds since 1970.
+
+    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, which is what
+    64-bit nanoseconds reach.
+    """
+    try:
+        # fromisoformat keeps microseconds only; the fraction is added below with all its digits.
+        time = datetime.fromisoformat(_FRACTION.sub("", text) if "." in text else text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None or not 1678 <= time.year < 2262:
+        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
+    since = time - _EPOCH
+    fraction = _FRACTION.search(text)
+    beyond = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
+    return (since.days * 86_400 + since.seconds) * SECOND + beyond
+
+
+def format_time(nanoseconds: int, digits: int = 0) -> str:
+    """Return the UTC time, `2026-01-31T08:00:00Z`, with `digits` of the second's fraction; the rest is cut off."""
+    seconds, rest = divmod(nanoseconds, SECOND)
+    fraction = f".{rest:09d}"[: digits + 1] if digits else ""
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}{fraction}Z"

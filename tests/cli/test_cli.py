@@ -1,0 +1,273 @@
+"""The command line: what it prints, where, and with which exit code. `serve` itself is not started here."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import extender
+from extender import cli
+from extender.cli.options import open_cluster
+from extender.cli.serve import EXAMPLE_REQUEST, ask_examples, banner, config_file
+from extender.cluster.cache.cache import ClusterStore
+from extender.config import Configuration, load_config, render
+from extender.config.serving import DebugSection
+from extender.errors import ClusterFileError, ConfigError
+from extender.server.app import create_app
+from extender.server.observability.decision_log import Query
+
+
+def run(*arguments, env=None):
+    return CliRunner().invoke(cli.app, arguments, env=env or {})
+
+
+def run_main(monkeypatch, *arguments):
+    """Run as the console entry point does; the exit code."""
+    monkeypatch.setattr(sys, "argv", ["extender", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_the_version_is_the_package_s():
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"extender {extender.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("serve",), ("config",), ("config", "show"), ("config", "check"), ("openapi",)]
+)
+def test_every_command_has_help(command):
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_python_m_extender_is_the_same_command():
+    result = subprocess.run([sys.executable, "-m", "extender", "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout == f"extender {extender.__version__}\n"
+
+
+# --- config ---------------------------------------------------------------------------------------------------------
+
+
+def test_config_show_prints_the_configuration_in_effect(tmp_path):
+    path = tmp_path / "extender.yaml"
+    path.write_text("server: {port: 1}")
+    result = run("config", "show", "--config", str(path), env={"EXTENDER_SERVER__KEEP_ALIVE": "3m"})
+    assert result.stdout == render(load_config(path, {"EXTENDER_SERVER__KEEP_ALIVE": "3m"}))
+
+
+def test_the_configuration_file_may_be_named_by_the_environment(tmp_path):
+    path = tmp_path / "extender.yaml"
+    path.write_text("server: {port: 1234}")
+    assert "port: 1234" in run("config", "show", env={"EXTENDER_CONFIG": str(path)}).stdout
+
+
+def test_config_check_says_that_a_file_is_valid(tmp_path):
+    path = tmp_path / "extender.yaml"
+    path.write_text("server: {port: 1}")
+    result = run("config", "check", "--config", str(path))
+    assert (result.exit_code, result.stdout) == (0, f"{path}: valid\n")
+
+
+def test_every_mistake_of_a_file_is_a_line_on_stderr_and_the_exit_code_2(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "extender.yaml"
+    path.write_text("server: {prot: 1}\npreemption: {keepCandidates: 0}")
+    code = run_main(monkeypatch, "config", "check", "--config", path)
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        f"extender: {path}:1: server.prot: unknown key (did you mean port?)",
+        f"extender: {path}:2: preemption.keepCandidates: must be a number from 1, or All",
+    ]
+
+
+def test_what_goes_well_ends_with_exit_code_0(monkeypatch):
+    assert run_main(monkeypatch, "config", "check") == 0
+
+
+# --- serve, as far as it goes without a socket ----------------------------------------------------------------------
+
+
+def test_serve_refuses_a_cluster_that_cannot_be_read(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "cluster.json"
+    path.write_text('{"kind": "Pod", "metadata": {}}')
+    code = run_main(monkeypatch, "serve", "--cluster", path)
+    assert code == 2
+    assert capsys.readouterr().err == "extender: cluster.json: Pod (document 1): metadata.name is missing\n"
+
+
+def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch, capsys):
+    assert run_main(monkeypatch, "serve", "--host", "0.0.0.0") == 2
+    assert capsys.readouterr().err.startswith("extender: --host: server: 0.0.0.0 is reachable by others")
+
+
+def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, capsys, tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(
+        json.dumps({"kind": "Node", "metadata": {"name": "a\x1b[2J"}, "status": {"allocatable": {"cpu": "x"}}})
+    )
+    assert run_main(monkeypatch, "serve", "--cluster", path) == 2
+    said = capsys.readouterr().err
+    assert "\\x1b[2J" in said
+    assert said.replace("\n", "").isprintable()
+
+
+def opened(**cluster) -> Any:
+    settings = Configuration(cluster=cluster)
+    store = ClusterStore()
+    return settings, store, open_cluster(settings, store, None), None
+
+
+def test_the_banner_of_the_example_has_a_request_to_try():
+    lines = banner(*opened()).splitlines()
+    assert lines[0] == f"extender {extender.__version__} on http://127.0.0.1:8888"
+    assert lines[1] == "health and metrics: http://127.0.0.1:8889/readyz, http://127.0.0.1:8889/metrics"
+    assert lines[2] == "page: http://127.0.0.1:8889/ui"
+    assert lines[3].startswith("cluster: the example: 12 nodes, 45 pods, 4 disruption budgets")
+    body = lines[4].split("'")[3]
+    assert json.loads(body) == EXAMPLE_REQUEST
+    assert lines[4].endswith("http://127.0.0.1:8888/filter")
+    assert "extender explain shop/cart-9   (" in lines[5]
+
+
+def test_the_banner_names_no_page_where_there_is_none():
+    settings, store, *rest = opened()
+    settings = settings.model_copy(update={"debug": DebugSection(enabled=False)})
+    assert "/ui" not in banner(settings, store, *rest)
+    assert "explain" not in banner(settings, store, *rest)
+    assert "http://127.0.0.1:8889/readyz" in banner(settings, store, *rest)
+
+
+def test_the_example_has_been_asked_about_before_anybody_asks():
+    """So that the page, and `extender explain`, have something to show."""
+    settings, store, *_ = opened()
+    service = create_app(store, settings).state.service
+    ask_examples(service)
+    kept = service.decisions.find(Query())
+    assert [(one.id, one.pod.key, one.mode) for one in kept] == [
+        ("preempt-1", "shop/cart-9", "answered"),
+        ("filter-1", "shop/cart-9", "answered"),
+    ]
+    assert kept[0].summary.chosen == ["worker-b1"]
+
+
+def test_the_request_to_try_names_nodes_of_the_example():
+    _, store, *_ = opened()
+    assert set(EXAMPLE_REQUEST["NodeNames"]) <= set(store.snapshot().node_names)
+
+
+def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "Secret"}, {"kind": "Job"}]}))
+    assert banner(*opened(path=str(path))).splitlines()[3:] == [
+        f"cluster: {path}: 0 nodes, 0 pods, 0 disruption budgets",
+        "left out, because no decision reads them: 1 Job, 2 Secret",
+        "warning: there is no node in it, so every call about a node will be refused",
+    ]
+
+
+def test_an_ipv6_address_stands_in_brackets():
+    settings = Configuration(server={"host": "::1"})
+    _, store, source, _ = opened()
+    assert banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
+
+
+TLS_FILES = {"certificate": "tls.crt", "key": "tls.key"}
+
+
+def test_the_banner_says_where_https_is_spoken_and_how_to_ask_there():
+    settings = Configuration(server={"tls": TLS_FILES}, admin={"port": 9443, "tls": TLS_FILES})
+    _, store, source, _ = opened()
+    said = banner(settings, store, source, None)
+    assert said.splitlines()[0].endswith("on https://127.0.0.1:8888")
+    assert "page: https://127.0.0.1:9443/ui\n" in said
+    assert "extender explain shop/cart-9 --url https://127.0.0.1:9443 " in said
+
+
+@pytest.mark.parametrize(("host", "local"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("10.1.2.3", "10.1.2.3")])
+def test_the_banner_names_addresses_that_can_be_asked(host, local):
+    everywhere = {"host": host, "allow_plain_http": True}
+    _, store, source, _ = opened()
+    said = banner(Configuration(server=everywhere, admin=everywhere), store, source, None).splitlines()
+    assert said[0].endswith(f"on http://{f'[{host}]' if ':' in host else host}:8888")
+    assert said[1] == f"health and metrics: http://{local}:8889/readyz, http://{local}:8889/metrics"
+    assert said[4].endswith(f" http://{local}:8888/filter")
+
+
+@pytest.mark.parametrize(("debug", "is_said"), [({}, True), ({"allow_remote": True}, False)], ids=["closed", "open"])
+def test_the_banner_says_that_the_page_is_not_for_everybody_who_reaches_it(debug, is_said):
+    settings = Configuration(admin={"host": "0.0.0.0", "allow_plain_http": True}, debug=debug)
+    _, store, source, _ = opened()
+    assert ("for callers from 127.0.0.1 or ::1 only" in banner(settings, store, source, None)) == is_said
+
+
+# --- the configuration file while it runs ---------------------------------------------------------------------------
+
+
+def test_the_file_is_read_again_under_the_same_environment_and_options(tmp_path, monkeypatch):
+    monkeypatch.setenv("EXTENDER_SCHEDULER_NAMES", "[from-env]")
+    path = tmp_path / "extender.yaml"
+    path.write_text("server: {port: 1}\nschedulerNames: [from-file]")
+    file = config_file(path, {"--port": ("server.port", 2)})
+    assert file is not None
+    path.write_text("server: {port: 3}\nmode: Observe")
+    again = file.load()
+    assert (again.server.port, again.scheduler_names, again.mode) == (2, ["from-env"], "Observe")
+
+
+def test_without_a_file_there_is_nothing_to_follow():
+    assert config_file(None, {}) is None
+
+
+# --- openapi --------------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_written_sorted_and_is_then_up_to_date(tmp_path):
+    path = tmp_path / "openapi.json"
+    assert run("openapi", "--out", str(path)).exit_code == 0
+    text = path.read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    assert "/filter" in json.loads(text)["paths"]
+    assert run("openapi", "--check", str(path)).exit_code == 0
+
+
+def test_a_document_that_differs_is_told_with_the_difference_and_exit_code_1(tmp_path):
+    path = tmp_path / "openapi.json"
+    run("openapi", "--out", str(path))
+    path.write_text(path.read_text().replace('"/filter"', '"/sieve"'))
+    result = run("openapi", "--check", str(path))
+    assert result.exit_code == 1
+    assert '-    "/sieve": {' in result.stderr
+    assert '+    "/filter": {' in result.stderr
+    assert result.stderr.endswith(f"{path} is not up to date: run `extender openapi --out {path}`\n")
+
+
+def test_a_document_that_does_not_exist_is_not_up_to_date(tmp_path):
+    result = run("openapi", "--check", str(tmp_path / "none.json"))
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) < 25
+
+
+@pytest.mark.parametrize("arguments", [(), ("--out", "a", "--check", "b")], ids=["neither", "both"])
+def test_openapi_takes_one_of_out_and_check(arguments):
+    assert run("openapi", *arguments).exit_code == 2
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys):
+    assert run_main(monkeypatch, "openapi", "--out", tmp_path / "no" / "such" / "folder.json") == 2
+    assert capsys.readouterr().err.startswith("extender: [Errno 2] No such file or directory")
+
+
+@pytest.mark.parametrize("error", [ConfigError("one\ntwo"), ClusterFileError("one\ntwo")])
+def test_any_error_of_ours_is_printed_line_by_line(monkeypatch, capsys, error):
+    def fail():
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert run_main(monkeypatch) == 2
+    assert capsys.readouterr().err == "extender: one\nextender: two\n"

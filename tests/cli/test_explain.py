@@ -1,0 +1,729 @@
+"""extender explain, against a running admin listener, a recording, and what is neither.
+
+The cluster is that of the HTTP tests: `urgent` takes the place of `small` on worker-1 or of `large` on worker-2, which
+cost the same.
+"""
+
+import http.server
+import inspect
+import io
+import json
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import httpx
+import msgspec
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from extender import cli
+from extender.cli import node_report, report, tables
+from extender.cli.explain import explain as explain_command
+from extender.cli.report import Way
+from extender.core.explain.schema import Decision, NodeShown, Outcome, PodShown, Ranking, Role, VerdictShown
+from extender.core.profile import PreemptionPolicy
+from extender.server.context import Service
+from extender.server.observability.decision_log import Decisions
+from extender.server.scheduler import verbs
+from extender.server.settings import LiveSettings
+from tests.builders import budget, incoming, node, pod
+from tests.core.explain.test_render import STRICT, filtered, preempted, scored
+from tests.server.conftest import (
+    CLUSTER,
+    INCOMING,
+    configuration,
+    filled_store,
+    filter_body,
+    listening,
+    preempt_body,
+)
+from tests.server.recording.rig import Rig
+
+LONG = "a-name-as-long-as-kubernetes-allows-" + 200 * "x"
+
+
+def ask(service: Service, verb: str, body: bytes) -> None:
+    verbs.answer(verbs.VERBS[verb], service, body)
+
+
+def fill(service: Service) -> None:
+    """filter-1 and filter-2 are about incoming, preempt-1 about urgent, and prioritize-1 comes last."""
+    ask(service, "filter", filter_body())
+    ask(service, "preempt", preempt_body())
+    ask(service, "filter", filter_body())
+    ask(service, "prioritize", filter_body(["worker-1", "worker-2"]))
+
+
+def new_service() -> Service:
+    return Service(filled_store(CLUSTER), LiveSettings(configuration()), decisions=Decisions(100, 1 << 26))
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    service = new_service()
+    fill(service)
+    with listening(service) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory) -> str:
+    rig = Rig(tmp_path_factory.mktemp("recording"))
+    rig.recorder.start()
+    fill(rig.service)
+    rig.recorder.stop()
+    return str(rig.directory)
+
+
+@pytest.fixture(params=["a service", "a recording"])
+def where(request, url, recording) -> tuple[str, str]:
+    """The option that says where to ask."""
+    return ("--url", url) if request.param == "a service" else ("--recording", recording)
+
+
+OUTSIDE = dict.fromkeys(("EXTENDER_ADMIN_URL", "NO_COLOR", "FORCE_COLOR", "COLUMNS"))
+"""Variables of whoever runs the tests."""
+
+
+def explain(*arguments: str, **env: str) -> Any:
+    return CliRunner().invoke(cli.app, ["explain", *arguments], env={**OUTSIDE, **env})
+
+
+def said(*arguments: str, **env: str) -> str:
+    result = explain(*arguments, **env)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def fails(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
+    """(exit code, stderr) of the console entry point."""
+    monkeypatch.setattr(sys, "argv", ["extender", "explain", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, err
+
+
+# --- which decision ---------------------------------------------------------------------------------------------------
+
+
+def test_without_an_argument_the_latest_decisions_are_listed(where):
+    header, rule, *lines = said(*where).splitlines()
+    assert header.split() == ["ID", "TIME", "VERB", "POD", "WHAT"]
+    assert set(rule) == {"─"}
+    assert [line.split()[0] for line in lines[:-1]] == ["prioritize-1", "filter-2", "preempt-1", "filter-1"]
+    assert lines[2].endswith("evicts shop/small from worker-1 for shop/urgent: "
+                             "both candidates cost the same, and its name comes first")  # fmt: skip
+    assert lines[-1] == f"all of one: extender explain {where[0]} {where[1]} prioritize-1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        (["--verb", "filter"], ["filter-2", "filter-1"]),
+        (["--limit", "2"], ["prioritize-1", "filter-2"]),
+        (["--list", "shop/small"], ["preempt-1"]),
+        (["--list", "uid-incoming"], ["prioritize-1", "filter-2", "filter-1"]),
+        (["--list", "incoming", "--verb", "filter"], ["filter-2", "filter-1"]),
+        (["--since", "1h"], ["prioritize-1", "filter-2", "preempt-1", "filter-1"]),
+        (["--since", "2026-01-01T00:00:00Z", "--limit", "1"], ["prioritize-1"]),
+        (["--node", "worker-3"], ["filter-2", "filter-1"]),
+    ],
+)
+def test_the_list_can_be_narrowed(where, arguments, ids):
+    found = json.loads(said(*where, *arguments, "-o", "json"))["decisions"]
+    assert [one["id"] for one in found] == ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "start"),
+    [
+        pytest.param(["preempt-1"], "preempt-1 evicts shop/small", id="1: by id"),
+        pytest.param(["shop/urgent"], "preempt-1 evicts shop/small", id="2: by the preemptor"),
+        pytest.param(["small"], "preempt-1 evicts shop/small", id="3: by a victim"),
+        pytest.param(["uid-urgent"], "preempt-1 evicts shop/small", id="4: by UID"),
+        pytest.param(["incoming"], "prioritize-1 worker-1 scored best", id="5: without a preemption the latest"),
+        pytest.param(["incoming", "--verb", "filter"], "filter-2 shop/incoming fits on 1 of 3", id="6: of a verb"),
+        pytest.param(["filter-1"], "filter-1 shop/incoming fits on 1 of 3 nodes", id="7: an older one by its id"),
+        pytest.param(["incoming", "--node", "worker-3"], "filter-2 ", id="8: the latest that speaks of the node"),
+        pytest.param(["incoming", "--node", "worker-2"], "filter-2 ", id="9: filters say more of a node than scores"),
+    ],
+)
+def test_the_decision_is_found(where, arguments, start):
+    assert said(*where, *arguments).startswith(start)
+
+
+def test_how_many_others_speak_of_the_pod_is_said_with_how_to_see_them(where):
+    command = f"extender explain {where[0]} {where[1]} incoming --list"
+    assert said(*where, "incoming").endswith(f"2 other decisions speak of it: {command}\n")
+    assert "other decision" not in said(*where, "urgent")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["shop/urgnt"],
+            (
+                "no decision is kept that speaks of 'shop/urgnt'; did you mean shop/urgent? "
+                "extender explain lists the decisions that are kept"
+            ),
+        ),
+        (["smal"], "no decision is kept that speaks of 'smal'; did you mean shop/small? extender explain lists the"),
+        (["preempt-99"], "no decision is kept that speaks of 'preempt-99'; extender explain lists the decisions"),
+        (["nobody", "--list"], "no decision is kept that speaks of 'nobody'; extender explain lists the decisions"),
+        (
+            ["urgent", "--node", "worker-3"],
+            "preempt-1 does not speak of node 'worker-3'; it speaks of worker-2, worker-1",
+        ),
+        (["urgent", "--node", "x\x1b[31m"], r"preempt-1 does not speak of node 'x\x1b[31m'; it speaks of worker-"),
+    ],
+)
+def test_what_is_not_there_ends_with_1_and_what_is_there_instead(monkeypatch, capsys, where, arguments, message):
+    code, err = fails(monkeypatch, capsys, *where, *arguments)
+    assert code == 1
+    assert err.startswith(f"extender: {message}")
+    assert "\x1b" not in err
+
+
+def test_where_nothing_was_decided_yet_it_says_so(monkeypatch, capsys):
+    with listening(new_service()) as address:
+        assert said("--url", address).startswith("No decision is kept")
+        code, err = fails(monkeypatch, capsys, "--url", address, "x")
+    assert (code, "none is kept at all" in err) == (1, True)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ([], "/decisions?limit=20"),
+        (["urgent", "--list"], "/decisions?pod=urgent&limit=20"),
+        (["urgent"], "/decisions/preempt-1"),
+        (["urgent", "--node", "worker-2"], "/decisions/preempt-1?node=worker-2"),
+    ],
+)
+def test_json_is_what_the_service_answers(url, arguments, path):
+    assert json.loads(said("--url", url, "-o", "json", *arguments)) == httpx.get(url + path, trust_env=False).json()
+
+
+def test_a_recording_says_in_json_what_the_service_said(url, recording):
+    """But for when that was."""
+    differs = {"time", "milliseconds", "picture"}
+    told = [json.loads(said(*one, "preempt-1", "-o", "json")) for one in (("--url", url), ("--recording", recording))]
+    service, again = ({key: value for key, value in one.items() if key not in differs} for one in told)
+    assert service == again
+
+
+# --- where it asks ----------------------------------------------------------------------------------------------------
+
+
+def test_the_address_may_come_from_the_environment(url):
+    out = said("urgent", EXTENDER_ADMIN_URL=url)
+    assert out.startswith("preempt-1 ")
+    assert "--url" not in out
+
+
+def test_where_nothing_answers_it_says_what_to_look_at(monkeypatch, capsys):
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
+    code, err = fails(monkeypatch, capsys, "--url", f"http://127.0.0.1:{port}")
+    assert code == 2
+    assert err.startswith(
+        f"extender: nothing answers at http://127.0.0.1:{port}; is the service running, and is that admin.port? ("
+    )
+
+
+def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, capsys):
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        place = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert fails(monkeypatch, capsys, "--url", place, "--timeout", "0.05") == (
+            2,
+            f"extender: {place} has not answered within 0.05s\n",
+        )
+
+
+@contextmanager
+def answering(status: int, body: bytes, media_type: str = "application/json") -> Iterator[str]:
+    """Something that says the same of every path."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", media_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on stderr."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+
+
+NO_LISTENER = "tells no decisions"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "media_type", "message"),
+    [
+        pytest.param(200, b"<html>", "text/html", NO_LISTENER, id="1: a web page"),
+        pytest.param(404, b'{"Error":"no such path"}', "application/json", NO_LISTENER, id="2: the scheduler's port"),
+        pytest.param(405, b'{"Error":"POST it"}', "application/json", NO_LISTENER, id="3: another service"),
+        pytest.param(
+            500, b'{"Error":"internal error"}', "application/json", "internal error", id="4: it fails, and says how"
+        ),
+        pytest.param(503, b"[]", "application/json", "an answer that is none: b'[]'", id="5: it fails otherwise"),
+        pytest.param(200, b"{", "application/json", "the answer cannot be read", id="6: no JSON"),
+        pytest.param(200, b'{"decisions":[{}]}', "application/json", "of another version?", id="7: other decisions"),
+    ],
+)
+def test_what_is_no_admin_listener_is_told_from_one(monkeypatch, capsys, status, body, media_type, message):
+    with answering(status, body, media_type) as place:
+        code, err = fails(monkeypatch, capsys, "--url", place)
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize("place", ["worker:8889", "ftp://x", "http://", "http://x:y"])
+def test_an_address_that_is_none_is_an_error(monkeypatch, capsys, place):
+    code, err = fails(monkeypatch, capsys, "--url", place)
+    assert code == 2
+    assert err.startswith(f"extender: --url {place}: ")
+
+
+def test_keys_of_a_newer_service_are_passed_over():
+    summary = {"id": "filter-1", "verb": "filter", "time": "t", "milliseconds": 1.0, "outcome": "answered"}
+    summary |= {"sentence": "it fits", "pod": "a/b", "uid": "u"}
+    body = json.dumps({"decisions": [{**summary, "mood": "good"}], "next": "x"}).encode()
+    with answering(200, body) as place:
+        assert "it fits" in said("--url", place)
+
+
+def test_bad_questions_are_refused_in_the_words_of_the_service(monkeypatch, capsys, where):
+    code, err = fails(monkeypatch, capsys, *where, "--since", "yesterday")
+    assert code == 2
+    assert "since" in err
+    assert "must be a time such as 2026-03-01T12:00:00Z" in err
+    assert "'yesterday'" in err
+
+
+def test_a_recording_that_is_not_there_is_an_error(monkeypatch, capsys, tmp_path):
+    code, err = fails(monkeypatch, capsys, "--recording", str(tmp_path / "none"))
+    assert code == 2
+    assert "none" in err
+
+
+def test_of_a_recording_with_two_calls_of_one_id_the_later_one_is_meant(tmp_path):
+    """Numbers begin anew when the service does."""
+    for wanted in ("first", "second"):
+        rig = Rig(tmp_path)
+        rig.recorder.start()
+        ask(rig.service, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": wanted, "uid": wanted}}))
+        rig.recorder.stop()
+    out = said("--recording", str(tmp_path), "filter-1")
+    assert "/second fits on 1 of 3 nodes" in out.splitlines()[0]
+    assert len(json.loads(said("--recording", str(tmp_path), "-o", "json"))["decisions"]) == 2
+
+
+def test_decisions_of_a_recording_say_that_they_were_made_again(url, recording):
+    assert " UTC, made again in " in said("--recording", recording, "urgent")
+    assert " UTC, made in " in said("--url", url, "urgent")
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+def printed(decision: Decision, subject: str = "", width: int = 300, color: bool = False, **options: Any) -> str:
+    """One decision as on a terminal so wide."""
+    return on_console(report.told(decision, subject, Way(), **options), width, color)
+
+
+def printed_node(decision: Decision, name: str, width: int = 300) -> str:
+    (found,) = (one for one in decision.nodes if one.name == name)
+    return on_console(node_report.told(decision, found, Way()), width)
+
+
+def on_console(pieces: Any, width: int, color: bool = False) -> str:
+    file = io.StringIO()
+    system: Any = "standard" if color else None
+    console = Console(file=file, width=width, force_terminal=True, color_system=system, highlight=False, markup=False)
+    for part in pieces:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+TWO = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b", priority=20, labels={"app": "x"})]}
+
+
+def test_a_preemption_is_told_from_the_sentence_to_what_to_ask_next():
+    nodes = {**TWO, node("n3", cpu="1"): [pod("c", priority=5000)], node("n4", unschedulable=True): []}
+    found = preempted(nodes, policy=PreemptionPolicy(ranking=("HighestPriority", "VictimCount")))
+    assert printed(found).splitlines() == [
+        (
+            "preempt-1 evicts default/a from n1 for default/incoming: "
+            "best of 2 candidates by the highest priority among its victims, 10 against 20"
+        ),
+        "",
+        "  pod       default/incoming, priority 1000, requests 1 cpu",
+        "  when      2026-01-01 00:00:30 UTC, made in 1.0 ms",
+        "  picture   version=1",
+        "  policies  ranking: HighestPriority, VictimCount",
+        "  mode      answered",
+        "",
+        "evicted from n1",
+        "  POD        PRIORITY  STARTED              REQUESTS  BUDGETS",
+        "  ───────────────────────────────────────────────────────────",
+        "  default/a  10        2026-01-01 00:00:00  cpu 1",
+        "  all pods that may be evicted have to go",
+        "",
+        "2 candidates, best first",
+        "  #  NODE  OUTCOME  HighestPriority  VictimCount  VICTIMS",
+        "  ─────────────────────────────────────────────────────────",
+        "  1  n1    chosen   10               1            default/a",
+        "  2  n2    beaten   20 *             1            default/b",
+        "  * the first criterion by which a node is worse; HighestPriority left the best one alone",
+        "",
+        "other nodes",
+        "  NODES  OUTCOME                      WHY                                            NAMES",
+        "  ────────────────────────────────────────────────────────────────────────────────────────",
+        "  1      nobody there may be evicted  no pod there is of lower priority              n3",
+        "  1      left out                     NodeUnschedulable: node(s) were unschedulable  n4",
+        "",
+        "why not that node: extender explain preempt-1 --node n2",
+    ]
+
+
+def test_budgets_are_shown_before_and_after():
+    out = printed(preempted({node("n1", cpu="1"): [pod("a", labels={"app": "x"})]}, budgets=[budget(app="x")]))
+    assert "  default/budget  n1    0        1        -1 (broken)" in out.splitlines()
+    assert "default/budget (breaks)" in out
+
+
+def test_what_the_guard_rejected_and_what_was_not_evaluated_is_said():
+    wanted = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    found = preempted(TWO, {"n1": ["a"], "n2": ["b"]}, preemptor=wanted, keep=None, rejected={"n1": "unknown victim"})
+    lines = printed(found).splitlines()
+    place = lines.index("rejected by the last check, which is a mistake of the extender: see its log")
+    assert lines[place + 1] == "  n1: unknown victim"
+    assert "  DynamicResources: not evaluated here, so kube-scheduler may decide otherwise" in lines
+    assert "  kube-scheduler's own: a plugin that is not evaluated here has a say on this node" in lines
+
+
+def test_of_many_candidates_and_nodes_a_few_are_shown_unless_all_are_wanted():
+    nodes = {node(f"n{place:02}", cpu="1"): [pod(f"p{place}", priority=place)] for place in range(25)}
+    nodes |= {node(f"m{place:02}", unschedulable=True): [] for place in range(8)}
+    found = preempted(nodes)
+    few, every = printed(found), printed(found, show_all=True)
+    assert "  and 5 more: --all" in few.splitlines()
+    assert "n19" in few
+    assert "n20" not in few
+    assert "m00, m01, m02, m03, m04 and 3 more" in few
+    assert all(name in every for name in ("n24", "m07"))
+    assert "--all" not in every
+
+
+def test_the_victim_that_is_asked_about_stands_out():
+    found = preempted({node("n1", cpu="2"): [pod("a"), pod("b")]}, preemptor=incoming(cpu="2"))
+    assert "\x1b[1;31mdefault/b" in printed(found, "b", color=True)
+    assert "\x1b[1;31mdefault/a" not in printed(found, "b", color=True)
+
+
+def test_a_filter_groups_its_nodes_by_what_is_said_of_them():
+    nodes = {node("n1"): [], node("n2", cpu="1"): [pod("a")], node("n3", cpu="1"): [pod("b")]}
+    assert printed(filtered(nodes, ["n1", "n2", "n3"])).splitlines()[-6:] == [
+        "  NODES  OUTCOME                                 WHY                                 NAMES",
+        "  ─────────────────────────────────────────────────────────────────────────────────────────",
+        "  2      does not fit; evicting pods would help  NodeResourcesFit: Insufficient cpu  n2, n3",
+        "  1      fits                                                                        n1",
+        "",
+        "why not that node: extender explain filter-1 --node n2",
+    ]
+
+
+def test_scores_are_shown_best_first_with_what_every_plugin_gives():
+    nodes = {node("n1"): [pod("a", "3")], node("n2"): [], node("n3", cpu="1"): [pod("b")]}
+    out = printed(scored(nodes, ["n1", "n2", "n3"]))
+    header, _, *rows = out.splitlines()[out.splitlines().index("scores, best first") + 1 :]
+    assert header.split()[:5] == ["NODE", "SCORE", "(of", "10)", "TOTAL"]
+    assert "NodeResourcesFit" in header
+    assert [row.split()[0] for row in rows[:3]] == ["n2", "n1", "n3"]
+    assert "not scored by plugins" in out
+
+
+@pytest.mark.parametrize("found", [preempted(TWO), filtered(TWO, ["n1", "n2"]), scored(TWO, ["n1", "n2"])])
+@pytest.mark.parametrize("width", [80, 60])
+def test_on_narrow_terminals_no_line_is_too_long_and_no_name_is_broken(found, width):
+    for out in (printed(found, width=width), printed_node(found, "n2", width=width)):
+        assert max(map(len, out.splitlines())) <= width
+        assert "default/incoming" in out
+        for word in ("NodeResourcesFit", "HighestPriority"):
+            assert word[:4] not in out or word in out or word[:7] in out
+
+
+def test_where_a_table_is_too_wide_it_becomes_a_list():
+    lines = printed(preempted(TWO), width=80).splitlines()
+    place = lines.index("2 candidates, best first")
+    assert lines[place + 1 : place + 4] == [
+        "  1  n1  chosen",
+        "     PDBViolations 0, HighestPriority 10, PrioritySum 10 (1 victim), VictimCount",
+        "     1, LatestStartTime 2026-01-01T00:00:00Z, victims default/a",
+    ]
+
+
+def test_no_name_is_cut_off_where_the_output_is_no_terminal(tmp_path):
+    rig = Rig(tmp_path)
+    rig.recorder.start()
+    ask(rig.service, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": LONG, "uid": "x"}}))
+    rig.recorder.stop()
+    where = "--recording", str(tmp_path)
+    assert LONG in said(*where)
+    assert LONG in said(*where, "filter-1").splitlines()[0]
+    assert "\x1b" not in said(*where)
+
+
+def test_color_is_for_terminals_that_want_it(url):
+    asked = "--url", url, "urgent"
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm"}
+    assert "\x1b[" in said(*asked, **terminal)
+    assert "\x1b[" not in said(*asked, "--no-color", **terminal)
+    assert "\x1b[" not in said(*asked, NO_COLOR="1", **terminal)
+    assert "\x1b[" not in said(*asked, TERM="xterm")
+
+
+# --- one node ---------------------------------------------------------------------------------------------------------
+
+
+def test_why_not_that_node_is_told_with_its_pods():
+    """n2 has 2 cpu: c stays, whose budget is spent, and b goes."""
+    nodes = {
+        node("n1", cpu="1"): [pod("a")],
+        node("n2", cpu="3"): [pod("b", priority=7), pod("c", labels={"app": "x"}), pod("d", priority=5000)],
+    }
+    policy = PreemptionPolicy(ranking=("HighestPriority",))
+    found = preempted(nodes, {"n1": ["a"], "n2": ["b"]}, policy, budgets=[budget(app="x")])
+    assert printed_node(found, "n2").splitlines() == [
+        "preempt-1 n2 was not chosen for default/incoming: n1 is better by HighestPriority, 0 against 7",
+        "",
+        "  pod       default/incoming, priority 1000, requests 1 cpu",
+        "  when      2026-01-01 00:00:30 UTC, made in 1.0 ms",
+        "  picture   version=1",
+        "  policies  ranking: HighestPriority",
+        "  mode      answered",
+        "",
+        "the filters, before anybody is evicted",
+        "  NodeResourcesFit: Insufficient cpu (Unschedulable)",
+        "  let it pass: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts",
+        (
+            "  not asked then: VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread, "
+            "InterPodAffinity, NodeDeclaredFeatures"
+        ),
+        "",
+        "number 2 of 2 candidates, beside n1, which is the best",
+        "  #  NODE  OUTCOME  HighestPriority  VICTIMS",
+        "  ────────────────────────────────────────────",
+        "  1  n1    chosen   0                default/a",
+        "  2  n2    beaten   7 *              default/b",
+        "  * the first criterion by which a node is worse; HighestPriority left the best one alone",
+        "",
+        "room",
+        "  RESOURCE  ALLOCATABLE  USED  FREED  LEFT  NEEDED",
+        "  ────────────────────────────────────────────────",
+        "  cpu       3            3     1      1     1",
+        "  memory    8Gi          0     0      8Gi   0",
+        "  pods      110          3     1      108   1",
+        "",
+        "pods of n2, most important first",
+        "  1 to be evicted, 1 reprieved (may be evicted, and stay), 1 kept (not less important)",
+        "  POD        ROLE       PUT BACK  PRIORITY  STARTED              REQUESTS  BUDGETS         NOTES",
+        "  " + 113 * "─",
+        "  default/d  kept                 5000      2026-01-01 00:00:00  cpu 1",
+        (
+            "  default/b  victim     2         7         2026-01-01 00:00:00  cpu 1                     "
+            "kube-scheduler chose it"
+        ),
+        (
+            "  default/c  reprieved  1         0         2026-01-01 00:00:00  cpu 1     default/budget  "
+            "its loss breaks a budget"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "sentence"),
+    [
+        ({"outcome": "chosen", "victims": ["a", "b"]}, "n1 was chosen for x/p: evicting a, b makes room"),
+        ({"outcome": "beaten", "rank": 2, "loses_by": "name"},
+         "n1 was not chosen for x/p: it costs the same as best, whose name comes first"),
+        ({"outcome": "beaten", "rank": 2, "loses_by": "named"},
+         "n1 was not chosen for x/p: it costs the same as best, "  # noqa: ISC004
+         "whose victims differ less from those that kube-scheduler chose"),
+        ({"outcome": "ruledOut", "victims": ["a"], "why": "would break disruption budget b"},
+         "n1 was ruled out for x/p: evicting a would break disruption budget b"),
+        ({"outcome": "ruledOut", "victims": ["a"], "why": "2 victims are more than 1"},
+         "n1 was ruled out for x/p: evicting a is forbidden: 2 victims are more than 1"),
+        ({"outcome": "noRoom", "counts": {"reprieved": 1}, "emptied": VerdictShown(code="Unschedulable", plugin="Fit",
+          reasons=["Insufficient cpu"])},
+         "x/p does not fit on n1, not even with the 1 pod that may be evicted gone: Fit: Insufficient cpu"),
+        ({"outcome": "noVictims"}, "nobody on n1 may be evicted for x/p: no pod there is of lower priority"),
+        ({"outcome": "noVictims", "counts": {"protected": 2}},
+         "nobody on n1 may be evicted for x/p: 2 pods of lower priority are protected"),
+        ({"outcome": "fits"}, "x/p fits on n1 without evicting anybody"),
+        ({"outcome": "leftOut", "why": "it is cordoned"}, "n1 was left out for x/p: it is cordoned"),
+        ({"outcome": "rejected", "why": "a rule"}, "n1 was not answered for x/p: a rule"),
+        ({"outcome": "vetoed", "why": "not now"}, "nobody on n1 is evicted for x/p: not now"),
+        ({"outcome": "accepted"}, "x/p fits on n1"),
+        ({"outcome": "failed", "why": "no cpu"},
+         "x/p does not fit on n1 (no cpu); evicting pods of lower priority would help"),
+        ({"outcome": "unresolvable", "why": "no cpu"},
+         "x/p does not fit on n1 (no cpu); no eviction that is allowed would help"),
+        ({"outcome": "scored", "score": 7}, "n1 scored 7 of 10 for x/p"),
+        ({"outcome": "unscored", "score": 0, "why": "no"}, "n1 scored 0 of 10 for x/p: no"),
+        ({"outcome": "leftOut", "why": "{pod} {0}"}, "n1 was left out for x/p: {pod} {0}"),
+    ],
+)  # fmt: skip
+def test_the_sentence_about_a_node(shown, sentence):
+    best = NodeShown(name="best", outcome="chosen", rank=1)
+    assert node_report.sentence(crafted(nodes=[best]), NodeShown(name="n1", **shown)) == sentence
+
+
+def crafted(**settings: Any) -> Decision:
+    given = {"id": "preempt-1", "verb": "preempt", "time": "2026-01-01T00:00:00.000Z", "milliseconds": 1.0}
+    given |= {"outcome": "answered", "sentence": "a sentence", "pod": "x/p", "uid": "u"}
+    return Decision(**{**given, "incoming": PodShown(key="x/p", uid="u"), **settings})
+
+
+def test_a_node_on_which_the_pod_fits_passed_all_filters():
+    assert "  all let it pass: NodeUnschedulable, NodeName, " in printed_node(filtered({node("n1"): []}, ["n1"]), "n1")
+
+
+def test_nominated_pods_and_policies_that_found_the_victims_are_named():
+    waiting = [incoming("nominee", priority=1000, status={"nominatedNodeName": "n1"})]
+    found = preempted({node("n1", cpu="2"): [pod("a"), pod("b")]}, {"n1": []}, waiting=waiting)
+    assert "  default/nominee, priority 1000, is nominated to this node and takes cpu 1" in printed_node(found, "n1")
+    pods = [
+        pod("outsider", priority=9),
+        pod("first", priority=5, labels={"app": "x"}),
+        pod("second", "3", priority=1, labels={"app": "x"}),
+    ]
+    found = preempted(
+        {node("n1", cpu="5"): pods}, policy=STRICT, preemptor=incoming(cpu="4"), budgets=[budget(allowed=1, app="x")]
+    )
+    how = "found by charging budgets for the least important pods first: otherwise one would break"
+    assert f"  victims: {how}" in printed_node(found, "n1").splitlines()
+    assert f"  {how}" in printed(found).splitlines()
+
+
+# --- what others wrote ------------------------------------------------------------------------------------------------
+
+HOSTILE = "[red]x[/red]\x1b[31m\x9b\u202e:smile:[link=file:///etc]"
+
+
+def hostile() -> Decision:
+    """Every text of it."""
+
+    def spoiled(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: spoiled(one, name) for name, one in value.items()}
+        if isinstance(value, list):
+            return [spoiled(one, key) for one in value]
+        kept = key in ("verb", "outcome", "role", "time", "code", "losesBy", "decidedBy", "criteria")
+        return value if kept or not isinstance(value, str) else value + HOSTILE
+
+    found = preempted(
+        {**TWO, node("n3", cpu="1"): [pod("c", priority=5000)]},
+        keep=None,
+        budgets=[budget(app="x")],
+        policy=PreemptionPolicy(limits=STRICT.limits),
+        rejected={"n1": "x"},
+    )
+    raw = json.loads(msgspec.json.encode(found)) | {"notEvaluated": ["x"], "error": "x", "policies": ["x"]}
+    return msgspec.json.decode(json.dumps(spoiled(raw)).encode(), type=Decision)
+
+
+@pytest.mark.parametrize("width", [80, 2000])
+def test_nothing_that_others_wrote_steers_the_terminal(width):
+    found = hostile()
+    pieces = [*report.told(found, "x", Way()), *report.listed([found], Way(), width, 1)]
+    for one in found.nodes:
+        pieces += node_report.told(found, one, Way())
+    out = on_console(pieces, width)
+    assert not any(character in out for character in "\x1b\x9b\u202e\x00")
+    if width > 80:
+        assert r"[red]x[/red]\x1b[31m\x9b\u202e:smile:[link=file:///etc]" in out
+
+
+def test_a_decision_of_which_nothing_is_known_can_be_shown():
+    for outcome in ("failed", "handsOff"):
+        assert printed(crafted(outcome=outcome, error="it broke")).startswith("preempt-1 a sentence")
+    nowhere = crafted(verb="prioritize")
+    assert "scores" not in printed(nowhere)
+
+
+def test_a_ranking_without_candidates_is_not_shown():
+    found = crafted(outcome="nobody", ranking=Ranking(criteria=["VictimCount"], candidates=0))
+    assert "candidates" not in printed(found)
+
+
+# --- the page about it ------------------------------------------------------------------------------------------------
+
+PAGE = (Path(cli.__file__).parents[2] / "docs/explain.md").read_text()
+
+
+def test_the_page_names_every_option():
+    (command,) = (one.callback for one in cli.app.registered_commands if one.callback is explain_command)
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(command).parameters} - {"--subject"}
+    renamed = {"--every": "--list", "--show-all": "--all", "--output": "-o json", "--timeout": "--url"}
+    assert [one for one in options if renamed.get(one, one) not in PAGE] == []
+
+
+@pytest.mark.parametrize("word", [*get_args(Outcome), *get_args(Role)])
+def test_the_page_says_what_becomes_of_nodes_and_pods(word):
+    assert f"`{word}`" in PAGE
+
+
+# --- amounts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "shown"),
+    [
+        ("cpu", 250, "250m"),
+        ("cpu", 3000, "3"),
+        ("cpu", 0, "0"),
+        ("cpu", -500, "-500m"),
+        ("memory", 4 << 30, "4Gi"),
+        ("memory", 3 << 29, "1.5Gi"),
+        ("memory", 128 << 20, "128Mi"),
+        ("memory", 1000, "1000"),
+        ("memory", -(2 << 30), "-2Gi"),
+        ("ephemeral-storage", 5 << 40, "5Ti"),
+        ("hugepages-2Mi", 4 << 20, "4Mi"),
+        ("pods", 110, "110"),
+        ("example.com/gpu", 8, "8"),
+    ],
+)
+def test_amounts_are_written_as_in_manifests(resource, value, shown):
+    assert tables.amount(resource, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("2026-03-01T12:00:00.123Z", "2026-03-01 12:00:00"), ("not started", "not started")]
+)
+def test_times_are_shown_by_the_second(text, shown):
+    assert tables.clock(text) == shown

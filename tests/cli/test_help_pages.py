@@ -1,0 +1,202 @@
+"""What --help says: of every command, in 80 columns, and true."""
+
+import gzip
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from extender import cli
+from extender.cli.help_pages import PAGES
+from extender.config.load import ENV_OF_OTHERS
+from tests.builders import cluster, incoming, node, pod
+
+ROOT = Path(__file__).parents[2]
+
+
+def of(group, *names):
+    """(names, command) of the group and of all below it."""
+    yield names, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from of(command, *names, name)
+
+
+COMMANDS = {" ".join(names): command for names, command in of(typer.main.get_command(cli.app))}
+EACH = pytest.mark.parametrize("command", COMMANDS, ids=lambda name: name or "extender")
+
+
+def run(*arguments, **env):
+    """At the width of a terminal, without colours."""
+    return CliRunner().invoke(cli.app, arguments, env={"TERM": "dumb", **env}, prog_name="extender")
+
+
+def help_of(command, width=80):
+    done = run(*command.split(), "--help", COLUMNS=str(width))
+    assert done.exit_code == 0
+    return done.stdout
+
+
+# --- how it looks -----------------------------------------------------------------------------------------------------
+
+
+@EACH
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_is_plain_text_of_at_most_80_columns_in_which_no_word_is_broken(command, width):
+    lines = help_of(command, width).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [
+        line for line in lines if re.search(r"\w-$|…$|\.\.\.$|[\x00-\x1f\x7f\u2011]", line) and "ARGS" not in line
+    ]
+
+
+@EACH
+def test_help_has_all_its_sections_in_order(command):
+    text = help_of(command)
+    titles = re.findall(r"^(\S.*?):", text, re.MULTILINE)
+    rest = [title for title in titles if title not in ("Usage", "Arguments", "Commands", "Signals", "Output", "Files")]
+    environment = ["Environment"] if PAGES[command].environment else []
+    assert rest == ["Options", *environment, "Exit codes", "Examples", "Read on"]
+    assert text.startswith(f"Usage: extender {command}".rstrip())
+
+
+def test_every_page_is_of_a_command():
+    assert PAGES.keys() == COMMANDS.keys()
+
+
+@EACH
+def test_every_option_says_what_it_does_and_what_it_takes(command):
+    context = typer.Context(COMMANDS[command])
+    for option in COMMANDS[command].get_params(context):
+        shown = option.get_help_record(context)
+        assert shown is not None, option.name
+        names, text = shown
+        assert len(re.sub(r"\[.*\]$", "", text).strip()) > 8, option.name
+        is_choice = re.search(r"<\w+(\|\w+)+>", names)
+        is_named = option.metavar is not None and re.fullmatch(r"[A-Z/|]+( [A-Z]+)*", option.metavar)
+        assert getattr(option, "is_flag", False) or is_choice or is_named, option.name
+
+
+def test_a_wrong_option_is_said_in_plain_text_with_the_exit_code_2():
+    done = run("serve", "--prot", "1")
+    assert done.exit_code == 2
+    assert "No such option: --prot" in done.stderr
+    assert "╭" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("extender expl", ["explain"]), ("extender explain --verb p", ["prioritize", "preempt"])],
+)
+def test_a_shell_can_complete_commands_options_and_values(words, completed):
+    env = {"_EXTENDER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    assert run(**env).stdout.split() == completed
+
+
+# --- whether it is true -----------------------------------------------------------------------------------------------
+
+
+def commands_of(text):
+    """Arguments of every call of `extender` in some lines of shell."""
+    for line in text.replace("\\\n", " ").replace("|\n", "| ").splitlines():
+        for part in line.split("#")[0].split(" | "):
+            words = shlex.split(part, posix=True)
+            while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+                del words[0]
+            if words and words[0] == "extender":
+                yield words[1 : words.index(">")] if ">" in words else words[1:]
+
+
+EXAMPLES = [arguments for page in PAGES.values() for _, example in page.examples for arguments in commands_of(example)]
+
+
+@pytest.mark.parametrize("arguments", EXAMPLES, ids=" ".join)
+def test_an_example_is_a_command_line_that_is_understood(arguments):
+    names = [" ".join(arguments[:count]) for count in (2, 1)]
+    name = next(name for name in names if name in COMMANDS)
+    context = COMMANDS[name].make_context(name, list(arguments[len(name.split()) :]))
+    assert not context.args
+
+
+def test_every_example_is_tried():
+    assert len(EXAMPLES) == sum(len(page.examples) for page in PAGES.values())
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    """Those that the examples name."""
+    picture = cluster({node("n1"): [pod("a", priority=1)]}, waiting=[incoming("b")])
+    (tmp_path / "cluster.json.gz").write_bytes(gzip.compress(json.dumps(picture).encode()))
+    (tmp_path / "pod.yaml").write_text(json.dumps(incoming("c")))
+    (tmp_path / "extender.yaml").write_text("server: {port: 1}")
+    (tmp_path / "openapi").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+ALONE = [one for one in EXAMPLES if one[0] in ("simulate", "config", "openapi") and "--from-server" not in one]
+
+
+@pytest.mark.parametrize("arguments", ALONE, ids=" ".join)
+def test_an_example_that_needs_no_service_and_no_cluster_works(arguments, files):
+    if "--check" in arguments:
+        written = ["--out" if word == "--check" else word for word in arguments]
+        assert run(*written).exit_code == 0
+    assert run(*arguments).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["explain", "--url", "http://127.0.0.1:1"], 2),
+        (["explain", "--recording", "nowhere"], 2),
+        (["simulate", "--pod", "nowhere.yaml"], 2),
+        (["simulate"], 2),
+        (["replay", "nowhere"], 2),
+        (["openapi", "--check", "nowhere.json"], 1),
+        (["openapi"], 2),
+        (["cluster", "dump", "--out", "here.json", "--cluster", "nowhere.json"], 2),
+        (["config", "show", "--config", "nowhere.yaml"], 2),
+        (["config", "check", "--config", "nowhere.yaml"], 2),
+        (["serve", "--config", "nowhere.yaml"], 2),
+        (["serve", "--port", "many"], 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_what_is_wrong_ends_with_the_exit_code_that_the_help_names(arguments, code, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["extender", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err
+    name = " ".join(arguments[:2]) if arguments[0] in ("cluster", "config") else arguments[0]
+    assert str(code) in dict(PAGES[name].exit_codes)
+
+
+@EACH
+def test_the_pages_to_read_on_exist(command):
+    assert PAGES[command].read_on
+    assert [page for page in PAGES[command].read_on if not (ROOT / page).is_file()] == []
+
+
+@EACH
+def test_the_variables_of_the_environment_are_those_that_are_read(command):
+    read = {*ENV_OF_OTHERS, "EXTENDER_*", "KUBECONFIG", "NO_COLOR"}
+    named = {name for name, _ in PAGES[command].environment}
+    assert named <= read
+    for option in COMMANDS[command].get_params(typer.Context(COMMANDS[command])):
+        assert option.envvar is None or option.envvar in named
+
+
+def test_the_documentation_names_no_option_that_does_not_exist():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+    words = "|".join(sorted(filter(None, COMMANDS), key=len, reverse=True))
+    found = [(match[1], option) for text in texts for match in re.finditer(rf"\bextender ({words})\b([^`\n]*)", text)
+             for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", match[2].split("|")[0])]  # fmt: skip
+    assert len(found) > 20
+    for command, option in found:
+        known = {name for one in COMMANDS[command].params for name in (*one.opts, *one.secondary_opts)}
+        assert option in known, f"extender {command} {option}"

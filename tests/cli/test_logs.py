@@ -1,0 +1,141 @@
+"""What `extender serve` writes to standard error: one line per event that nobody else's text can forge."""
+
+import json
+import logging
+import re
+import threading
+import warnings
+
+import pytest
+
+from extender.cli import logs
+from extender.config.serving import LogSection
+
+FORGED = "web\n2026-11-22 03:00:00,000 INFO extender: forged\r\x1b[2J\x9b1m\u202e"
+
+
+@pytest.fixture
+def set_up(capsys):
+    """Set up logs as configured -> what was written since then."""
+
+    def begin(**section):
+        logs.set_up(LogSection.model_validate(section))
+        return lambda: capsys.readouterr().err
+
+    return begin
+
+
+def fail(message):
+    raise RuntimeError(message)
+
+
+@pytest.fixture
+def log():
+    return logging.getLogger("extender.server.scheduler.verbs")
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_a_line(set_up, log):
+    written = set_up()
+    log.info("preempt %r: %s", "shop/web-0", "nobody")
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO extender\.server\.verbs: preempt 'shop/web-0': nobody\n", written()
+    )
+
+
+def test_what_others_wrote_forges_no_line_and_steers_no_terminal(set_up, log):
+    written = set_up()
+    log.info("preempt %s", FORGED)
+    (line,) = written().splitlines()
+    assert line.isprintable()
+    assert r"web\n2026-11-22" in line
+
+
+@pytest.mark.parametrize("form", ["Text", "JSON"])
+def test_a_stack_forges_no_line_either(set_up, log, form):
+    written = set_up(format=form)
+    try:
+        fail(FORGED)
+    except RuntimeError:
+        log.exception("filter failed")
+    first, *others = written().rstrip("\n").split("\n")
+    assert "filter failed" in first
+    assert all(line.isprintable() for line in (first, *others))
+    assert all(line.startswith("  ") for line in others)
+    if form == "Text":
+        assert "  Traceback (most recent call last):" in others
+    else:
+        assert others == []
+        assert "Traceback (most recent call last):\n" in json.loads(first)["exception"]
+        assert json.loads(first)["exception"].endswith(FORGED)
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_event_is_an_object_of_one_line(set_up, log):
+    written = set_up(format="JSON")
+    log.warning("filter failed: %s", FORGED)
+    (line,) = written().splitlines()
+    assert line.isascii()
+    found = json.loads(line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", found.pop("timestamp"))
+    assert found == {
+        "level": "warning",
+        "logger": "extender.server.scheduler.verbs",
+        "event": f"filter failed: {FORGED}",
+    }
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", ["uvicorn.error", "kubernetes.client.rest", "py.warnings"])
+def test_libraries_events_come_out_the_same(set_up, name):
+    written = set_up(format="JSON")
+    if name == "py.warnings":
+        warnings.warn("old", stacklevel=1)
+    else:
+        logging.getLogger(name).warning("%d things", 3)
+    found = json.loads(written())
+    assert list(found) == ["timestamp", "level", "logger", "event"]
+    assert found["logger"] == name
+
+
+# --- levels -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        ("Debug", ["debug", "info", "warning", "error"]),
+        ("Info", ["info", "warning", "error"]),
+        ("Warning", ["warning", "error"]),
+        ("Error", ["error"]),
+    ],
+)
+def test_events_below_the_level_are_left_out(set_up, log, level, said):
+    written = set_up(format="JSON", level=level)
+    for name in ("debug", "info", "warning", "error"):
+        getattr(log, name)("it")
+        getattr(logging.getLogger("urllib3"), name)("theirs")
+    found = [json.loads(line) for line in written().splitlines()]
+    assert [one["level"] for one in found if one["event"] == "it"] == said
+    assert [one["level"] for one in found if one["event"] == "theirs"] == [one for one in said if one != "debug"]
+
+
+# --- threads ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["Text", "JSON"])
+def test_a_thread_that_ends_with_an_error_is_an_event(set_up, form):
+    written = set_up(format=form)
+    thread = threading.Thread(target=fail, args=("a bug",), name="follow-pods")
+    thread.start()
+    thread.join()
+    text = written()
+    first = text.split("\n")[0]
+    assert "thread follow-pods has ended" in first
+    assert "a bug" in text
+    if form == "JSON":
+        assert json.loads(first)["level"] == "critical"

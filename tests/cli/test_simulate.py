@@ -1,0 +1,395 @@
+"""`extender simulate`: files and stdin in, events, tables and JSON out, and what is said of bad input."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import msgspec
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import extender
+from extender import cli
+from extender.cli.simulate import LONG
+from extender.cluster.files.dump import write
+from extender.cluster.files.manifests import example_cluster, load_cluster
+from extender.core.profile import Profile
+from extender.errors import printable
+from tests.builders import budget, cluster, incoming, node, pod
+from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
+from tests.fakes.api_server import FakeAPI
+
+WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(cli.app, ["simulate", *map(str, arguments)], input=stdin, env={})
+
+
+def lines(*arguments, stdin=None):
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def failure(monkeypatch, capsys, *arguments):
+    """What stands on stderr, the command being the console's."""
+    monkeypatch.setattr(sys, "argv", ["extender", "simulate", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    return err
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A cluster file."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster(WORLD, budgets=[budget(app="a"), budget("b", app="b")])))
+    return path
+
+
+@pytest.fixture
+def arriving(tmp_path):
+    """A file with a pod."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(incoming("new")))
+    return path
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving)
+    assert [re.split(r"   +", line) for line in shown[:4]] == [
+        ["NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"],
+        ["default", "Warning", "FailedScheduling", "pod/new", "0/2 nodes are available: 2 Insufficient cpu."],
+        ["default", "Normal", "Preempted", "pod/a", "Preempted by pod uid-new on node n1"],
+        ["default", "Normal", "Scheduled", "pod/new", "Successfully assigned default/new to n1"],
+    ]
+
+
+def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving)
+    assert shown[5:] == [
+        "1 pod scheduled, 0 pending, 0 skipped, 1 evicted, 1 violation of disruption budgets (policies: configured)",
+        "",
+        "EVICTED     PRIORITY   NODE   FOR           BUDGETS",
+        "default/a   0          n1     default/new   default/budget",
+        "",
+        "NODE   CPU           MEMORY                 PODS",
+        "n1     1 -> 1 of 1   0Mi -> 0Mi of 8192Mi   1 -> 1 of 110",
+    ]
+
+
+def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving, "--preset", "strict")
+    assert shown[1].endswith("preemption: no candidate node for preemption")
+    reasons = shown[2].strip().removeprefix("nobody is evicted: ").split("; ")
+    assert sorted(reasons) == [
+        "1 node: would break disruption budget default/b",
+        "1 node: would break disruption budget default/budget",
+    ]
+    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 evicted, 0 violations of disruption budgets")
+    assert shown[6] == "PENDING       PRIORITY   NOMINATED NODE   MESSAGE"
+    assert shown[7].startswith("default/new   1000       <none>           0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def test_plugins_that_are_not_evaluated_are_said_below_the_event(world, tmp_path):
+    claiming = tmp_path / "claiming.json"
+    claiming.write_text(json.dumps(incoming("new", resourceClaims=[{"name": "gpu"}])))
+    shown = lines("--cluster", world, "--pod", claiming)
+    assert shown[2].strip() == "not evaluated, kube-scheduler may decide otherwise: DynamicResources"
+
+
+def test_a_message_longer_than_an_event_s_is_cut_off_as_kube_scheduler_does(world, arriving):
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "x" * 1100}}
+    arriving.write_text(json.dumps(incoming("new", volumes=[volume])))
+    _, _, message = lines("--cluster", world, "--pod", arriving)[1].partition("pod/new   ")
+    assert (len(message.strip()), message[-7:]) == (1024, "xxx ...")
+
+
+def test_skipped_pods_are_told_with_their_reason(world, tmp_path):
+    gated = tmp_path / "gated.json"
+    gated.write_text(json.dumps(incoming("new", schedulingGates=[{"name": "quota"}])))
+    shown = lines("--cluster", world, "--pod", gated)
+    assert re.split(r"   +", shown[1]) == [
+        "default",
+        "Normal",
+        "Skipped",
+        "pod/new",
+        "waiting for scheduling gates: [quota]",
+    ]
+
+
+def test_of_long_tables_twenty_rows_are_shown(tmp_path):
+    nodes: dict = {node(f"n{place:02}", cpu="1"): [] for place in range(25)}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster(nodes, waiting=[incoming(f"p{place:02}") for place in range(25)])))
+    shown = lines("--cluster", path, "--pending")
+    assert shown[-1] == "… and 5 more; -o json shows all"
+    assert sum(" Scheduled " in line for line in shown) == 25
+
+
+def test_without_a_cluster_it_is_the_example():
+    shown = lines("--pending")
+    assert "Successfully assigned shop/payments-84c5bb6f9d-new to spot-a1" in shown[1]
+
+
+def test_nothing_in_a_name_steers_the_terminal(tmp_path):
+    path, hostile = tmp_path / "cluster.json", "\x1b[31m[bold]\u202e\x07"
+    path.write_text(json.dumps(cluster({node(f"n{hostile}", cpu="1"): [pod(f"v{hostile}")]})))
+    arriving = tmp_path / "pod.json"
+    arriving.write_text(json.dumps(incoming(f"p{hostile}")))
+    for options in (["--no-color"], [], ["--compare", "upstream", "strict"], ["-o", "json"]):
+        shown = run("--cluster", path, "--pod", arriving, *options).stdout
+        assert "[31m[bold]" in shown
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert printable("a\x1bé\u202e") == "a\\x1bé\\u202e"
+
+
+# --- two policies -------------------------------------------------------------------------------------------------
+
+
+def test_two_policies_stand_side_by_side_with_differences_marked(world, arriving):
+    small = incoming("small", cpu=None, priority=1)
+    arriving.write_text(yaml.safe_dump_all([incoming("new"), small]))
+    shown = lines("--cluster", world, "--pod", arriving, "--compare", "upstream", "strict")
+    rows = [re.split(r"   +", line.strip()) for line in shown]
+    assert rows[0] == ["POD", "upstream", "strict"]
+    assert rows[1][:3] == ["≠", "default/new", "n1; evicts default/a; breaks 1 budget"]
+    assert rows[1][3].startswith("unschedulable; nobody is evicted: ")
+    assert rows[2] == ["=", "default/small", "n1", "n1"]
+    assert rows[5:] == [
+        ["≠", "scheduled", "2", "1"],
+        ["≠", "pending", "0", "1"],
+        ["=", "skipped", "0", "0"],
+        ["≠", "evicted", "1", "0"],
+        ["≠", "PDB violations", "1", "0"],
+    ]
+
+
+# --- json ---------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_what_the_python_api_says(world, arriving):
+    shown = json.loads(run("--cluster", world, "--pod", arriving, "-o", "json").stdout)
+    result = extender.simulate(load_cluster(world), [incoming("new")])
+    assert shown == msgspec.to_builtins(result) | {"profile": "configured"}
+
+
+def test_json_of_two_policies_has_both_results(world, arriving):
+    shown = json.loads(
+        run("--cluster", world, "--pod", arriving, "-o", "json", "--compare", "upstream", "strict").stdout
+    )
+    assert shown["compared"] == ["upstream", "strict"]
+    assert [one["summary"]["evicted"] for one in shown["results"]] == [1, 0]
+    assert [one["pod"] for one in shown["differences"]] == ["default/new"]
+
+
+def test_a_seed_is_drawn_from(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster({node(f"n{place}"): [] for place in range(9)}, waiting=[incoming("p")])))
+    drawn = {
+        json.loads(run("--cluster", path, "--pending", "--seed", seed, "-o", "json").stdout)["cycles"][0]["node"]
+        for seed in range(6)
+    }
+    assert len(drawn) > 1
+
+
+# --- what goes in -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(incoming("new")), id="JSON"),
+        pytest.param(yaml.safe_dump(incoming("new")), id="YAML"),
+        pytest.param(json.dumps({"kind": "List", "items": [incoming("new")]}), id="a List"),
+        pytest.param("---\n" + yaml.safe_dump(incoming("new")) + "---\n", id="YAML documents"),
+    ],
+)
+def test_a_pod_is_read_from_stdin_as(world, text):
+    assert "Successfully assigned default/new to n1" in lines("--cluster", world, "--pod", "-", stdin=text)[3]
+
+
+def test_pods_of_several_files_arrive_together(world, arriving, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(incoming("other", cpu=None, priority=5000)))
+    shown = lines("--cluster", world, "--pod", arriving, "--pod", other)
+    assert "pod/other" in shown[1]
+    assert "pod/new" in shown[2]
+
+
+def test_a_dumped_cluster_is_read_again(tmp_path):
+    path = tmp_path / "cluster.json.gz"
+    write(example_cluster(), path)
+    assert lines("--cluster", path, "--pending") == lines("--pending")
+
+
+def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp_path):
+    config = tmp_path / "extender.yaml"
+    config.write_text(f"cluster: {{path: {world}}}\npreemption: {{disruptionBudgets: Strict}}\n")
+    assert "0 evicted" in "".join(lines("--config", config, "--pod", arriving))
+    assert "1 evicted" in "".join(lines("--config", config, "--pod", arriving, "--preset", "upstream"))
+    shown = lines("--config", config, "--pod", arriving, "--compare", "configured", "upstream")
+    assert shown[1].startswith("≠")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("", "pod.yaml: the file is empty", id="nothing"),
+        pytest.param("kind: List\nitems: []", "pod.yaml: there is no pod in it", id="no pod"),
+        pytest.param(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
+            "pod.yaml: 'Deployment' is no Pod: only Pods are placed; of a workload, give one of its Pods",
+            id="a Deployment",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: n}",
+            "pod.yaml: 'Node' is no Pod: only Pods are placed; of a workload, give one of its Pods",
+            id="a node beside a pod",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\nspec: {priority: high}",
+            "pod.yaml: Pod a: expected int | null, got str at $.spec.priority",
+            id="a word for a number",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: none}",
+            "pod 'default/a': no PriorityClass with name 'none' was found",
+            id="no such class",
+        ),
+    ],
+)
+def test_a_pod_file_is_refused_with(world, arriving, monkeypatch, capsys, text, problem):
+    arriving.write_text(text)
+    assert failure(monkeypatch, capsys, "--cluster", world, "--pod", arriving) == f"extender: {problem}\n"
+
+
+def test_what_is_wrong_with_stdin_is_said_of_stdin(monkeypatch, capsys, world):
+    result = run("--cluster", world, "--pod", "-", stdin="kind: Job")
+    assert "stdin.yaml: 'Job' is no Pod" in str(result.exception)
+
+
+def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkeypatch, capsys, world, arriving):
+    assert failure(monkeypatch, capsys, "--pod", "/none.yaml") == "extender: none.yaml: No such file or directory\n"
+    assert failure(monkeypatch, capsys, "--pending", "--preset", "stric").startswith("extender: no preset 'stric' (did")
+    assert failure(monkeypatch, capsys, "--pending", "--compare", "upstream", "x").startswith("extender: no preset 'x'")
+    assert "no such file" in failure(monkeypatch, capsys, "--pending", "--from-server", "--kubeconfig", "/none")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        pytest.param([], "nothing to place", id="no pod"),
+        pytest.param(
+            ["--pending", "--preset", "strict", "--compare", "a", "b"], "give --preset or --compare", id="both"
+        ),
+        pytest.param(["--pending", "--cluster", "x", "--from-server"], "give --cluster or", id="two clusters"),
+        pytest.param(["--pending", "-o", "yaml"], "yaml", id="an output that is none"),
+    ],
+)
+def test_options_that_do_not_go_together_end_with_exit_code_2(options, problem):
+    result = run(*options)
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+# --- the Python API -----------------------------------------------------------------------------------------------
+
+
+def test_the_python_api_takes_what_evaluate_takes_and_changes_nothing():
+    raw = cluster(WORLD)
+    typed_cluster = load_cluster(raw)
+    here = extender.Snapshot.build(typed_cluster)
+    results = [extender.simulate(given, [incoming("new")]) for given in (raw, typed_cluster, here)]
+    assert results[0] == results[1] == results[2]
+    assert results[0].summary.evicted == 1
+    assert [one.metadata.name for one in here.pods_on("n1")] == ["a"]
+
+
+def test_the_python_api_places_pending_pods_by_a_profile_and_a_seed():
+    raw = cluster({node(f"n{place}"): [] for place in range(9)}, waiting=[incoming("p")])
+    seeded = extender.simulate(raw, pending=True, profile=Profile(), seed=5)
+    assert seeded.seed == 5
+    assert seeded.cycles[0].node != extender.simulate(raw, pending=True).cycles[0].node == "n0"
+
+
+def test_a_pod_by_the_python_api_needs_no_namespace_and_no_uid():
+    result = extender.simulate(cluster(WORLD), [{"metadata": {"name": "a-new"}}, {"metadata": {"name": "b-new"}}])
+    assert [one.uid for one in result.cycles] == ["default/a-new", "default/b-new"]
+
+
+# --- a live cluster -----------------------------------------------------------------------------------------------
+
+
+def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monkeypatch, arriving):
+    forget_everything(monkeypatch, tmp_path)
+    with FakeAPI() as api:
+        for item in cluster(WORLD)["items"]:
+            api.put(item["kind"], item)
+        api.forbid("PersistentVolume")
+        access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url})
+        result = run("--from-server", "--kubeconfig", access, "--pod", arriving)
+        assert (result.exit_code, result.exception) == (0, None)
+        assert {request.method for request in api.requests} == {"GET"}
+    assert "Successfully assigned default/new to n1" in result.stdout
+    assert "PersistentVolume may not be read" in result.stderr
+
+
+def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    forget_everything(monkeypatch, tmp_path)
+    with FakeAPI() as gone:
+        url = gone.url
+    access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": url})
+    result = run("--from-server", "--kubeconfig", access, "--pending", "--timeout", "0.5")
+    assert str(result.exception).startswith("not read within 0.5 s")
+
+
+# --- the bar --------------------------------------------------------------------------------------------------------
+
+
+def watched(world, count, tmp_path):
+    """stdout, and what a terminal on stderr shows, of a simulation of so many pods."""
+    pods = [incoming(f"p{place}", cpu="1m") for place in range(count)]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}))
+    command = [
+        sys.executable,
+        "-m",
+        "extender",
+        "simulate",
+        "--cluster",
+        str(world),
+        "--pod",
+        str(tmp_path / "pods.json"),
+    ]
+    seen, terminal = os.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=env, text=True) as running:
+        os.close(terminal)
+        shown = running.stdout.read() if running.stdout else ""
+    try:
+        bar = os.read(seen, 100_000)
+    except OSError:  # nothing was written, and nobody can any more
+        bar = b""
+    os.close(seen)
+    assert running.returncode == 0
+    return shown, bar.decode()
+
+
+def test_a_long_run_shows_a_bar_on_a_terminal_and_only_there(world, tmp_path):
+    shown, bar = watched(world, LONG, tmp_path)
+    assert "pods tried" in bar
+    assert "\x1b" not in shown
+    assert "pods tried" not in shown
+
+
+def test_a_short_run_shows_no_bar(world, tmp_path):
+    assert watched(world, LONG - 1, tmp_path)[1] == ""

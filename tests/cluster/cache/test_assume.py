@@ -1,0 +1,388 @@
+"""What we know of pods before a watch shows it: how long it stands, and what stands again when it goes."""
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from extender.cluster.cache import cache as store_module
+from extender.cluster.cache.assume import LIFETIME
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.files.manifests import load_cluster
+from extender.core.evaluation import evaluate
+from extender.core.profile import Profile
+from extender.core.snapshot.snapshot import Snapshot
+from tests.builders import cluster, incoming, node, pod, typed
+from tests.cluster.watch.source_rig import Clock
+
+URGENT_ONE = typed(incoming("urgent", "4", priority=100, metadata={"resourceVersion": "7"}))
+MODEST = typed(incoming("modest", "1", priority=50))
+
+
+class Shop(ClusterStore):
+    """n1: 4 cores, on which `a` and `b` take one each. `urgent`, 4 cores, and `new`, 2 cores, wait."""
+
+    def __init__(self, *more, without=()) -> None:
+        self.clock = Clock()
+        super().__init__(self.clock)
+        waiting = [incoming("urgent", "4", priority=100, metadata={"resourceVersion": "7"}), pod("new", "2"), *more]
+        running = [pod("a", priority=10), pod("b", priority=10)]
+        objects = load_cluster(cluster({node("n1"): running, node("n2", cpu="1"): []}, waiting=waiting))
+        pods = tuple(one for one in objects.pods if one.metadata.name not in without)
+        self.replace(replace(objects, pods=pods))
+
+    def pod(self, name):
+        """As decisions see it."""
+        return self.snapshot().objects.pods["default", name]
+
+    def said(self, name):
+        """As the API server said it last."""
+        return self.known("Pod", ("default", name))
+
+    def bind(self, name, node="n1"):
+        self.assumed.bound("default", name, f"uid-{name}", node)
+
+    def preempt(self, *victims, node="n1", preemptor=URGENT_ONE):
+        self.assumed.preempted(preemptor, node, [self.pod(name) for name in victims])
+
+    def shows(self, one, deleted=False):
+        """The watch brings a pod, newer than before."""
+        version = str(int(one.metadata.resource_version or 10) + 1)
+        self.apply(Change("Pod", replace(one, metadata=replace(one.metadata, resource_version=version)), deleted))
+
+    @property
+    def used(self):
+        """Millicores on n1."""
+        snapshot = self.snapshot()
+        return int(snapshot.used[0, snapshot.node_row["n1"]])
+
+    @property
+    def nominated(self):
+        return [one.metadata.name for one in self.snapshot().nominees]
+
+    @property
+    def leaving(self):
+        pods = self.snapshot().objects.pods.values()
+        return {one.metadata.name for one in pods if one.metadata.deletion_timestamp is not None}
+
+    def takes(self, one, node="n1"):
+        return evaluate(self.snapshot(), one, Profile()).to_dict()["filter"][node]["code"] == "Success"
+
+
+def on(one, node):
+    return replace(one, spec=replace(one.spec, node_name=node))
+
+
+def nominated_to(one, node):
+    return replace(one, status=replace(one.status, nominated_node_name=node))
+
+
+def labelled(one, **labels):
+    return replace(one, metadata=replace(one.metadata, labels=labels))
+
+
+# --- what we bound --------------------------------------------------------------------------------------------------
+
+
+def test_a_bind_counts_at_once_and_is_not_what_the_api_server_says():
+    shop = Shop()
+    assert shop.used == 2000
+    shop.bind("new")
+    assert shop.used == 4000
+    assert not shop.takes(MODEST)
+    assert shop.said("new").spec.node_name == ""
+    assert len(shop.assumed) == 1
+
+
+@pytest.mark.parametrize(("node", "used"), [("n1", 4000), ("n2", 2000)])
+def test_a_bind_is_replaced_by_what_the_watch_shows(node, used):
+    shop = Shop()
+    shop.bind("new")
+    shop.shows(on(shop.said("new"), node))
+    assert (shop.pod("new").spec.node_name, shop.used, len(shop.assumed)) == (node, used, 0)
+
+
+def test_an_update_that_does_not_show_the_bind_yet_does_not_undo_it():
+    shop = Shop()
+    shop.bind("new")
+    shop.shows(labelled(shop.said("new"), team="blue"))
+    assert shop.pod("new").metadata.labels == {"team": "blue"}
+    assert shop.used == 4000
+    assert shop.said("new").spec.node_name == ""
+
+
+def test_a_bind_of_a_pod_that_is_not_in_the_picture_assumes_nothing():
+    shop = Shop()
+    shop.assumed.bound("default", "unknown", "uid-unknown", "n1")
+    shop.assumed.bound("default", "new", "another uid", "n1")
+    assert (shop.used, len(shop.assumed)) == (2000, 0)
+
+
+def test_what_is_not_seen_within_30_s_did_not_come_about():
+    shop = Shop()
+    shop.bind("new")
+    shop.preempt("a")
+    shop.clock.now += LIFETIME - 0.1
+    assert (shop.used, shop.nominated, shop.leaving) == (4000, ["urgent"], {"a"})
+    shop.clock.now += 0.1
+    assert (shop.used, shop.nominated, shop.leaving) == (2000, [], set())
+    assert len(shop.assumed) == 0
+
+
+# --- preemptions that we helped with --------------------------------------------------------------------------------
+
+
+def test_a_preemption_nominates_and_marks_the_victims_as_leaving():
+    shop = Shop()
+    assert shop.takes(MODEST)
+    shop.preempt("a", "b")
+    assert (shop.nominated, shop.leaving) == (["urgent"], {"a", "b"})
+    assert shop.used == 2000  # they are still there
+    assert not shop.takes(MODEST)  # which must not take the room from a more important one
+    assert (shop.said("a").metadata.deletion_timestamp, shop.said("urgent").status.nominated_node_name) == (None, "")
+
+
+def test_each_part_of_a_preemption_stands_until_the_watch_shows_it():
+    shop = Shop()
+    shop.preempt("a", "b")
+    shop.shows(nominated_to(shop.said("urgent"), "n1"))
+    assert (shop.nominated, shop.leaving, len(shop.assumed)) == (["urgent"], {"a", "b"}, 2)
+    shop.shows(replace(shop.said("a"), metadata=replace(shop.said("a").metadata, deletion_timestamp="2026-01-01")))
+    assert (shop.leaving, len(shop.assumed)) == ({"a", "b"}, 1)
+    assert shop.pod("a").metadata.deletion_timestamp == "2026-01-01"
+    shop.shows(shop.said("b"), deleted=True)
+    assert (shop.leaving, len(shop.assumed), shop.used) == ({"a"}, 0, 1000)
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_preemption_is_withdrawn_when_kube_scheduler_asks_without_knowing_of_it(knows):
+    shop = Shop()
+    shop.preempt("a", "b")
+    shop.assumed.asked_for(nominated_to(URGENT_ONE, "n1") if knows else URGENT_ONE)
+    assert shop.nominated == (["urgent"] if knows else [])
+    assert shop.leaving == ({"a", "b"} if knows else set())
+    assert len(shop.assumed) == (3 if knows else 0)
+
+
+def test_a_question_about_another_pod_withdraws_nothing():
+    shop = Shop()
+    shop.preempt("a")
+    shop.assumed.asked_for(MODEST)
+    shop.assumed.asked_for(replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another")))
+    assert (shop.nominated, shop.leaving) == (["urgent"], {"a"})
+
+
+def test_a_second_preemption_elsewhere_takes_the_nomination_along():
+    shop = Shop()
+    shop.preempt("a")
+    shop.preempt(node="n2")
+    assert [one.status.nominated_node_name for one in shop.snapshot().nominees] == ["n2"]
+    shop.assumed.asked_for(URGENT_ONE)
+    assert (shop.nominated, shop.leaving) == ([], set())
+
+
+def test_a_victim_that_we_bound_a_moment_ago_leaves_from_where_it_is():
+    shop = Shop()
+    shop.bind("new")
+    shop.preempt("new")
+    assert (shop.leaving, shop.used) == ({"new"}, 4000)
+    assert shop.pod("new").spec.node_name == "n1"
+    shop.shows(on(shop.said("new"), "n1"))
+    assert (shop.leaving, shop.used) == ({"new"}, 4000)
+    shop.clock.now += LIFETIME
+    assert (shop.leaving, shop.used) == (set(), 4000)
+
+
+def test_what_is_assumed_beside_it_does_not_hide_where_a_pod_was_really_bound():
+    shop = Shop()
+    shop.bind("new")
+    shop.preempt("new")
+    shop.shows(on(shop.said("new"), "n2"))
+    assert (shop.pod("new").spec.node_name, shop.leaving) == ("n2", {"new"})
+
+
+def test_a_preemption_may_be_answered_again_and_again():
+    shop = Shop()
+    for _ in range(3000):
+        shop.preempt("a")
+    shop.shows(shop.said("urgent"))
+    assert (shop.nominated, shop.leaving) == (["urgent"], {"a"})
+
+
+def test_a_bound_preemptor_waits_no_more():
+    shop = Shop()
+    shop.preempt("a", "b")
+    for name in "ab":
+        shop.shows(shop.said(name), deleted=True)
+    shop.bind("urgent")
+    assert (shop.used, shop.nominated) == (4000, [])
+
+
+# --- pods that the picture does not hold yet ------------------------------------------------------------------------
+
+
+def test_a_preemptor_that_no_watch_has_shown_yet_is_nominated_all_the_same():
+    shop = Shop(without=["urgent"])
+    shop.preempt("a")
+    assert shop.nominated == ["urgent"]
+    assert shop.said("urgent") is None
+    shop.clock.now += LIFETIME
+    assert ("default", "urgent") not in shop.snapshot().objects.pods
+
+
+def test_a_preemptor_whose_name_another_pod_bears_changes_nothing():
+    """kube-scheduler may be behind, and the pod that the picture holds the one that is there."""
+    shop = Shop()
+    another = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another"))
+    shop.preempt("a", preemptor=another)
+    assert (shop.nominated, shop.leaving, len(shop.assumed)) == ([], set(), 0)
+    assert shop.pod("urgent") == shop.said("urgent")
+
+
+def test_what_the_watch_then_shows_of_it_is_kept_also_if_the_request_showed_the_same_version():
+    shop = Shop(without=["urgent"])
+    shop.preempt("a")
+    assert shop.apply(Change("Pod", URGENT_ONE))
+    assert shop.nominated == ["urgent"]
+    assert shop.said("urgent") == URGENT_ONE
+    shop.clock.now += LIFETIME
+    assert shop.pod("urgent") == URGENT_ONE
+
+
+def test_a_late_event_of_an_older_pod_of_its_name_does_not_replace_it():
+    shop = Shop(without=["urgent"])
+    shop.preempt("a")
+    older = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="older", resource_version="3"))
+    assert not shop.apply(Change("Pod", older))
+    assert not shop.apply(Change("Pod", older, deleted=True))
+    assert shop.nominated == ["urgent"]
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------
+
+
+def run(steps):
+    for _ in steps:
+        pass
+
+
+@pytest.fixture(params=[0, 200], ids=["as a new picture", "in one go"])
+def at_once(request, monkeypatch):
+    monkeypatch.setattr(store_module, "AT_ONCE", request.param)
+
+
+@pytest.mark.parametrize("without", [[], ["urgent"]], ids=["held before", "not held before"])
+def test_what_is_assumed_survives_lists_and_new_pictures(at_once, without):
+    shop = Shop(without=without)
+    shop.bind("new")
+    shop.preempt("a")
+    pods = [shop.said(name) for name in ("a", "b", "new")] + ([URGENT_ONE] if not without else [])
+    more = typed(pod("more"))
+    for _ in range(2):
+        run(shop.relist("Pod", [*(labelled(one, team="blue") for one in pods), more]))
+        run(shop.relist("Node", [*shop.changing().objects.nodes.values(), typed_node("n3")]))
+        run(shop.rebuild())
+        assert (shop.used, shop.nominated, shop.leaving, len(shop.assumed)) == (4000, ["urgent"], {"a"}, 3)
+    shop.clock.now += LIFETIME
+    assert (shop.used, shop.nominated, shop.leaving) == (2000, [], set())
+    assert set(shop.snapshot().objects.pods) == {("default", one.metadata.name) for one in [*pods, more]}
+
+
+def typed_node(name):
+    return load_cluster(cluster({node(name): []})).nodes[0]
+
+
+def test_a_list_without_the_pod_ends_what_was_assumed_of_it(at_once):
+    shop = Shop()
+    shop.bind("new")
+    shop.preempt("a")
+    run(shop.relist("Pod", [shop.said("b")]))
+    assert (shop.used, shop.nominated, shop.leaving, len(shop.assumed)) == (1000, [], set(), 0)
+
+
+def test_a_list_that_shows_a_pod_that_only_a_request_showed_makes_it_a_pod_like_any_other(at_once):
+    shop = Shop(without=["urgent"])
+    shop.preempt()
+    run(shop.relist("Pod", [shop.said(name) for name in ("a", "b", "new")] + [URGENT_ONE]))
+    assert shop.said("urgent") == URGENT_ONE
+    shop.clock.now += LIFETIME
+    assert shop.pod("urgent") == URGENT_ONE
+
+
+def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
+    shop = Shop(without=["urgent"])
+    shop.preempt("a")
+    steps = shop.relist("Pod", [shop.said("a"), shop.said("b")])
+    next(steps)
+    shop.clock.now += LIFETIME
+    shop.snapshot()
+    run(steps)
+    assert {name for _, name in shop.snapshot().objects.pods} == {"a", "b"}
+    assert shop.leaving == set()
+
+
+# --- never for good -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(seed, monkeypatch):
+    """Beside each other: a store that assumes things, and one that is only told of the events."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(store_module, "AT_ONCE", chance.choice((0, 200)))
+    shop, plain = Shop(), Shop()
+    watched(shop, monkeypatch)
+    names = ["a", "b", "new", "urgent", "extra"]
+    for version in range(20, 60):
+        shop.clock.now += chance.choice((0.0, 5.0))
+        one = typed(pod(chance.choice(names), metadata={"resourceVersion": str(version)}))
+        match chance.randrange(6):
+            case 0:
+                shop.assumed.preempted(one, "n1", shop.snapshot().pods_on("n1")[: chance.randrange(3)])
+            case 1:
+                shop.bind(one.metadata.name)
+            case 2:
+                shop.assumed.asked_for(one)
+            case 3:
+                change = Change("Pod", one if chance.random() < 0.5 else on(one, "n1"), chance.random() < 0.3)
+                for store in (shop, plain):
+                    store.apply(change)
+            case 4:
+                listed = [plain.said(name) for _, name in plain.snapshot().objects.pods] + [one]
+                for store in (shop, plain):
+                    run(store.relist("Pod", listed))
+            case _:
+                run(shop.rebuild())
+        if chance.random() < 0.3:
+            shop.snapshot()
+    shop.clock.now += LIFETIME
+    assert shop.snapshot().objects.pods == plain.snapshot().objects.pods
+    assert len(shop.assumed) == 0
+
+
+def watched(shop, monkeypatch):
+    """Whenever the picture changes, other threads must be told what was said and never what is assumed."""
+    for name in ("put", "remove"):
+        method = getattr(Snapshot, name)
+
+        def checked(self, kind, what, method=method):
+            check_said(shop)
+            method(self, kind, what)
+            check_said(shop)
+
+        monkeypatch.setattr(Snapshot, name, checked)
+
+
+def check_said(shop):
+    for key, one in shop._snapshot.objects.pods.items():
+        said = shop.known("Pod", key)
+        assert said is None or said is one or one.metadata.uid == said.metadata.uid
+        assert said is None or (said.metadata.deletion_timestamp, said.status.nominated_node_name) == (None, "")
+
+
+def test_of_a_preemptor_that_bears_the_uid_of_another_pod_nothing_is_assumed(caplog):
+    shop = Shop()
+    stranger = typed(incoming("stranger", priority=100, metadata={"uid": "uid-a"}))
+    shop.preempt(preemptor=stranger)
+    assert shop.nominated == []
+    assert len(shop.assumed) == 0
+    assert "has the same UID as pod default/a" in caplog.text

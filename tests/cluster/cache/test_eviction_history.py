@@ -1,0 +1,231 @@
+"""What was approved lately: how long it is remembered, what a restart leaves of it, and clocks that jump."""
+
+from extender.cluster.cache import eviction_history as module
+from extender.cluster.cache.eviction_history import History
+from extender.core.eviction_history import Attempt, Eviction, Moment
+from extender.core.profile import Limits
+from extender.k8s.time import MINUTE, SECOND
+from tests.builders import incoming, node, pod, snapshot, typed
+
+URGENT, MODEST = typed(incoming("urgent")), typed(incoming("modest"))
+A, B, C = (typed(pod(name, namespace="shop")) for name in "abc")
+COOLING = Limits(cooldown=300 * SECOND, max_attempts=3, attempts_within=600 * SECOND)
+
+
+class Clocks:
+    """Two clocks that stand still unless a test moves them: one that measures, one on the wall."""
+
+    def __init__(self) -> None:
+        self.measured = 5_000 * SECOND
+        self.wall = 1_767_225_600 * SECOND
+
+    def history(self) -> History:
+        return History(lambda: self.measured, lambda: self.wall)
+
+    def pass_(self, seconds: float) -> None:
+        self.measured += round(seconds * SECOND)
+        self.wall += round(seconds * SECOND)
+
+
+PER_MINUTE = Limits(evictions_per_minute=9)
+
+
+def evicted(moment: Moment) -> list[tuple[float, str]]:
+    return [(one.ago / SECOND, one.workload[2]) for one in moment.evictions]
+
+
+def tried(moment: Moment) -> list[tuple[float, str]]:
+    return [(one.ago / SECOND, one.preemptor) for one in moment.attempts]
+
+
+def test_without_a_past_there_is_only_now():
+    clocks = Clocks()
+    assert clocks.history().moment(Limits()) == Moment(clocks.wall)
+
+
+def test_what_is_approved_is_in_the_next_moment():
+    clocks = Clocks()
+    history = clocks.history()
+    history.approved(URGENT, [A, B])
+    clocks.pass_(10)
+    assert history.moment(COOLING) == Moment(
+        clocks.wall,
+        (Eviction(10 * SECOND, ("shop", "Pod", "b")), Eviction(10 * SECOND, ("shop", "Pod", "a"))),
+        (Attempt(10 * SECOND, "uid-urgent"),),
+    )
+
+
+def test_the_latest_is_the_first():
+    clocks = Clocks()
+    history = clocks.history()
+    for preemptor, victim in ((URGENT, A), (MODEST, B), (URGENT, C)):
+        history.approved(preemptor, [victim])
+        clocks.pass_(5)
+    moment = history.moment(COOLING)
+    assert evicted(moment) == [(5, "c"), (10, "b"), (15, "a")]
+    assert tried(moment) == [(5, "uid-urgent"), (10, "uid-modest"), (15, "uid-urgent")]
+
+
+def test_to_evict_nobody_is_no_attempt():
+    history = Clocks().history()
+    history.approved(URGENT, [])
+    assert not history.moment(COOLING).attempts
+
+
+def test_who_is_leaving_already_is_not_evicted_again():
+    """As when kube-scheduler asks once more before the first victims have gone."""
+    history = Clocks().history()
+    leaving = typed(pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+    history.approved(URGENT, [leaving])
+    assert history.moment(COOLING) == Moment(1_767_225_600 * SECOND)
+    history.approved(URGENT, [leaving, B])
+    assert evicted(history.moment(COOLING)) == [(0, "b")]
+    assert len(history.moment(COOLING).attempts) == 1
+
+
+# --- forgetting -------------------------------------------------------------------------------------------------------
+
+
+def remembered(limits: Limits, seconds: float) -> tuple[int, int]:
+    """How many evictions and attempts of one preemption are there so long after it?"""
+    clocks = Clocks()
+    history = clocks.history()
+    history.approved(URGENT, [A, B])
+    clocks.pass_(seconds)
+    moment = history.moment(limits)
+    return len(moment.evictions), len(moment.attempts)
+
+
+def test_evictions_are_remembered_for_a_minute_and_for_the_cooldown():
+    for limits in (Limits(cooldown=1), Limits(cooldown=MINUTE), PER_MINUTE, Limits(namespace_evictions_per_minute=9)):
+        assert remembered(limits, 59.999999999)[0] == 2
+        assert remembered(limits, 60)[0] == 0
+    assert remembered(Limits(cooldown=300 * SECOND), 299)[0] == 2
+    assert remembered(Limits(cooldown=300 * SECOND), 300)[0] == 0
+
+
+def test_a_moment_holds_only_what_limits_look_at():
+    assert remembered(Limits(), 1) == (0, 0)
+    assert remembered(PER_MINUTE, 1) == (2, 0)
+    assert remembered(Limits(max_attempts=3), 1) == (0, 1)
+
+
+def test_attempts_are_remembered_for_as_long_as_limits_look_back():
+    limits = Limits(max_attempts=3, attempts_within=90 * SECOND)
+    assert remembered(limits, 89)[1] == 1
+    assert remembered(limits, 90)[1] == 0
+
+
+def test_only_what_is_too_old_is_forgotten():
+    clocks = Clocks()
+    history = clocks.history()
+    for victim in (A, B, C):
+        history.approved(URGENT, [victim])
+        clocks.pass_(30)
+    assert evicted(history.moment(PER_MINUTE)) == [(30, "c")]
+    clocks.pass_(29)
+    assert evicted(history.moment(PER_MINUTE)) == [(59, "c")]
+
+
+def test_what_longer_limits_look_for_is_lost_once_shorter_ones_were_in_effect():
+    """A configuration may change; nothing is kept in case it does."""
+    clocks = Clocks()
+    history = clocks.history()
+    history.approved(URGENT, [A])
+    clocks.pass_(100)
+    assert evicted(history.moment(COOLING)) == [(100, "a")]
+    assert evicted(history.moment(Limits())) == []
+    assert evicted(history.moment(COOLING)) == []
+
+
+def test_no_more_is_remembered_than_there_is_room_for():
+    history = Clocks().history()
+    for _ in range(module.MOST + 5):
+        history.approved(URGENT, [A])
+    history.approved(MODEST, [B])
+    moment = history.moment(COOLING)
+    assert len(moment.evictions) == len(moment.attempts) == module.MOST
+    assert moment.evictions[0].workload == ("shop", "Pod", "b")
+
+
+# --- a restart --------------------------------------------------------------------------------------------------------
+
+
+def leaving(name, reason="PreemptionByScheduler", status="True", **fields):
+    condition = {"type": "DisruptionTarget", "status": status, "reason": reason}
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return pod(name, status={"conditions": [condition]}, metadata=metadata, **fields)
+
+
+def test_after_a_restart_who_is_being_preempted_counts_as_evicted_now():
+    clocks = Clocks()
+    history = clocks.history()
+    pods = [
+        leaving("preempted", namespace="shop"),
+        leaving("drained", "EvictionByEvictionAPI"),
+        leaving("spared", status="False"),
+        pod("deleted", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        pod("running"),
+        pod("doomed", status={"conditions": leaving("x")["status"]["conditions"]}),
+    ]
+    history.begin(snapshot({node("n1"): pods}))
+    clocks.pass_(20)
+    moment = history.moment(COOLING)
+    assert moment.evictions == (Eviction(20 * SECOND, ("shop", "Pod", "preempted")),)
+    assert moment.attempts == ()
+
+
+def test_only_the_first_picture_tells_of_the_past():
+    """Who is on the way out later has been approved by us."""
+    clocks = Clocks()
+    history = clocks.history()
+    history.begin(snapshot({node("n1"): []}))
+    history.begin(snapshot({node("n1"): [leaving("a")]}))
+    assert evicted(history.moment(COOLING)) == []
+    history = clocks.history()
+    for _ in range(3):
+        history.begin(snapshot({node("n1"): [leaving("a")]}))
+    assert evicted(history.moment(COOLING)) == [(0, "a")]
+
+
+def test_what_is_approved_after_a_restart_comes_before_what_was_found():
+    clocks = Clocks()
+    history = clocks.history()
+    history.begin(snapshot({node("n1"): [leaving("a")]}))
+    clocks.pass_(7)
+    history.approved(URGENT, [B])
+    assert evicted(history.moment(COOLING)) == [(0, "b"), (7, "a")]
+    clocks.pass_(60)
+    assert evicted(history.moment(Limits())) == []
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_wall_clock_that_jumps_changes_no_age():
+    clocks = Clocks()
+    history = clocks.history()
+    history.approved(URGENT, [A])
+    clocks.pass_(10)
+    for jump in (3600, -7200, 10**6):
+        clocks.wall += jump * SECOND
+        moment = history.moment(COOLING)
+        assert (moment.now, evicted(moment), tried(moment)) == (clocks.wall, [(10, "a")], [(10, "uid-urgent")])
+
+
+def test_a_machine_that_has_just_started_forgets_nothing():
+    """The clock that measures starts near 0: what is a minute before that is below it."""
+    clocks = Clocks()
+    clocks.measured = 0
+    history = clocks.history()
+    history.approved(URGENT, [A])
+    assert evicted(history.moment(COOLING)) == [(0, "a")]
+
+
+def test_by_itself_it_goes_by_the_clocks_of_the_machine():
+    """Ages are never negative, and now is after this was written."""
+    history = History()
+    history.approved(URGENT, [A])
+    moment = history.moment(COOLING)
+    assert moment.now > 1_767_225_600 * SECOND
+    assert 0 <= moment.evictions[0].ago < MINUTE

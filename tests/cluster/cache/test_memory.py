@@ -1,0 +1,240 @@
+"""L3: what is gone from the cluster is gone from the picture, with all that was made of it.
+
+Objects of every kind come under names that were never there before, decisions are made on them, and they go. Whatever
+the picture and the decoders then hold more than after half as many rounds would grow for as long as the service runs.
+"""
+
+import gc
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from extender.cluster.cache import cache as store_module
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.watch import decode
+from extender.cluster.watch.decode import Decoder
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.preemption import victim_resolver
+from extender.core.preemption.pdb import index
+from extender.core.profile import (
+    IMPORTANCE,
+    MORE_IMPORTANCE,
+    MORE_RANKING,
+    RANKING,
+    Limits,
+    PreemptionPolicy,
+    Profile,
+    Protection,
+)
+from extender.core.snapshot import pod_table
+from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from extender.k8s.kinds import KINDS, ClusterObjects
+from extender.k8s.objects import COSCHEDULING_LABEL, Pod
+from tests.builders import JSON
+
+ROUNDS = 140
+"""More than a snapshot remembers results of one function."""
+FEW = 5
+"""What is remembered of late on purpose, so that it is full soon."""
+
+EVERYTHING = PreemptionPolicy(
+    disruption_budgets="Strict",
+    budget_accounting="Live",
+    candidates="AllNodes",
+    victims="Fewest",
+    importance=(*IMPORTANCE, *MORE_IMPORTANCE),
+    ranking=(*RANKING, *MORE_RANKING),
+    preemption_toleration=True,
+    tenant_label="team",
+    protections=(Protection("system", namespaces=frozenset({"kube-system"})),),
+    limits=Limits(cooldown=1),
+)
+
+Objects = Sequence[tuple[str, Any]]
+"""(kind, object)."""
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [pytest.param(PreemptionPolicy(), id="as kube-scheduler does"), pytest.param(EVERYTHING, id="with every policy")],
+)
+def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
+    monkeypatch.setattr(store_module, "REMEMBERED_DELETIONS", FEW)
+    monkeypatch.setattr(decode, "MOST_SHARED", FEW)
+    monkeypatch.setattr(pod_table, "_TEMPLATES", FEW)
+    monkeypatch.setattr(index, "_LONGEST_JOURNAL", FEW)
+    monkeypatch.setattr(victim_resolver, "_MOST", FEW)
+    decoders = {kind: Decoder(kind) for kind in KINDS}
+    profile, store = Profile(preemption=policy), ClusterStore()
+    store.prepare_for(profile)
+    store.replace(ClusterObjects(nodes=tuple(_decoded(decoders, "Node", _node(name)) for name in ("n1", "n2"))))
+    seen = []
+    for number in range(2 * ROUNDS):
+        objects = [(kind, _decoded(decoders, kind, raw)) for kind, raw in _objects(number)]
+        _come_and_go(store, profile, objects, _decoded(decoders, "Pod", _waiting(number)), number)
+        if number + 1 in (ROUNDS, 2 * ROUNDS):
+            seen.append(_sizes(store, decoders))
+    before, after = seen
+    assert {path: (before.get(path, 0), size) for path, size in after.items() if size > before.get(path, 0) + FEW} == {}
+
+
+def _come_and_go(store: ClusterStore, profile: Profile, objects: Objects, waiting: Pod, number: int) -> None:
+    """In this order or the other way round."""
+    for kind, one in objects[:: 1 if number % 2 else -1]:
+        store.apply(Change(kind, one))
+    _decide(store, profile, waiting)
+    running_one = next(one for kind, one in objects if kind == "Pod")
+    metadata = msgspec.structs.replace(running_one.metadata, resource_version="2", labels={"other": str(number)})
+    store.apply(Change("Pod", msgspec.structs.replace(running_one, metadata=metadata)))
+    store.snapshot()
+    for kind, one in (*objects[:: 1 if number % 3 else -1], ("Pod", waiting)):
+        store.apply(Change(kind, one, deleted=True))
+    assert not store.assumed
+    store.snapshot()
+
+
+def _decide(store: ClusterStore, profile: Profile, pod: Pod) -> None:
+    snapshot = store.snapshot()
+    names = list(snapshot.node_names)
+    engine.filter(snapshot, pod, names, profile)
+    engine.prioritize(snapshot, pod, names, profile)
+    found = engine.preempt(snapshot, pod, dict.fromkeys(names, Offer(())), profile)
+    assert found.kept
+    store.assumed.preempted(pod, found.kept[0].node, found.kept[0].victims)
+
+
+# --- what comes and goes ----------------------------------------------------------------------------------------------
+
+
+def _decoded(decoders: dict[str, Decoder], kind: str, raw: JSON) -> Any:
+    return decoders[kind].decode(msgspec.json.encode(raw))
+
+
+def _node(name: str, **labels: str) -> JSON:
+    return {
+        "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name, "zone": "z"} | labels},
+        "status": {"allocatable": {"cpu": "4", "pods": "110"}},
+    }
+
+
+def _thing(name: str, number: int, *, everywhere: bool = False, annotations: JSON | None = None, **rest: Any) -> JSON:
+    metadata: JSON = {"name": f"{name}-{number}", "uid": f"{name}-{number}", "annotations": annotations or {}}
+    return {"metadata": metadata if everywhere else metadata | {"namespace": f"ns-{number}"}, **rest}
+
+
+def _objects(number: int) -> Iterator[tuple[str, JSON]]:
+    selector = {"matchLabels": {"app": f"app-{number}"}}
+    tolerating = {MINIMUM_PREEMPTABLE_PRIORITY[0]: "10", TOLERATION_SECONDS[0]: "10"}
+    node = _node(f"node-{number}", **{f"key-{number}": "x"})
+    node["status"] |= {"images": [{"names": [f"image-{number}"], "sizeBytes": 10**8}]}
+    node["status"]["allocatable"][f"example.com/{number}"] = "8"
+    claim = {"storageClassName": f"class-{number}"}
+    volume: JSON = {"csi": {"driver": "csi", "volumeHandle": f"handle-{number}"}, **claim}
+    volume["claimRef"] = {"namespace": f"ns-{number}", "name": f"claim-{number}"}
+    attached = {"attacher": "csi", "nodeName": f"node-{number}", "source": {"persistentVolumeName": f"volume-{number}"}}
+    limits = [{"name": "csi", "nodeID": "x", "allocatable": {"count": 5}}]
+    gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    budget = {"disruptionsAllowed": 1, "disruptedPods": {f"pod-0-{number}": "2026-01-01T00:00:00Z"}}
+    tenant = {"name": f"ns-{number}", "uid": f"ns-{number}", "labels": {"team": f"team-{number}"}}
+    yield "Namespace", {"metadata": tenant}
+    yield "PriorityClass", _thing("priority", number, everywhere=True, annotations=tolerating, value=1)
+    yield "Node", node
+    yield "CSINode", {"metadata": {"name": f"node-{number}", "uid": f"csi-{number}"}, "spec": {"drivers": limits}}
+    yield "StorageClass", _thing("class", number, everywhere=True, provisioner="csi")
+    yield "PersistentVolume", _thing("volume", number, everywhere=True, spec=volume)
+    yield "PersistentVolumeClaim", _thing("claim", number, spec=claim | {"volumeName": f"volume-{number}"})
+    yield "PersistentVolumeClaim", _thing("loose", number, spec=claim)
+    yield "VolumeAttachment", _thing("attachment", number, everywhere=True, spec=attached)
+    yield "Service", _thing("service", number, spec={"selector": selector["matchLabels"]})
+    yield "ReplicaSet", _thing("set", number, spec={"selector": selector})
+    yield "PodDisruptionBudget", _thing("budget", number, spec={"selector": selector}, status=budget)
+    yield "PodDisruptionBudget", _thing("all", number, spec={"selector": {}}, status={"disruptionsAllowed": 1})
+    yield "PodGroup", _thing("gang", number, apiVersion="scheduling.k8s.io/v1alpha2", spec=gang)
+    for place, name in enumerate(("n1", "n2", f"node-{number}", f"node-{number}")):
+        yield "Pod", _pod(f"pod-{place}", number, name)
+
+
+def _pod(name: str, number: int, node: str) -> JSON:
+    selector = {"matchLabels": {"app": f"app-{number}"}}
+    near = {"topologyKey": "zone", "labelSelector": selector, "namespaces": [f"ns-{number}", f"other-{number}"]}
+    far: JSON = {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"nobody": "has"}}}
+    if number % 2:
+        far["namespaceSelector"] = {}
+    claims = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{number}"}} for one in ("claim", "loose")]
+    disk = {"name": "disk", "iscsi": {"targetPortal": "x", "iqn": f"disk-{number}", "lun": 0, "readOnly": True}}
+    requests = {"cpu": f"{number + 1}m", f"example.com/{number}": "1"}
+    ports = [{"hostPort": 1000 + number, "containerPort": 1}] if name == "pod-0" else []
+    found = _thing(name, number)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"set-{number}", "uid": "x", "controller": True}
+    found["metadata"] |= {
+        "labels": {"app": f"app-{number}", COSCHEDULING_LABEL: f"gang-{number}"},
+        "ownerReferences": [owner],
+    }
+    found["spec"] = {
+        "nodeName": node,
+        "priority": -number,
+        "priorityClassName": f"priority-{number}",
+        "affinity": {
+            "podAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": near}]
+            },
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [far]},
+        },
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": selector}
+        ],
+        "volumes": [*claims, disk],
+        "containers": [{"name": "c", "image": f"image-{number}", "ports": ports, "resources": {"requests": requests}}],
+    }
+    started = f"2026-01-01T00:{number // 60 % 60:02}:{number % 60:02}Z"
+    ready = [{"type": "Ready", "status": "True"}]
+    return found | {"status": {"phase": "Running", "startTime": started, "conditions": ready}}
+
+
+def _waiting(number: int) -> JSON:
+    """It fits only where others go."""
+    found = _pod("waiting", number, "")
+    found["spec"] |= {"priority": 10**6, "volumes": None, "affinity": None}
+    found["metadata"]["labels"] = {"app": f"app-{number}"}
+    found["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4"}
+    return found | {"status": {"phase": "Pending"}}
+
+
+# --- how much is held -------------------------------------------------------------------------------------------------
+
+_NOT_LOOKED_INTO = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_DEEPEST = 150
+"""Characters of a path."""
+
+
+def _sizes(*roots: object) -> dict[str, int]:
+    """Path of containers -> how many elements these have together."""
+    gc.collect()
+    sizes: dict[str, int] = {}
+    seen: set[int] = set()
+    found = [(root, type(root).__name__) for root in roots]
+    while found:
+        one, path = found.pop()
+        if isinstance(one, _NOT_LOOKED_INTO) or id(one) in seen or len(path) > _DEEPEST:
+            continue
+        seen.add(id(one))
+        if isinstance(one, (dict, list, set, frozenset, tuple, np.ndarray)):
+            sizes[path] = sizes.get(path, 0) + len(one)
+        found += _parts(one, path)
+    return sizes
+
+
+def _parts(one: Any, path: str) -> Iterator[tuple[object, str]]:
+    if isinstance(one, dict):
+        yield from ((value, f"{path}[]") for value in one.values())
+        yield from ((key, f"{path}.key") for key in one)
+    elif isinstance(one, (list, set, frozenset, tuple)):
+        yield from ((value, f"{path}[]") for value in one)
+    elif not isinstance(one, (str, bytes, int, float, np.ndarray)):
+        names = [*getattr(one, "__dict__", ()), *getattr(one, "__slots__", ()), *getattr(one, "__struct_fields__", ())]
+        yield from ((getattr(one, name), f"{path}.{name}") for name in names if hasattr(one, name))

@@ -1,0 +1,260 @@
+"""A picture that is written to a file and read again decides as it did; what cannot be written leaves no half of it."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from extender.cluster.files import dump
+from extender.cluster.files.manifests import load_cluster
+from extender.core.evaluation import evaluate
+from extender.core.profile import Profile
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import KINDS, ClusterObjects, name_of
+from tests.builders import budget, cluster, incoming, node, pod, thing, typed
+from tests.cluster.apiserver.credentials.kubeconfigs import kubeconfig
+from tests.contract.test_recordings import KINDS as RECORDED_KINDS
+from tests.contract.test_recordings import RECORDINGS
+from tests.fakes.api_server import FakeAPI, Fault, Hang
+from tests.property.generate import case
+
+RECORDED = sorted(RECORDINGS.glob("*/cluster/*.gz"))
+PROFILE = Profile()
+
+
+def again(objects, path):
+    """The same after a dump, read as `--cluster` reads it."""
+    dump.write(objects, path)
+    return load_cluster(path)
+
+
+def decided(objects, one):
+    return evaluate(Snapshot.build(objects), one, PROFILE).to_dict()
+
+
+# --- what is read decides as what was written -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_dump_of_a_generated_cluster_decides_the_same(seed, tmp_path):
+    found = case(seed)
+    objects, one = load_cluster(found.cluster), typed(found.pod)
+    assert decided(again(objects, tmp_path / "cluster.json"), one) == decided(objects, one)
+
+
+def test_there_are_recorded_clusters():
+    assert len(RECORDED) > 20
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parts[-3]}-{path.name.partition('.')[0]}")
+def test_a_dump_of_a_recorded_cluster_decides_the_same(path, tmp_path):
+    found = json.loads(gzip.decompress(path.read_bytes()))
+    items = [{**one, "kind": kind} for key, kind in RECORDED_KINDS.items() for one in found.get(key, ())]
+    objects = load_cluster({"kind": "List", "items": items})
+    read = again(objects, tmp_path / "cluster.json.gz")
+    for one in [typed(incoming(cpu="2", memory="1Gi")), *objects.pods[:3]]:
+        assert decided(read, one) == decided(objects, one)
+
+
+UNREAD = ("claims", "namespaces", "replica_sets", "volumes")
+
+
+@pytest.mark.parametrize("seed", range(60, 90))
+def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
+    found = case(seed)
+    objects = load_cluster(found.cluster)
+    objects = replace(objects, unread=UNREAD, **dict.fromkeys(UNREAD, ()))
+    read = again(objects, tmp_path / "cluster.json")
+    assert read.unread == UNREAD
+    assert decided(read, typed(found.pod)) == decided(objects, typed(found.pod))
+
+
+def test_some_of_those_decisions_leave_something_out():
+    left_out = set()
+    for seed in range(60, 90):
+        objects = replace(load_cluster(case(seed).cluster), unread=UNREAD, **dict.fromkeys(UNREAD, ()))
+        left_out |= decided(objects, typed(case(seed).pod)).get("notEvaluated", {}).keys()
+    assert {"VolumeBinding", "InterPodAffinity"} <= left_out
+
+
+def test_every_kind_is_written_with_its_api_group(tmp_path):
+    items = [
+        thing(name_of(kind), "one", namespace="shop" if of_kind.namespaced else "", apiVersion=of_kind.api_version)
+        for kind, of_kind in KINDS.items()
+    ]
+    objects = load_cluster({"kind": "List", "items": items})
+    read = again(objects, tmp_path / "cluster.json")
+    written = json.loads((tmp_path / "cluster.json").read_bytes())["items"]
+    assert [(one["kind"], one["apiVersion"]) for one in written] == [
+        (name_of(kind), of_kind.api_version) for kind, of_kind in KINDS.items()
+    ]
+    assert all(len(getattr(read, of_kind.field)) == 1 for of_kind in KINDS.values())
+
+
+def test_pod_groups_of_both_apis_are_written_so_that_each_is_read_as_what_it_is(tmp_path):
+    native = thing("PodGroup", "one", namespace="shop", apiVersion="scheduling.k8s.io/v1alpha2")
+    native |= {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    foreign = thing("PodGroup", "one", namespace="shop", apiVersion="scheduling.x-k8s.io/v1alpha1")
+    foreign |= {"spec": {"minMember": 5}}
+    objects = load_cluster({"kind": "List", "items": [foreign, native]})
+    assert ([one.minimum for one in objects.pod_groups], [one.minimum for one in objects.coscheduling_groups]) == (
+        [3],
+        [5],
+    )
+    assert again(objects, tmp_path / "cluster.json") == objects
+
+
+def test_what_policies_read_of_pods_and_budgets_is_written_too(tmp_path):
+    marks = {"karpenter.sh/do-not-disrupt": "true", "shop/keep": "1"}
+    one = pod("a", metadata={"annotations": marks | {"note": "s3cret"}}, terminationGracePeriodSeconds=60)
+    one["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+    one["status"] |= {"qosClass": "Burstable", "conditions": [{"type": "Ready", "status": "True"}]}
+    watched = budget(app="a")
+    watched["metadata"]["generation"], watched["status"]["observedGeneration"] = 5, 4
+    objects = load_cluster(cluster({node("n1"): [one]}, budgets=[watched]))
+    dump.write(objects, tmp_path / "cluster.json", frozenset({"shop/keep"}))
+    read = load_cluster(tmp_path / "cluster.json")
+    assert read.pods[0].metadata.annotations == marks
+    assert (read.pods[0].spec, read.pods[0].status) == (objects.pods[0].spec, objects.pods[0].status)
+    assert read.budgets == objects.budgets
+
+
+def test_an_empty_cluster_can_be_dumped(tmp_path):
+    assert again(ClusterObjects(), tmp_path / "cluster.json") == ClusterObjects()
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+SHOP = load_cluster(cluster({node("n1"): [pod("a")]}, budgets=[budget(app="a")]))
+
+
+def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
+    dump.write(SHOP, tmp_path / "cluster.json")
+    dump.write(SHOP, tmp_path / "cluster.json.gz")
+    packed = (tmp_path / "cluster.json.gz").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "cluster.json").read_bytes()
+    assert load_cluster(tmp_path / "cluster.json.gz") == load_cluster(tmp_path / "cluster.json")
+
+
+def test_a_dump_of_a_dump_is_the_same_file(tmp_path):
+    dump.write(SHOP, tmp_path / "one.json")
+    dump.write(load_cluster(tmp_path / "one.json"), tmp_path / "two.json")
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
+def test_what_fails_half_way_leaves_the_file_that_was_there(name, tmp_path, monkeypatch):
+    def fail(*_):
+        yield b'{"half": '
+        raise OSError("the disk is full")
+
+    path = tmp_path / name
+    dump.write(SHOP, path)
+    before = path.read_bytes()
+    monkeypatch.setattr(dump, "pieces", fail)
+    with pytest.raises(OSError, match="full"):
+        dump.write(SHOP, path)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+# --- extender cluster dump ------------------------------------------------------------------------------------------
+
+
+def extender(*arguments, home):
+    """Run the command; (exit code, stdout, stderr)."""
+    env = {"PATH": "", "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[3]), "COLUMNS": "200"}
+    command = [sys.executable, "-m", "extender", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, cwd=home, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def api():
+    with FakeAPI() as fake:
+        fake.put("Node", node("n1").raw)
+        secret = {"env": [{"name": "PASSWORD", "value": "s3cret"}], "args": ["--password=s3cret"]}
+        running = pod("a", nodeName="n1", metadata={"annotations": {"note": "s3cret"}})
+        running["spec"]["containers"][0] |= secret
+        fake.put("Pod", running)
+        fake.put("PodDisruptionBudget", budget(app="a"))
+        yield fake
+
+
+def access(tmp_path, url):
+    return kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": url})
+
+
+def test_a_live_cluster_is_dumped_and_loads_again(api, tmp_path):
+    out = tmp_path / "cluster.json.gz"
+    api.forbid("PersistentVolume")
+    code, said, complained = extender(
+        "cluster", "dump", "--kubeconfig", access(tmp_path, api.url), "--out", out, home=tmp_path
+    )
+    assert (code, said) == (0, f"{out}: 1 nodes, 1 pods, 1 disruption budgets\n")
+    assert complained.splitlines()[-1] == (
+        "extender: PersistentVolume may not be read, so that some plugins are not evaluated"
+    )
+    read = load_cluster(out)
+    assert read.unread == ("volumes",)
+    items = [one for kind in ("Node", "Pod", "PodDisruptionBudget") for one in api.objects(kind)]
+    there = replace(load_cluster({"kind": "List", "items": items}), unread=("volumes",))
+    assert decided(read, typed(incoming())) == decided(there, typed(incoming()))
+    assert b"s3cret" not in gzip.decompress(out.read_bytes())
+
+
+def test_a_cluster_file_is_dumped_too(tmp_path):
+    (tmp_path / "in.json").write_text(json.dumps(case(7).cluster))
+    code, said, complained = extender(
+        "cluster", "dump", "--cluster", tmp_path / "in.json", "-o", tmp_path / "out.json", home=tmp_path
+    )
+    assert (code, complained) == (0, "")
+    assert said.startswith(f"{tmp_path / 'out.json'}: ")
+    one = typed(case(7).pod)
+    assert decided(load_cluster(tmp_path / "out.json"), one) == decided(load_cluster(case(7).cluster), one)
+
+
+def failed(tmp_path, url, *more, out="cluster.json"):
+    """The last line on stderr of a dump that fails, and leaves nothing behind."""
+    code, said, complained = extender(
+        "cluster", "dump", "--kubeconfig", access(tmp_path, url), "--out", tmp_path / out, *more, home=tmp_path
+    )
+    assert (code, said) == (2, ""), complained
+    assert not (tmp_path / out).exists()
+    assert "Traceback" not in complained
+    line = complained.splitlines()[-1]
+    assert sum(one.startswith("extender: ") for one in complained.splitlines()) == 1
+    return line
+
+
+def test_an_api_server_that_is_not_there_is_one_clear_line(tmp_path):
+    with FakeAPI() as gone:
+        gone.stop()  # and keeps its port, so that nobody else answers there
+        line = failed(tmp_path, gone.url, "--timeout", "2")
+    assert line.startswith("extender: not read within 2 s: the cluster has not been read yet (")
+    assert "Connection refused): waiting for nodes, pods, " in line
+
+
+def test_an_api_server_that_says_nothing_is_one_clear_line(api, tmp_path):
+    hang = Hang()
+    api.faults.add(Fault("*", "Pod", hang, times=None))
+    line = failed(tmp_path, api.url, "--timeout", "1")
+    waiting = r"extender: not read within 1 s: the cluster has not been read yet: waiting for (\w+, )*pods(, \w+)*"
+    assert re.fullmatch(waiting, line), line
+
+
+def test_a_core_kind_that_may_not_be_read_is_one_clear_line(api, tmp_path):
+    api.forbid("PodDisruptionBudget")
+    line = failed(tmp_path, api.url)
+    assert line.startswith("extender: no permission to ")
+    assert "poddisruptionbudgets, which must be read: 403 Forbidden: " in line
+
+
+def test_a_folder_that_is_not_there_is_one_clear_line(api, tmp_path):
+    line = failed(tmp_path, api.url, out="nowhere/cluster.json")
+    assert "No such file or directory" in line

@@ -1,0 +1,169 @@
+"""A file that changes is read again; one that breaks never takes the good picture away."""
+
+import asyncio
+import json
+import logging
+import os
+
+import pytest
+
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.files.source import FileSource
+from extender.errors import ClusterFileError, NotReady
+
+
+def write(path, *names, text=None):
+    """Write a cluster of nodes with these names; each write is one second later than the one before."""
+    later = path.stat().st_mtime_ns + 10**9 if path.exists() else 10**18
+    items = [{"kind": "Node", "metadata": {"name": name}} for name in names]
+    path.write_text(json.dumps({"kind": "List", "items": items}) if text is None else text)
+    os.utime(path, ns=(later, later))
+
+
+def nodes(store):
+    return [one.metadata.name for one in store.snapshot().objects.nodes.values()]
+
+
+def polls(source, count):
+    """Look `count` times; which of the looks brought a new picture."""
+
+    async def look():
+        return [await source.poll() for _ in range(count)]
+
+    return asyncio.run(look())
+
+
+@pytest.fixture
+def path(tmp_path):
+    found = tmp_path / "cluster.json"
+    write(found, "a")
+    return found
+
+
+@pytest.fixture
+def store():
+    return ClusterStore()
+
+
+@pytest.fixture
+def source(path, store):
+    loaded = FileSource(path, store)
+    loaded.load()
+    return loaded
+
+
+def test_the_first_load_fills_the_store_and_reports(path, store):
+    report = FileSource(path, store).load()
+    assert nodes(store) == ["a"]
+    assert report.left_out == {}
+
+
+def test_the_first_load_raises_and_leaves_the_store_empty(path, store):
+    write(path, text="{")
+    with pytest.raises(ClusterFileError, match=r"cluster\.json"):
+        FileSource(path, store).load()
+    with pytest.raises(NotReady):
+        store.snapshot()
+
+
+def test_an_unchanged_file_is_not_read_again(source, store):
+    before = store.snapshot()
+    assert polls(source, 3) == [False, False, False]
+    assert store.snapshot() is before
+
+
+def test_a_changed_file_is_read_once_it_has_stood_still_for_one_look(source, store, path):
+    write(path, "a", "b")
+    assert polls(source, 4) == [False, True, False, False]
+    assert nodes(store) == ["a", "b"]
+
+
+def test_a_file_that_is_still_being_written_is_not_read(source, store, path):
+    write(path, "a", "b")
+    assert polls(source, 1) == [False]
+    write(path, "a", "b", "c")
+    assert polls(source, 1) == [False]
+    assert nodes(store) == ["a"]
+    assert polls(source, 1) == [True]
+    assert nodes(store) == ["a", "b", "c"]
+
+
+def test_a_broken_file_keeps_the_last_good_picture_and_is_complained_of_once(source, store, path, caplog):
+    before = store.snapshot()
+    write(path, text='{"kind": "Node", "metadata": {"name": 5}}')
+    with caplog.at_level(logging.ERROR):
+        assert polls(source, 5) == [False] * 5
+    assert store.snapshot() is before
+    assert source.last_error == "cluster.json: Node (document 1): expected str, got int at $.metadata.name"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"cluster not reloaded, the picture before stays: {source.last_error}"
+    ]
+
+
+def test_a_mended_file_is_read_and_the_error_forgotten(source, store, path):
+    write(path, text="{")
+    polls(source, 2)
+    assert source.last_error
+    write(path, "mended")
+    assert polls(source, 2) == [False, True]
+    assert source.last_error is None
+    assert nodes(store) == ["mended"]
+
+
+def test_a_file_that_was_emptied_is_broken_not_an_empty_cluster(source, store, path):
+    write(path, text="")
+    polls(source, 2)
+    assert source.last_error == "cluster.json: the file is empty"
+    assert nodes(store) == ["a"]
+
+
+def test_a_file_that_goes_and_comes_back_the_same_is_read_again(source, store, path):
+    away = path.rename(path.with_suffix(".away"))
+    assert polls(source, 2) == [False, False]
+    assert "No such file" in source.last_error
+    away.rename(path)
+    assert polls(source, 2) == [True, False]
+    assert source.last_error is None
+
+
+def test_in_a_directory_every_file_counts_also_a_new_one(tmp_path, store):
+    write(tmp_path / "1.json", "a")
+    source = FileSource(tmp_path, store)
+    source.load()
+    write(tmp_path / "2.json", "b")
+    assert polls(source, 2) == [False, True]
+    assert nodes(store) == ["a", "b"]
+    (tmp_path / "1.json").unlink()
+    assert polls(source, 2) == [False, True]
+    assert nodes(store) == ["b"]
+
+
+class Clock:
+    """A sleep that writes down how long it was asked for, and ends the run after some turns."""
+
+    def __init__(self, turns):
+        self.asked = []
+        self.turns = turns
+
+    async def __call__(self, seconds):
+        if len(self.asked) == self.turns:
+            raise asyncio.CancelledError
+        self.asked.append(seconds)
+
+
+def test_run_looks_every_interval_until_cancelled(path, store):
+    clock = Clock(turns=3)
+    source = FileSource(path, store, interval=2.5, sleep=clock)
+    source.load()
+    write(path, "a", "b")
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(source.run())
+    assert clock.asked == [2.5, 2.5, 2.5]
+    assert nodes(store) == ["a", "b"]
+
+
+def test_with_an_interval_of_zero_nobody_looks_again(path, store):
+    clock = Clock(turns=0)
+    source = FileSource(path, store, interval=0, sleep=clock)
+    asyncio.run(source.run())
+    assert clock.asked == []

@@ -1,0 +1,265 @@
+"""What the tests of the live cluster stand on: a source that follows a fake API server, and the service before it.
+
+    async with following(api.url) as live:
+        api.put("Pod", pod("a"))
+        await live.until(lambda: live.holds(api))
+
+Rule: nobody sleeps. Whoever waits is woken by what happens: something applied, a word of a stream, the clock.
+"""
+
+import asyncio
+import contextlib
+import gc
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+from extender.cluster.cache import cache
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.watch.list_watch import Settings, StreamStatus
+from extender.cluster.watch.source import KubernetesSource
+from extender.k8s.kinds import KINDS, Key, key_of
+from extender.server.app import create_app
+from tests.cluster.watch.reflector_rig import server_at
+from tests.fakes.api_server import FakeAPI, Fault, Hang
+from tests.server.conftest import client_for, configuration
+
+QUICK = Settings(page_size=50, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
+"""Real waits, but short ones."""
+
+FAILS_AFTER = 20.0
+"""Seconds after which a wait fails."""
+
+READABLE = ("watching", "forbidden", "absent")
+
+Identities = dict[Key, tuple[str, str]]
+"""Key -> (uid, resourceVersion)."""
+
+
+class Clock:
+    """Time that passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Sleeps:
+    """The source's own sleeps, which end when a test says so."""
+
+    def __init__(self) -> None:
+        self._sleeping: dict[float, list[asyncio.Future[None]]] = defaultdict(list)
+        self._more = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._sleeping[seconds].append(future)
+        self._more.set()
+        await future
+
+    async def end(self, seconds: float) -> None:
+        """Wait until somebody sleeps for so long, and wake them."""
+        async with asyncio.timeout(FAILS_AFTER):
+            while not self._sleeping[seconds]:
+                self._more.clear()
+                await self._more.wait()
+        for future in self._sleeping.pop(seconds):
+            if not future.done():
+                future.set_result(None)
+
+
+class _TellingStatus(StreamStatus):
+    """Tells when something of it changes."""
+
+    tell: Callable[[], object]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        self.tell()
+
+
+class Live:
+    """A source, its store, and what there is to know of them."""
+
+    def __init__(
+        self,
+        server: str | Any,
+        *,
+        clock: Callable[[], float] | None = None,
+        store_clock: Clock | None = None,
+        settings: Settings = QUICK,
+        **options: Any,
+    ) -> None:
+        """`server`: a URL, or something that a reflector can ask."""
+        self.clock = clock or Clock()
+        self.sleeps = Sleeps()
+        self.server = server_at(server) if isinstance(server, str) else server
+        self.store = ClusterStore(store_clock or self.clock)
+        given: dict[str, Any] = {"compare_interval": 0.0, "sleep": self.sleeps} | options
+        self.source = KubernetesSource(self.store, self.server, settings=settings, clock=self.clock, **given)
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        for reflector in self.source.reflectors.values():
+            status: Any = reflector.status
+            vars(status)["tell"] = self._tell
+            status.__class__ = _TellingStatus
+        self.lists: Counter[str] = Counter()
+        """Kind -> lists that were handed over."""
+        self._overhear(self.source.inbox)
+
+    def _overhear(self, inbox: Any) -> None:
+        done, listed = inbox.done, inbox.listed
+
+        def done_() -> None:
+            done()
+            self._news.set()
+
+        def listed_(kind: str, objects: Any, version: str) -> None:
+            listed(kind, objects, version)
+            self.lists[kind] += 1
+
+        inbox.done, inbox.listed = done_, listed_
+
+    def _tell(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def until(self, is_so: Callable[[], object], limit: float = FAILS_AFTER) -> None:
+        """Wait until it is true; asked when anything has been applied, and when a stream says anything."""
+        try:
+            async with asyncio.timeout(limit):
+                while not is_so():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"not within {limit} s; {self.source.problem()}; {self.source.streams()}") from None
+
+    async def a_moment(self, count: int, limit: float = 0.05) -> None:
+        """Let a few things happen, or time pass in which nothing does."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                for _ in range(count):
+                    self._news.clear()
+                    await self._news.wait()
+
+    async def read(self) -> None:
+        """Wait until there is a picture, and every kind is followed or known to be unreadable."""
+        followed = self.source.reflectors
+        await self.until(lambda: self.store.version and all(self.status(k).phase in READABLE for k in followed))
+
+    async def followed(self, kind: str, lists: int) -> None:
+        """Wait until the watch after so many lists is open."""
+        await self.until(lambda: self.lists[kind] == lists and self.status(kind).phase == "watching")
+
+    def impatient(self, kind: str, silence: float) -> None:
+        """From its next watch on, a kind gives up after so many seconds of silence; other kinds never list anew."""
+        reflector = self.source.reflectors[kind]
+        reflector._settings = replace(reflector._settings, silence=silence)
+
+    def close(self) -> None:
+        self.server.close()
+        gc.unfreeze()  # what a service keeps for good, the next test need not
+
+    def status(self, kind: str) -> StreamStatus:
+        return self.source.reflectors[kind].status
+
+    # --- what the picture holds ---
+
+    def names(self, kind: str = "Pod") -> set[str]:
+        return {name for _, name in self.store.changing().objects.of(kind)}
+
+    def holds(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> bool:
+        """Whether the picture is the server's: keys, UIDs and versions."""
+        return not any(self.differences(api, kinds))
+
+    def differences(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> list[str]:
+        """Where it is not: `Pod default/a: ('uid', '1'), the server: None`."""
+        if not self.store.version:
+            return ["there is no picture"]
+        found = []
+        for kind in kinds:
+            ours, theirs = held(self.store, kind), there(api, kind)
+            keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+            found += [f"{kind} {'/'.join(k)}: {ours.get(k)}, the server: {theirs.get(k)}" for k in keys]
+        return found
+
+
+def held(store: ClusterStore, kind: str) -> Identities:
+    """What the picture holds."""
+    objects: Iterable[Any] = store.changing().objects.of(kind).values()
+    return {key_of(kind, one): (one.metadata.uid, one.metadata.resource_version) for one in objects}
+
+
+def there(api: FakeAPI, kind: str) -> Identities:
+    """What the server has."""
+    with api.changed:
+        everything = api.storage.all(kind)
+    keys = (one.key.rpartition("/") for one in everything)
+    return {(k[0], k[2]): (one.uid, str(one.revision)) for k, one in zip(keys, everything, strict=True)}
+
+
+# --- at work --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def following(server: str | Any, **options: Any) -> AsyncIterator[Live]:
+    """A source that follows; ends with the block, and with everything that it started."""
+    live = Live(server, **options)
+    task = asyncio.create_task(live.source.run())
+    try:
+        yield live
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        live.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    url: str,
+    sections: dict[str, Any] | None = None,
+    on_stop: Callable[[], object] = lambda: None,
+    **options: Any,
+) -> AsyncIterator[tuple[httpx.AsyncClient, Live]]:
+    """The service before it, with its lifespan; `sections` of the configuration; `on_stop`: what stops the server."""
+    live = Live(url, **options)
+    app = create_app(live.store, configuration(**(sections or {})), live.source, live.server)
+    app.state.stop = on_stop
+    try:
+        async with app.router.lifespan_context(app), client_for(app) as client:
+            yield client, live
+    finally:
+        live.close()
+
+
+class Piling(list[Change]):
+    """Changes that are not applied to the end before the test says so."""
+
+    ended = False
+
+    def __iter__(self) -> Iterator[Change]:
+        while not self.ended:
+            yield from list(self[:])
+
+
+# --- what a test does to the server -----------------------------------------------------------------------------------
+
+MANY = 2 * cache.AT_ONCE
+"""Objects: more than a list may change in one go."""
+
+
+@contextlib.contextmanager
+def unseen(api: FakeAPI, kind: str) -> Iterator[None]:
+    """The watches of a kind never hear of what happens in the block: it is compacted when they come back."""
+    hang = Hang()
+    api.faults.add(Fault("watch", kind, hang))
+    api.end_watches(kind)
+    api.wait_for(lambda: api.open_watches(kind) == 0)
+    yield
+    api.compact()
+    hang.release()

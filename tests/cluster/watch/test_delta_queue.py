@@ -1,0 +1,92 @@
+"""What the threads that list and watch hand over: in order, and never more than there is room for."""
+
+import asyncio
+import threading
+
+import pytest
+
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.watch import delta_queue
+from extender.cluster.watch.delta_queue import Inbox
+from extender.k8s.objects import ObjectMeta, Pod
+from tests.cluster.watch.source_rig import Clock
+
+pytestmark = pytest.mark.anyio
+
+
+def change(name: str, version: int) -> Change:
+    return Change("Pod", Pod(ObjectMeta(name=name, namespace="shop", uid="1", resource_version=str(version))))
+
+
+class Room(threading.Condition):
+    """Says when somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.awaited.set()
+        return super().wait(timeout)
+
+
+async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
+    monkeypatch.setattr(delta_queue, "MOST_WAITING", 2)
+    box = Inbox(ClusterStore(), Clock())
+    room = box._room = Room()
+    box.open(asyncio.get_running_loop())
+    box.changed("Pod", [change("a", 1), change("b", 2)])
+    thread = threading.Thread(target=box.changed, args=("Pod", [change("c", 3)]))
+    thread.start()
+    assert await asyncio.to_thread(room.awaited.wait, 10.0)
+    assert len((await box.next()).changes) == 2  # type: ignore[union-attr]
+    assert thread.is_alive()
+    box.done()
+    await asyncio.to_thread(thread.join, 10.0)
+    assert len((await box.next()).changes) == 1  # type: ignore[union-attr]
+    box.done()
+    assert box.oldest is None
+
+
+async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
+    monkeypatch.setattr(delta_queue, "MOST_WAITING", 1)
+    box = Inbox(ClusterStore(), Clock())
+    box.open(asyncio.get_running_loop())
+    box.unreadable("Pod", "absent")
+    threads = [threading.Thread(target=box.unreadable, args=("Pod", "absent")) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    box.close()
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 10.0)
+        assert not thread.is_alive()
+
+
+async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_waits():
+    clock = Clock()
+    box = Inbox(ClusterStore(), clock)
+    box.open(asyncio.get_running_loop())
+    box.listed("Pod", [], "7")
+    clock.now += 1.0
+    box.changed("Pod", [change("a", 8)])
+    box.unreadable("Service", "absent")
+    kinds = []
+    for since in (1000.0, 1001.0, 1001.0):
+        item = await box.next()
+        assert item is await box.next()  # until it is done
+        assert box.oldest == since
+        kinds.append(type(item).__name__)
+        box.done()
+    assert kinds == ["Listed", "Changed", "Unreadable"]
+    assert box.oldest is None
+
+
+async def test_whoever_waits_for_something_is_woken_from_any_thread():
+    box = Inbox(ClusterStore(), Clock())
+    box.open(asyncio.get_running_loop())
+    waiting = asyncio.create_task(box.next())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await asyncio.to_thread(box.unreadable, "Pod", "absent")
+    async with asyncio.timeout(10):
+        assert (await waiting).kind == "Pod"

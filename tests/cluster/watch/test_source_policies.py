@@ -1,0 +1,162 @@
+"""What policies of preemption read is in the picture of a live cluster: groups, annotations, readiness, generations."""
+
+import pytest
+
+from extender.cluster.files import dump
+from extender.cluster.files.manifests import load_cluster
+from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES
+from tests.builders import budget, node, placed, pod, thing
+from tests.cluster.watch.reflector_rig import server_at
+from tests.cluster.watch.source_rig import following
+from tests.fakes.api_server import FakeAPI
+
+pytestmark = pytest.mark.anyio
+
+NATIVE, COSCHEDULING = (one.kind for one in POD_GROUPS)
+PATH = {one.kind: one.path for one in POD_GROUPS}
+
+
+@pytest.fixture
+def api(api_either_way):
+    return api_either_way
+
+
+@pytest.fixture
+def other(api):
+    """The server that has the PodGroups of scheduler-plugins."""
+    with FakeAPI() as fake:
+        fake.watch_list = api.watch_list
+        yield fake
+
+
+class Aggregated:
+    """One API server that hands an API over to another one, to which those PodGroups are its own."""
+
+    def __init__(self, api, other):
+        self._api, self._other = server_at(api.url), server_at(other.url)
+
+    def get(self, path, params=None, **options):
+        server, path = self._of(path)
+        return server.get(path, params, **options)
+
+    def stream(self, path, params=None, **options):
+        server, path = self._of(path)
+        return server.stream(path, params, **options)
+
+    def close(self):
+        self._api.close()
+        self._other.close()
+
+    def _of(self, path):
+        return (self._other, PATH[NATIVE]) if path == PATH[COSCHEDULING] else (self._api, path)
+
+
+def gang(name, minimum):
+    spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    return thing("PodGroup", name, namespace="shop", spec=spec)
+
+
+def members(name, minimum):
+    return thing("PodGroup", name, namespace="shop", spec={"minMember": minimum})
+
+
+def minimums(live):
+    """Of the groups of either sort, by name."""
+    objects = live.store.snapshot().frozen()
+    return [{one.metadata.name: one.minimum for one in of} for of in (objects.pod_groups, objects.coscheduling_groups)]
+
+
+# --- pod groups -----------------------------------------------------------------------------------------------------
+
+
+async def test_pod_groups_are_not_followed_unless_they_are_asked_for(api):
+    api.put("PodGroup", gang("train", 3))
+    async with following(api.url) as live:
+        await live.read()
+        assert [view.kind for view in live.source.streams()] == [one.kind for one in RESOURCES]
+        snapshot = live.store.snapshot()
+        assert not snapshot.objects.pod_groups
+        assert not snapshot.unread  # there are none as far as decisions go
+        assert await live.source.compare(NATIVE) == 0
+    assert not [request for request in api.requests if "podgroups" in request.path]
+
+
+async def test_pod_groups_of_both_apis_are_followed(api, other):
+    api.put("PodGroup", gang("train", 3))
+    api.put("PodGroup", gang("both", 2))
+    other.put("PodGroup", members("both", 7))
+    async with following(Aggregated(api, other), pod_groups=True) as live:
+        await live.read()
+        assert minimums(live) == [{"train": 3, "both": 2}, {"both": 7}]
+        api.delete("PodGroup", "train", "shop")
+        other.put("PodGroup", members("both", 8))
+        other.put("PodGroup", members("sort", 4))
+        await live.until(lambda: minimums(live) == [{"both": 2}, {"both": 8, "sort": 4}])
+        views = {view.kind: view for view in live.source.streams()}
+        assert [views[kind].phase for kind in (NATIVE, COSCHEDULING)] == ["watching", "watching"]
+        assert sum(view.skipped for view in views.values()) == 0
+        assert [await live.source.compare(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
+
+
+async def test_pod_groups_that_a_cluster_does_not_have_are_known_not_to_be_there(api):
+    for one in POD_GROUPS:
+        api.remove_resource(one.kind)
+    async with following(api.url, pod_groups=True) as live:
+        await live.read()
+        assert [live.status(one.kind).phase for one in POD_GROUPS] == ["absent", "absent"]
+        assert live.source.problem() is None
+        assert not live.store.snapshot().unread
+
+
+async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tmp_path):
+    for one in POD_GROUPS:
+        api.forbid(one.kind)
+    async with following(api.url, pod_groups=True) as live:
+        await live.read()
+        assert live.source.problem() is None
+        assert live.store.snapshot().unread == {"pod_groups", "coscheduling_groups"}
+        dump.write(live.store.snapshot().frozen(), tmp_path / "cluster.json")
+    assert load_cluster(tmp_path / "cluster.json").unread == ("coscheduling_groups", "pod_groups")
+
+
+# --- pods and budgets -----------------------------------------------------------------------------------------------
+
+
+def annotated(name, on, **annotations):
+    keys = {key.replace("_", "/"): value for key, value in annotations.items()}
+    return placed(pod(name, metadata={"annotations": keys}), on)
+
+
+async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only(api, tmp_path):
+    api.put("Node", node("n1").raw)
+    api.put("Pod", annotated("a", "n1", **{"shop/keep": "yes", "shop/other": "no"}))
+    api.put("PodDisruptionBudget", budget(app="a") | {"metadata": {"name": "b", "annotations": {"shop/keep": "yes"}}})
+    keys = frozenset({"shop/keep"})
+    async with following(api.url, pod_annotations=keys) as live:
+        await live.read()
+        found = live.store.snapshot().frozen()
+        dump.write(found, tmp_path / "cluster.json", keys)
+    assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
+    assert found.budgets[0].metadata.annotations is None
+    assert load_cluster(tmp_path / "cluster.json").pods == found.pods
+
+
+async def test_a_pod_that_becomes_ready_is_ready_in_the_picture_too(api):
+    api.put("Node", node("n1").raw)
+    api.put("Pod", placed(pod("a"), "n1"))
+    async with following(api.url) as live:
+        await live.read()
+        assert [one.is_ready for one in live.store.snapshot().pods_on("n1")] == [False]
+        api.put("Pod", placed(pod("a", status={"conditions": [{"type": "Ready", "status": "True"}]}), "n1"))
+        await live.until(lambda: live.holds(api))
+        assert [one.is_ready for one in live.store.snapshot().pods_on("n1")] == [True]
+
+
+async def test_a_budget_says_whether_its_status_is_of_this_spec(api):
+    one = budget(app="a")
+    one["metadata"]["generation"], one["status"]["observedGeneration"] = 5, 4
+    api.put("PodDisruptionBudget", one)
+    async with following(api.url) as live:
+        await live.read()
+        (found,) = live.store.snapshot().budgets
+        assert (found.metadata.generation, found.status.observed_generation) == (5, 4)

@@ -1,0 +1,177 @@
+"""A list is taken in beside the requests (C2, C12): they see the old picture or the new one, and never wait long."""
+
+import asyncio
+from itertools import groupby
+
+import pytest
+
+from extender.cluster.cache import cache as store_module
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.files.manifests import load_cluster
+from extender.cluster.watch import source as live_module
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import ClusterObjects
+from tests.builders import node, placed, pod, thing, typed
+from tests.cluster.watch.source_rig import MANY, following, serving, unseen
+from tests.server.conftest import filter_body
+
+pytestmark = pytest.mark.anyio
+
+
+def names(store):
+    return frozenset(name for _, name in store.snapshot().objects.pods)
+
+
+def before_the_next_list(inbox):
+    """An event that is set when a thread has read a list and is about to hand it over."""
+    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), inbox.listed
+
+    def listed_(*args):
+        loop.call_soon_threadsafe(event.set)
+        listed(*args)
+
+    inbox.listed = listed_
+    return event
+
+
+async def observe(store, seen, begin):
+    """Read the picture at every turn of the loop; not sooner, as a loop that never waits leaves threads no time."""
+    await begin.wait()
+    while True:
+        seen.append(names(store))
+        await asyncio.sleep(0)
+
+
+async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
+    monkeypatch.setattr(live_module, "TURN", 0.0)
+    for number in range(MANY):
+        api.put("Pod", pod(f"old-{number}"))
+        api.put("Pod", pod(f"kept-{number}"))
+    async with following(api.url) as live:
+        await live.read()
+        old, seen = names(live.store), list[frozenset[str]]()
+        reading = asyncio.create_task(observe(live.store, seen, before_the_next_list(live.source.inbox)))
+        with unseen(api, "Pod"):
+            for number in range(MANY):
+                api.delete("Pod", f"old-{number}")
+                api.put("Pod", pod(f"new-{number}"))
+        await live.until(lambda: live.holds(api))
+        await asyncio.sleep(0)  # the reader's turn
+        new = names(live.store)
+        reading.cancel()
+    assert len(old) == len(new) == 2 * MANY
+    assert len(old & new) == MANY
+    assert set(seen) == {old, new}
+    assert len(seen) > 2 * MANY / store_module.STEP
+    assert live.status("Pod").relists == 1
+
+
+@pytest.mark.parametrize("count", [10, store_module.AT_ONCE // 2, store_module.AT_ONCE // 2 + 1, MANY])
+def test_C2_every_step_of_a_relist_shows_the_old_picture_or_the_new_one(count):
+    def pods(prefix):
+        return [typed(placed(pod(f"{prefix}{number}", cpu="1m"), "n1")) for number in range(count)]
+
+    store = ClusterStore()
+    store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("old"))))
+    old, new = names(store), frozenset(one.metadata.name for one in pods("new"))
+    seen = []
+    for _ in store.relist("Pod", pods("new")):
+        snapshot = store.snapshot()
+        seen.append(names(store))
+        assert {one.metadata.name for one in snapshot.pods_on("n1")} == seen[-1]
+    assert names(store) == new
+    assert [one for one, _ in groupby(seen)] in ([old], [old, new])
+    assert store.snapshot().used[0, 0] == count
+
+
+def typed_node(name):
+    return load_cluster({"kind": "List", "items": [node(name).raw]}).nodes[0]
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count):
+    """A claim whose volume is not there is another matter than one whose volume may not be read."""
+    volumes = load_cluster(
+        {"kind": "List", "items": [thing("PersistentVolume", f"v{n}") for n in range(count)]}
+    ).volumes
+    store = ClusterStore()
+    store.replace(ClusterObjects(volumes=volumes))
+
+    def look():
+        snapshot = store.snapshot()
+        return len(snapshot.objects.volumes), *snapshot.unread
+
+    for objects, before, after in (((), (count,), (0, "volumes")), (volumes, (0, "volumes"), (count,))):
+        assert look() == before
+        seen = [look() for _ in store.relist("PersistentVolume", objects, is_unread=not objects)] + [look()]
+        assert seen[0] == before
+        assert seen[-1] == after
+        assert set(seen) == {before, after}
+
+
+async def test_C2_what_was_deleted_in_the_gap_is_gone_and_what_came_is_there(api):
+    for name in "abc":
+        api.put("Pod", pod(name))
+    async with following(api.url) as live:
+        await live.read()
+        with unseen(api, "Pod"):
+            api.delete("Pod", "a")
+            api.put("Pod", pod("b", metadata={"uid": "another"}))
+            api.put("Pod", pod("d"))
+        await live.until(lambda: live.holds(api))
+        assert live.names() == {"b", "c", "d"}
+        assert live.status("Pod").relists == 1
+        assert all(live.status(kind).relists == 0 for kind in ("Node", "Service"))
+
+
+async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monkeypatch):
+    """No turn of the loop puts more than a step's objects into the picture; every request in between has its answer."""
+    monkeypatch.setattr(live_module, "TURN", 0.0)
+    turns = [0]
+    put = Snapshot.put
+
+    def counting(self, kind, one):
+        turns[-1] += 1
+        put(self, kind, one)
+
+    async def count_turns():
+        while True:
+            await asyncio.sleep(0)
+            turns.append(0)
+
+    async with serving(shop.url) as (client, live):
+        await live.read()
+        monkeypatch.setattr(Snapshot, "put", counting)
+        counting_turns = asyncio.create_task(count_turns())
+        with unseen(shop, "Pod"):
+            shop.load("Pod", (pod(f"p{number}", cpu="1m") for number in range(3000)))
+        answered = 0
+        while not live.status("Pod").relists or len(live.names()) < 3000:
+            response = await client.post("/filter", content=filter_body())
+            assert response.json()["NodeNames"] == ["worker-1"]
+            answered += 1
+            await asyncio.sleep(0)  # as a socket does: the loop turns
+        counting_turns.cancel()
+        assert live.holds(shop)
+    assert answered > 10
+    assert sum(turns) >= 3000
+    assert max(turns) <= store_module.STEP
+
+
+@pytest.mark.parametrize("others", [1, MANY])
+def test_L3_of_a_pod_that_did_not_change_there_is_one_object_before_and_after_a_relist(others):
+    """Kept decisions refer to the pods as they were; they must not keep a second picture alive."""
+
+    def pods(*prefixes):
+        return [typed(placed(pod(f"{one}{number}", cpu="1m"), "n1")) for one in prefixes for number in range(others)]
+
+    store = ClusterStore()
+    store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("kept", "old"))))
+    before = store.snapshot().objects.pods.copy()
+    for _ in store.relist("Pod", pods("new", "kept")):
+        pass
+    after = store.snapshot().objects.pods
+    kept = before.keys() & after.keys()
+    assert len(kept) == others
+    assert all(store.holds(before[key]) and after[key] is before[key] for key in kept)
+    assert not any(store.holds(before[key]) for key in before.keys() - kept)

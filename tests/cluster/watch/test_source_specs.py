@@ -1,0 +1,108 @@
+"""A pod's spec is not read again while its generation is the same: it must be the same for certain.
+
+Binding counts no generation, and a server that was set back counts the same ones again.
+"""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from extender.cluster.cache.cache import Change
+from tests.cluster.watch.source_rig import Clock, Piling, following
+from tests.fakes.api_server import Fault, Hang
+from tests.server.conftest import pod
+
+pytestmark = pytest.mark.anyio
+
+
+def spec(live, name="p"):
+    return live.store.changing().objects.pods["shop", name].spec
+
+
+def cpu(live):
+    return spec(live).containers[0].resources.requests["cpu"]
+
+
+async def test_C4_a_pod_that_is_bound_elsewhere_since_the_server_was_set_back_is_seen_there(shop):
+    """The server has got to our version again, and so the watch goes on as if nothing had happened."""
+    shop.put("Pod", pod("p"))
+    async with following(shop.url, clock=time.monotonic) as live:
+        await live.read()
+        backup = shop.revision
+        shop.put("Pod", pod("p", on="worker-1"))
+        await live.until(lambda: spec(live).node_name == "worker-1")
+        late = Hang()
+        shop.faults.add(Fault("watch", "Pod", late))
+        shop.rewind(backup)
+        for number in range(2):
+            shop.put("Node", {"metadata": {"name": f"unrelated-{number}"}})
+        late.release()
+        await live.until(lambda: live.status("Pod").phase == "watching")
+        shop.put("Pod", pod("p", on="worker-2"))
+        await live.until(lambda: live.holds(shop, ["Pod"]))
+        assert spec(live).node_name == "worker-2"
+
+
+@pytest.mark.parametrize("is_applied", [True, False], ids=["the list is applied", "the list waits"])
+@pytest.mark.parametrize("what", ["bound", "resized"])
+async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_before_it(shop, what, is_applied):
+    """The server was set back, which is noticed; then it does otherwise what it had done before."""
+    first, second = {"bound": ("worker-1", "worker-2"), "resized": ("2", "3")}[what]
+
+    def changed(to):
+        return pod("p", on=to) if what == "bound" else pod("p", on="worker-1", cpu=to)
+
+    def found(live):
+        return spec(live).node_name if what == "bound" else cpu(live)
+
+    shop.put("Pod", pod("p", on="" if what == "bound" else "worker-1"))
+    backup = shop.revision
+    async with following(shop.url, clock=time.monotonic) as live:
+        await live.read()
+        shop.put("Pod", changed(first))
+        for name in ("q", "r"):
+            shop.put("Pod", pod(name))
+        await live.until(lambda: live.holds(shop))
+        busy = Piling([Change("Pod", live.store.changing().objects.pods["shop", "large"])])
+        busy.ended = is_applied
+        live.source.inbox.changed("Pod", busy)
+        live.impatient("Pod", 0.5)
+        shop.rewind(backup)
+        await live.followed("Pod", lists=2)
+        await live.until(lambda: not is_applied or live.holds(shop))
+        events = live.status("Pod").events
+        shop.put("Pod", changed(second))
+        await live.until(lambda: live.status("Pod").events > events)
+        busy.ended = True
+        await live.until(lambda: live.holds(shop))
+        assert found(live) == second
+
+
+async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop):
+    """The thread that reads looks the pod up while it is assumed to be bound, and asks on when it no longer is."""
+    clock = Clock()
+    shop.put("Pod", pod("p"))
+    async with following(shop.url, clock=clock) as live:
+        await live.read()
+        assumed = live.store.assumed
+        assumed.bound("shop", "p", "uid-p", "worker-1")
+        assert spec(live).node_name == "worker-1"
+        said, asked, go_on = assumed.said, threading.Event(), threading.Event()
+
+        def said_late(held):
+            if held.metadata.name == "p" and threading.current_thread().name == "follow-pods":
+                asked.set()
+                go_on.wait(20)
+            return said(held)
+
+        vars(assumed)["said"] = said_late
+        shop.put("Pod", pod("p") | {"status": {"phase": "Pending", "conditions": []}})
+        await asyncio.to_thread(asked.wait, 20)
+        clock.now += 31
+        live.store.snapshot()
+        assert spec(live).node_name == ""
+        go_on.set()
+        await live.until(lambda: live.holds(shop))
+        assert spec(live).node_name == ""

@@ -1,0 +1,214 @@
+"""What is kept of a decision refers to nothing that a snapshot changes in place."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import FunctionType, ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from extender.cluster.files.manifests import load_cluster
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.eviction_history import Eviction, Moment
+from extender.core.explain import render, summary
+from extender.core.explain.record import Capture, capture_filter, capture_preempt, capture_prioritize
+from extender.core.preemption.pdb.violations import charging_of
+from extender.core.profile import RANKING, Limits, PreemptionPolicy, Profile, Protection
+from extender.k8s.kinds import KINDS
+from extender.k8s.time import SECOND
+from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing, typed
+
+POLICIES = {
+    "kube-scheduler's own": PreemptionPolicy(),
+    "strict and live budgets": PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live"),
+    "all nodes and the fewest": PreemptionPolicy(candidates="AllNodes", victims="Fewest"),
+    "protections": PreemptionPolicy(
+        protections=(Protection("shop", namespaces=frozenset({"shop"})),),
+        preemption_toleration=True,
+        tenant_label="team",
+        limits=Limits(cooldown=60 * SECOND, max_victims=3),
+    ),
+    "another order": PreemptionPolicy(
+        importance=("PodDeletionCost", "Priority"), ranking=("PodGroups", "Workloads", *RANKING, "UnusedCapacity")
+    ),
+}
+
+
+def world():
+    """n1 and n2 are full, n3 has room, n4 is cordoned."""
+    nodes = {
+        node("n1", cpu="3"): [pod("a", priority=5), pod("b", labels={"app": "x"}), pod("c", labels={"app": "x"})],
+        node("n2", cpu="2"): [
+            pod("d", "2", labels={"app": "x"}, requests={"example.com/gpu": "1"}, namespace="shop"),
+        ],
+        node("n3", cpu="8"): [pod("e", schedulingGroup={"podGroupName": "train"})],
+        node("n4", unschedulable=True): [pod("f")],
+    }
+    return built(
+        cluster(
+            nodes,
+            waiting=[incoming("nominee", priority=2000, status={"nominatedNodeName": "n1"})],
+            budgets=[budget(allowed=1, app="x"), budget("other", app="a")],
+            namespaces=[namespace("default", team="red"), namespace("shop", team="blue")],
+            others=[thing("PriorityClass", "gold", value=5)],
+        )
+    )
+
+
+def captures(policy: PreemptionPolicy) -> Iterator[tuple[Any, Capture]]:
+    """(snapshot, capture) of every verb."""
+    profile, moment = Profile(keep_candidates=None, preemption=policy), Moment(10**18, (Eviction(5, ("x", "y", "z")),))
+    wanted, names = typed(incoming(cpu="2")), ["n1", "n2", "n3", "n4"]
+    snapshot = world()
+    yield snapshot, capture_filter(engine.filter(snapshot, wanted, names, profile, moment))
+    yield snapshot, capture_prioritize(engine.prioritize(snapshot, wanted, names, profile, moment))
+    offers = {"n1": Offer(("uid-b",)), "n2": Offer(("uid-d",)), "n4": Offer(()), "unknown": Offer(())}
+    yield snapshot, capture_preempt(engine.preempt(snapshot, wanted, offers, profile, moment), offers)
+
+
+each_policy = pytest.mark.parametrize("policy", [pytest.param(one, id=name) for name, one in POLICIES.items()])
+
+
+def changeable(root: object, without: object = None) -> tuple[dict[int, np.ndarray], dict[int, object]]:
+    """Everything that can be changed in place and is reached from there: arrays, and dictionaries, lists and sets.
+
+    Objects of the API are values: they are frozen, and replaced as a whole.
+    """
+    arrays: dict[int, np.ndarray] = {}
+    containers: dict[int, object] = {}
+    seen: dict[int, object] = {}
+    waiting: list[object] = [root]
+    while waiting:
+        one = waiting.pop()
+        if (
+            one is without
+            or id(one) in seen
+            or isinstance(one, (str, bytes, int, float, type(None), type, FunctionType, ModuleType, msgspec.Struct))
+        ):
+            continue
+        seen[id(one)] = one
+        if isinstance(one, np.ndarray):
+            arrays[id(one)] = one
+            waiting += [one.base] if one.base is not None else []
+            continue
+        if isinstance(one, (dict, list, set)):
+            containers[id(one)] = one
+        if isinstance(one, Mapping):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            waiting += one
+        else:
+            waiting += vars(one).values() if hasattr(one, "__dict__") else ()
+            slots = (name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()))
+            waiting += [getattr(one, name) for name in slots if hasattr(one, name) and name != "__weakref__"]
+    return arrays, containers
+
+
+@each_policy
+def test_nothing_in_a_capture_is_shared_with_the_snapshot(policy):
+    for snapshot, capture in captures(policy):
+        aside = capture.asked.incoming.snapshot  # which is never changed, but made anew
+        theirs, their_containers = changeable(snapshot, aside)
+        ours, our_containers = changeable(capture, aside)
+        assert len(theirs) > 10
+        assert len(their_containers) > 50
+        writeable = [array for array in ours.values() if array.flags.writeable]
+        shared = [array for array in writeable if any(np.shares_memory(array, other) for other in theirs.values())]
+        assert all(array is charging(snapshot, policy).allowances for array in shared)
+        both = [our_containers[key] for key in our_containers.keys() & their_containers.keys()]
+        assert all(one is charging(snapshot, policy).names for one in both)
+
+
+def charging(snapshot, policy):
+    found = charging_of(snapshot, policy)
+    found.refresh()
+    return found
+
+
+@each_policy
+def test_the_two_that_are_shared_are_replaced_and_not_written_to(policy):
+    snapshot = world()
+    budgets = charging(snapshot, policy)
+    allowances, names = budgets.allowances, budgets.names
+    before, named = allowances.copy(), dict(names)
+    change_everything(snapshot)
+    assert (allowances == before).all()
+    assert names == named
+    assert charging(snapshot, policy).names != named
+
+
+def change_everything(snapshot):
+    """Every object goes, some come back differently."""
+    frozen = snapshot.frozen()
+    for kind, of_kind in KINDS.items():
+        for key in [*snapshot.objects.of(kind)]:
+            snapshot.remove(kind, key)
+        snapshot.settle()
+        for one in getattr(frozen, of_kind.field)[1:]:
+            snapshot.put(kind, msgspec.structs.replace(one, metadata=renamed(one.metadata)))
+    snapshot.settle()
+
+
+def renamed(metadata):
+    return msgspec.structs.replace(metadata, name=f"{metadata.name}-2", uid=f"{metadata.uid}-2", labels={"app": "new"})
+
+
+def told(capture: Capture) -> bytes:
+    found = render.tell(capture)
+    parts = [found.nodes, found.ranking, found.highest, summary.sentence(capture)]
+    return msgspec.json.encode([*parts, capture.asked.filters, capture.not_evaluated])
+
+
+@each_policy
+def test_what_is_told_before_and_after_everything_has_changed_is_the_same(policy):
+    told_before = [told(capture) for _, capture in captures(policy)]
+    kept = list(captures(policy))
+    for snapshot in {id(snapshot): snapshot for snapshot, _ in kept}.values():
+        change_everything(snapshot)
+    assert [told(capture) for _, capture in kept] == told_before
+
+
+def test_a_decision_without_its_working_cannot_be_captured():
+    snapshot = world()
+    decision = replace(engine.filter(snapshot, typed(incoming()), ["n1"], Profile()), working=None)
+    with pytest.raises(ValueError, match="parted from its working"):
+        capture_filter(decision)
+
+
+@each_policy
+def test_a_capture_says_about_how_many_bytes_it_takes(policy):
+    """Within a factor of 10 of its arrays, which is good enough to bound memory by."""
+    for _, capture in captures(policy):
+        arrays, _ = changeable(capture)
+        assert sum(array.nbytes for array in arrays.values()) / 10 < capture.size < 100_000
+
+
+@each_policy
+def test_the_snapshot_that_reasons_read_holds_no_more_than_they_do(policy):
+    """No pod, no node, no budget of the cluster is kept alive by it."""
+    for _, capture in captures(policy):
+        objects = capture.asked.incoming.snapshot.objects
+        kept = {of_kind.field for of_kind in KINDS.values() if getattr(objects, of_kind.field)}
+        assert kept == {"namespaces", "priority_classes"}
+
+
+def test_captures_of_the_same_namespaces_share_what_reasons_read():
+    snapshot = world()
+    one, other = (capture_filter(engine.filter(snapshot, typed(incoming()), ["n1"], Profile())) for _ in range(2))
+    assert one.asked.incoming.snapshot is other.asked.incoming.snapshot
+
+
+def test_what_reasons_read_is_made_anew_when_a_namespace_changes():
+    snapshot, policy = world(), POLICIES["protections"]
+    offers = {"n2": Offer(("uid-d",))}
+    profile = Profile(preemption=policy)
+    before = capture_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), offers, profile), offers)
+    said = told(before)
+    assert b"of another tenant: team is blue, not red" in said
+    snapshot.put("Namespace", load_cluster(cluster({}, namespaces=[namespace("shop", team="green")])).namespaces[0])
+    after = capture_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), offers, profile), offers)
+    assert b"of another tenant: team is green, not red" in told(after)
+    assert told(before) == said

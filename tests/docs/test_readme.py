@@ -1,0 +1,88 @@
+"""The README's requests answer as printed, and its Python runs."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import extender
+from extender import cli
+from extender.cli.serve import ask_examples
+from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.files.manifests import example_cluster
+from extender.config import Configuration
+from extender.server.app import create_app
+from tests.server.conftest import admin_client, listening, scheduler_client
+
+pytestmark = pytest.mark.anyio
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+CALLS = re.findall(r"^\$ (curl .*localhost.*)\n((?:.+\n)+?)```", README, re.MULTILINE)
+
+
+def test_there_are_five_requests():
+    assert len(CALLS) == 5
+
+
+@pytest.mark.parametrize(("command", "printed"), CALLS, ids=[str(place) for place in range(len(CALLS))])
+async def test_a_request_answers_as_printed(command, printed):
+    words = shlex.split(command)
+    url = urlsplit("//" + next(word for word in words if word.startswith("localhost")))
+    body = words[words.index("--json") + 1] if "--json" in words else None
+    store = ClusterStore()
+    store.replace(example_cluster())
+    config = Configuration()
+    app = create_app(store, config)
+    clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.state.service)}
+    async with clients[url.port or 80] as client:
+        headers = {"Content-Type": "application/json"} if body else {}
+        answer = await client.request(
+            "POST" if body else "GET", f"{url.path}?{url.query}", content=body, headers=headers
+        )
+    assert answer.status_code == 200
+    assert answer.text.rstrip("\n") == printed.rstrip("\n")
+
+
+COMMANDS = re.findall(
+    r"^\$ (?:echo '(.*)' \| )?\.venv/bin/extender ((?:explain|simulate) .*)\n((?:.+\n)+?)```", README, re.MULTILINE
+)
+
+
+def test_there_are_three_questions():
+    assert [command.split()[0] for _, command, _ in COMMANDS] == ["explain", "explain", "simulate"]
+
+
+@pytest.mark.parametrize(("stdin", "command", "printed"), COMMANDS, ids=[command for _, command, _ in COMMANDS])
+def test_a_question_is_answered_as_printed(stdin, command, printed, example):
+    """All lines that are shown are printed, in this order; `…` stands for others, and rules of tables are left out."""
+    url = ["--url", example] if command.startswith("explain") else []
+    result = CliRunner().invoke(cli.app, [*shlex.split(command), *url], input=stdin)
+    assert result.exit_code == 0
+    lines = iter(result.stdout.splitlines())
+    for line in printed.splitlines():
+        assert line == "…" or line in lines, f"not printed: {line}"
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The address that `make run` would have for people."""
+    store = ClusterStore()
+    store.replace(example_cluster())
+    service = create_app(store, Configuration()).state.service
+    ask_examples(service)
+    with listening(service) as url:
+        yield url
+
+
+def test_the_python_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    example = Path(extender.__file__).parent / "cluster" / "files" / "example.yaml"
+    cluster = yaml.load(example.read_text(encoding="utf-8"), yaml.SafeLoader)
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster, default=str), encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(code, {})

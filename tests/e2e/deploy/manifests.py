@@ -1,0 +1,162 @@
+"""All manifests of deploy/, rendered: the overlays with and without components, and the chart with its values.
+
+Rule: what is rendered once is not changed; tests read it.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.deploy.kustomize import kustomize
+from tests.e2e.deploy.schemas import VERSIONS
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+OVERLAYS = DEPLOY / "kustomize" / "overlays"
+CHART = DEPLOY / "helm" / "kube-scheduler-extender"
+
+HELM = os.environ.get("HELM") or shutil.which("helm")
+KUBECTL = os.environ.get("KUBECTL") or shutil.which("kubectl")
+KUBERNETES = f"--kube-version={VERSIONS[-1]}"
+"""For helm, which else takes the version that was new when helm itself was made."""
+
+NO_HELM = "no helm: set HELM, or see .ci/tools"
+NO_KUBECTL = "no kubectl: set KUBECTL, or see .ci/tools"
+
+Object = dict[str, Any]
+
+KUSTOMIZED: Mapping[str, tuple[str, ...]] = {
+    "second-scheduler": (),
+    "second-scheduler, everything": ("careful", "bind", "pod-groups", "network-policy", "../../monitoring"),
+    "service": (),
+    "service, everything": (
+        "strict", "bind", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls",
+    ),
+    "control-plane": (),
+    "control-plane, everything": ("careful", "bind", "pod-groups"),
+}  # fmt: skip
+"""Name, which begins with its overlay -> components."""
+
+CHARTED: Mapping[str, Object] = {
+    "helm SecondScheduler": {},
+    "helm SecondScheduler, everything": {
+        "config": {
+            "mode": "Enforce",
+            "server": {"schedulerTimeout": "10s"},
+            "bind": {"enabled": True},
+            "preemption": {"preset": "careful", "ranking": ["PDBViolations", "PodGroups", "HighestPriority"]},
+        },
+        "scheduler": {
+            "name": "careful-scheduler",
+            "extender": {"bindVerb": "bind", "prioritizeVerb": "prioritize", "weight": 2},
+        },
+        "networkPolicy": {"enabled": True},
+        "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
+        "podAnnotations": {"example.com/note": "hello"},
+    },
+    "helm Service": {"variant": "Service"},
+    "helm Service, everything": {
+        "variant": "Service",
+        "config": {"bind": {"enabled": True}},
+        "tls": {"certManager": True, "allowedNames": ["system:kube-scheduler", "other"]},
+        "networkPolicy": {"enabled": True, "schedulerCIDRs": ["10.0.0.0/28", "10.0.1.0/28"]},
+        "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
+        "image": {"repository": "images.example.com/extender", "digest": f"sha256:{'0' * 64}"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "replicas": 1,
+        "listenAddress": "::",
+        "podLabels": {"team": "platform"},
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+    },
+    "helm ControlPlane": {"variant": "ControlPlane"},
+    "helm ControlPlane, everything": {
+        "variant": "ControlPlane",
+        "config": {"bind": {"enabled": True}},
+        "networkPolicy": {"enabled": True},
+        "fullnameOverride": "other",
+        "env": [{"name": "TZ", "value": "UTC"}],
+    },
+}
+"""Name, which begins with its variant -> values."""
+
+
+def composed(overlay: str, components: Sequence[str], directory: Path) -> Path:
+    """Write a kustomization that adds components to an overlay, beside a link to deploy/; return its directory."""
+    (directory / "deploy").symlink_to(DEPLOY)
+    own = directory / "own"
+    own.mkdir()
+    file = {
+        "resources": [f"../deploy/kustomize/overlays/{overlay}"],
+        "components": [f"../deploy/kustomize/components/{one}" for one in components],
+    }
+    (own / "kustomization.yaml").write_text(yaml.safe_dump(file), encoding="utf-8")
+    return own
+
+
+STATIC = "static-pod"
+"""A file for a node, and what it may do: the overlay and the folder in it."""
+
+ALL = (
+    *KUSTOMIZED,
+    STATIC,
+    *(pytest.param(name, marks=pytest.mark.skipif(not HELM, reason=NO_HELM)) for name in CHARTED),
+)
+"""Names of all that is rendered, as parameters of a test."""
+
+
+@cache
+def rendered(name: str) -> list[Object]:
+    """The objects of one of ALL."""
+    if name in CHARTED:
+        return chart(CHARTED[name])
+    if name == STATIC:
+        return kustomize(OVERLAYS / STATIC) + kustomize(OVERLAYS / STATIC / "rbac")
+    overlay = name.partition(",")[0]
+    with tempfile.TemporaryDirectory() as directory:
+        return kustomize(composed(overlay, KUSTOMIZED[name], Path(directory)))
+
+
+def chart(values: Object, *options: str, directory: Path = CHART) -> list[Object]:
+    """The objects of the chart with these values; CalledProcessError with helm's words if it refuses them."""
+    assert HELM is not None
+    fixed = ["--namespace", "kube-system", "--values", "-", KUBERNETES]
+    printed = subprocess.run(
+        [HELM, "template", "extender", str(directory), *fixed, *options],
+        input=yaml.safe_dump(values), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [one for one in yaml.safe_load_all(printed.stdout) if one]
+
+
+def of_kind(objects: Sequence[Object], *kinds: str) -> list[Object]:
+    return [one for one in objects if one["kind"] in kinds]
+
+
+def workload(objects: Sequence[Object]) -> Object:
+    """The one Deployment, DaemonSet or Pod."""
+    (found,) = of_kind(objects, "Deployment", "DaemonSet", "Pod")
+    return found
+
+
+def pod_of(objects: Sequence[Object]) -> Object:
+    """The pod that it makes: metadata and spec."""
+    found = workload(objects)
+    pod: Object = found if found["kind"] == "Pod" else found["spec"]["template"]
+    return pod
+
+
+def containers(pod: Object) -> list[Object]:
+    return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+
+
+def extender_of(pod: Object) -> Object:
+    """The container that is the extender."""
+    (found,) = [one for one in containers(pod) if one["name"] == "extender"]
+    return found

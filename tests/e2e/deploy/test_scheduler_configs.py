@@ -1,0 +1,165 @@
+"""KubeSchedulerConfigurations that kube-scheduler v1.36 takes, and that fit the extender's own defaults."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extender.cluster.cache.cache import ClusterStore
+from extender.config import Configuration
+from extender.config.serving import ServerSection
+from extender.config.values import is_loopback
+from extender.server.app import create_app, openapi_document
+from tests.e2e.deploy.manifests import ALL, DEPLOY, of_kind, rendered, workload
+
+EXTENDER = {
+    "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb", "enableHTTPS", "tlsConfig",
+    "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
+}  # fmt: skip
+"""Keys of Extender in k8s.io/kube-scheduler/config/v1 (types.go, v1.36); decoding is strict, so others are refused."""
+
+TLS = {"insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData"}
+"""Of ExtenderTLSConfig there."""
+
+MANAGED = {"name", "ignoredByScheduler"}
+"""Of ExtenderManagedResource there."""
+
+TOP = {
+    "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
+    "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
+    "profiles", "extenders", "delayCacheUntilActive",
+}  # fmt: skip
+"""Of KubeSchedulerConfiguration there."""
+
+PREEMPTION = {"minCandidateNodesPercentage", "minCandidateNodesAbsolute"}
+"""Of DefaultPreemptionArgs there."""
+
+ELECTION = {
+    "leaderElect",
+    "leaseDuration",
+    "renewDeadline",
+    "retryPeriod",
+    "resourceLock",
+    "resourceName",
+    "resourceNamespace",
+}
+"""Of LeaderElectionConfiguration in k8s.io/component-base/config/v1alpha1."""
+
+FILES = sorted(path for path in (DEPLOY / "scheduler").glob("*.yaml") if path.name != "kubeadm.yaml")
+
+
+def held(name, file):
+    """A file of one of the ConfigMaps, as a value."""
+    (data,) = [one["data"] for one in of_kind(rendered(name), "ConfigMap") if file in one["data"]]
+    return yaml.safe_load(data[file])
+
+
+def read(source):
+    if isinstance(source, Path):
+        return yaml.safe_load(source.read_text(encoding="utf-8"))
+    return held(source, "kube-scheduler.yaml")
+
+
+SOURCES = [pytest.param(path, id=path.name) for path in FILES] + [one for one in ALL if "econd" in str(one)]
+each = pytest.mark.parametrize("source", SOURCES)
+
+
+def one_extender(source):
+    (extender,) = read(source)["extenders"]
+    return extender
+
+
+@each
+def test_all_keys_are_those_of_kube_scheduler(source):
+    file, extender = read(source), one_extender(source)
+    assert (file["apiVersion"], file["kind"]) == ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration")
+    assert file.keys() <= TOP
+    assert file["leaderElection"].keys() <= ELECTION
+    assert file["leaderElection"]["leaderElect"] is True
+    assert extender.keys() <= EXTENDER
+    assert extender.get("tlsConfig", {}).keys() <= TLS
+    assert all(one.keys() <= MANAGED for one in extender.get("managedResources", ()))
+    for profile in file.get("profiles", ()):
+        assert profile.keys() == {"schedulerName", "pluginConfig"}
+        for plugin in profile["pluginConfig"]:
+            assert (plugin["name"], plugin.keys(), plugin["args"].keys() <= PREEMPTION) == (
+                "DefaultPreemption", {"name", "args"}, True,
+            )  # fmt: skip
+
+
+@each
+def test_verbs_are_paths_of_the_service(source):
+    paths = openapi_document(create_app(ClusterStore(), Configuration()))["paths"]
+    extender = one_extender(source)
+    verbs = {key: verb for key, verb in extender.items() if key.endswith("Verb")}
+    assert verbs == {f"{verb}Verb": verb for verb in verbs.values()}
+    assert all(paths[f"/{verb}"].keys() == {"post"} for verb in verbs.values())
+    assert "preempt" in verbs.values()
+
+
+@each
+def test_names_of_nodes_are_sent_and_both_sides_wait_for_the_same_time(source):
+    extender = one_extender(source)
+    assert extender["nodeCacheCapable"] is True
+    told = {} if isinstance(source, Path) else held(source, "extender.yaml")
+    timeout = ServerSection.model_validate(told.get("server", {})).scheduler_timeout
+    assert extender["httpTimeout"] == f"{timeout:.0f}s"
+
+
+@each
+def test_a_score_has_a_weight_and_only_then(source):
+    extender = one_extender(source)
+    assert (extender.get("weight", 0) > 0) == ("prioritizeVerb" in extender)
+
+
+@each
+def test_the_address_is_one_that_the_extender_has(source):
+    """Plain HTTP to loopback only; over TLS the certificate is verified, and one is shown."""
+    extender, server = one_extender(source), Configuration().server
+    scheme, host, port = extender["urlPrefix"].replace("//", "").split(":")
+    assert int(port) == server.port
+    if scheme == "http":
+        assert is_loopback(host)
+        assert not extender.keys() & {"enableHTTPS", "tlsConfig"}
+    else:
+        assert extender["enableHTTPS"] is True
+        assert {"caFile", "certFile", "keyFile", "serverName"} == extender["tlsConfig"].keys()
+        assert extender["tlsConfig"]["serverName"] in certificate_names()
+
+
+def certificate_names():
+    made = {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered("service, everything"), "Certificate")}
+    return made["extender-tls"]["dnsNames"]
+
+
+@pytest.mark.parametrize("source", [pytest.param(path, id=path.name) for path in FILES])
+def test_the_schedulers_own_pods_never_wait_for_an_extender_that_they_have_to_start(source):
+    """Not ignorable only where pods that ask for nothing special cause no call."""
+    extender = one_extender(source)
+    assert extender["ignorable"] or extender["managedResources"]
+
+
+@each
+def test_every_node_is_offered_where_budgets_are_strict(source):
+    if getattr(source, "name", "") == "preempt-only.yaml":  # the cheapest
+        return
+    (profile,) = read(source)["profiles"]
+    assert profile["pluginConfig"][0]["args"] == {"minCandidateNodesPercentage": 100}
+
+
+@pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
+def test_the_second_scheduler_is_asked_for_by_name_and_not_by_its_own_pods(name):
+    (profile,) = held(name, "kube-scheduler.yaml")["profiles"]
+    own = workload(rendered(name))["spec"]["template"]["spec"]["schedulerName"]
+    assert profile["schedulerName"] not in (own, "default-scheduler")
+    assert own == "default-scheduler"
+
+
+def test_kubeadm_gives_kube_scheduler_the_file_where_it_is_mounted():
+    """Keys of kubeadm.k8s.io/v1beta4 (ControlPlaneComponent, HostPathMount)."""
+    scheduler = yaml.safe_load((DEPLOY / "scheduler" / "kubeadm.yaml").read_text(encoding="utf-8"))["scheduler"]
+    assert scheduler.keys() == {"extraArgs", "extraVolumes"}
+    (argument,), (volume,) = scheduler["extraArgs"], scheduler["extraVolumes"]
+    assert argument == {"name": "config", "value": f"{volume['mountPath']}/config.yaml"}
+    assert volume.keys() == {"name", "hostPath", "mountPath", "readOnly", "pathType"}
+    assert volume["hostPath"] == volume["mountPath"]

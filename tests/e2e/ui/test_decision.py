@@ -1,0 +1,303 @@
+"""One decision: candidates, nodes, groups, verdicts and scores, and the address that leads to them."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from extender.cluster.files.manifests import load_cluster
+from tests.builders import cluster, incoming, node, pod
+from tests.e2e.ui import questions
+from tests.e2e.ui.serving import serving
+
+
+@pytest.fixture(scope="module", autouse=True)
+def asked(served):
+    served.ask("filter", questions.nodes())
+    served.ask("prioritize", questions.nodes())
+    served.ask("preempt", questions.preempt())
+
+
+def candidate(page, name):
+    return page.locator("#candidates tbody > tr:not(.details)").filter(has=page.locator("th", has_text=name))
+
+
+def opened(page, name):
+    return page.locator(f'.node[data-node="{name}"]')
+
+
+def test_the_list_leads_to_a_decision(tabs):
+    page = tabs.open()
+    page.locator("#list a").filter(has_text="evicts").click()
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_contain_text("evicts batch/etl-3-4vmms from worker-b1 for shop/cart-9")
+    expect(heading).to_be_focused()
+    assert page.url.endswith("#/decisions/preempt-1")
+    page.get_by_role("link", name="All decisions").click()
+    expect(page.locator("#list")).to_be_visible()
+
+
+def test_what_was_asked_and_by_which_rules_is_said(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    facts = page.locator("#view-decision > .facts")
+    for said in (
+        "shop/cart-9, priority 100,000; requests 3 cpu, 4 GiB memory",
+        "UTC, preempt, took",
+        "disruptionBudgets: Strict",
+        "version=1",
+    ):
+        expect(facts).to_contain_text(said)
+
+
+# --- candidates -----------------------------------------------------------------------------------------------------
+
+
+def test_candidates_are_ranked_and_the_criterion_that_decided_is_marked(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    expect(page.locator("#candidates tbody th")).to_contain_text(["worker-b1", "spot-b1", "worker-a2"])
+    expect(page.locator("#candidates th.decides")).to_have_count(1)
+    expect(page.locator("#candidates th.decides")).to_contain_text("Start")
+    best = candidate(page, "worker-b1")
+    expect(best.locator(".wins")).to_have_text("✓ wins here: 2026-03-02 05:00:00")
+    expect(best).to_contain_text("chosen")
+
+
+def test_a_row_says_by_which_criterion_it_loses(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    row = candidate(page, "worker-a2")
+    expect(row.locator(".loses")).to_contain_text("✗ loses here: 200")
+    expect(row.locator(".loses")).to_have_attribute("data-criterion", "PrioritySum")
+    expect(row.locator(".unasked")).to_have_count(2)
+    expect(row.locator("td").last).to_have_text("Sum of priorities")
+
+
+def test_a_node_that_was_not_offered_says_so(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    expect(candidate(page, "spot-b1")).to_contain_text("not offered")
+    expect(candidate(page, "worker-b1")).not_to_contain_text("not offered")
+
+
+# --- a node ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_asked_for_only_when_it_is_opened(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    expect(candidate(page, "worker-b1")).to_be_visible()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    candidate(page, "worker-b1").get_by_role("button").click()
+    expect(opened(page, "worker-b1").locator(".pods tbody tr")).to_have_count(4)
+    assert [url.rpartition("/")[2] for url in asked if "/decisions/" in url] == ["preempt-1?node=worker-b1"]
+
+
+def test_bars_show_who_uses_a_node_before_and_after(tabs):
+    page = tabs.open("#/decisions/preempt-1?node=worker-b1")
+    cpu = opened(page, "worker-b1").locator(".bar-of[data-resource=cpu]").get_by_role("img")
+    expect(cpu.first).to_have_attribute("aria-label", "cpu before: kept 0.2, reprieved 4.5, victim 3, free 0.3 of 8")
+    expect(cpu.last).to_have_attribute("aria-label", "cpu after: kept 0.2, reprieved 4.5, the pod 3, free 0.3 of 8")
+    memory = opened(page, "worker-b1").locator(".bar-of[data-resource=memory]").get_by_role("img")
+    expect(memory.first).to_have_attribute(
+        "aria-label", "memory before: kept 256 MiB, reprieved 6 GiB, victim 4 GiB, free 21.8 GiB of 32 GiB"
+    )
+
+
+def test_the_widths_of_a_bar_are_the_shares_of_the_room(tabs):
+    page = tabs.open("#/decisions/preempt-1?node=worker-b1")
+    bar = opened(page, "worker-b1").locator(".bar-of[data-resource=cpu] svg").first
+    shares = bar.evaluate(
+        "svg => Object.fromEntries([...svg.querySelectorAll('.part')].map(rect => [rect.classList[1], "
+        "rect.getBoundingClientRect().width / svg.getBoundingClientRect().width]))"
+    )
+    expected = {"part-kept": 0.2 / 8, "part-reprieved": 4.5 / 8, "part-victim": 3 / 8}
+    assert shares == pytest.approx(expected, abs=0.01)
+
+
+def test_nominated_and_protected_pods_have_their_place(tabs):
+    page = tabs.open("#/decisions/preempt-1?node=spot-a1")
+    spot = opened(page, "spot-a1")
+    label = spot.locator(".bar-of[data-resource=cpu]").get_by_role("img").first
+    expect(label).to_have_attribute("aria-label", "cpu before: kept 0.2, protected 8, nominated 5, free 2.8 of 16")
+    expect(spot).to_contain_text("Nominated to the node, to be yielded to")
+    expect(spot).to_contain_text("shop/payments-84c5bb6f9d-new")
+    trainer = spot.locator(".pods tr").filter(has_text="ml/trainer-zbhrf-0")
+    expect(trainer).to_contain_text("protected by trainers")
+
+
+def test_pods_have_their_role_their_turn_and_their_budgets(tabs):
+    page = tabs.open("#/decisions/preempt-1?node=worker-b1")
+    pods = opened(page, "worker-b1").locator(".pods tbody tr")
+    expect(pods.filter(has_text="checkout")).to_contain_text("1: stays")
+    expect(pods.filter(has_text="checkout")).to_contain_text("shop/checkout")
+    expect(pods.filter(has_text="checkout")).to_contain_text("its loss would break a budget")
+    expect(pods.filter(has_text="etl-3")).to_contain_text("3: no room")
+    expect(pods.filter(has_text="etl-3")).to_contain_text("kube-scheduler had chosen it")
+    expect(pods.filter(has_text="etl-3").locator(".role-tag")).to_have_text("victim")
+
+
+def test_on_a_node_without_room_nobody_is_called_reprieved(tabs):
+    page = tabs.open("#/decisions/preempt-1?node=worker-c1")
+    hopeless = opened(page, "worker-c1")
+    expect(hopeless.locator(".role-tag-evictable")).to_have_count(1)
+    expect(hopeless.locator(".role-tag-reprieved")).to_have_count(0)
+    after = hopeless.locator(".bar-of[data-resource=cpu]").get_by_role("img").last
+    expect(after).to_have_attribute("aria-label", "cpu if emptied: kept 6.2, the pod 3, too much by 1.2 of 8")
+
+
+def test_budgets_show_what_was_allowed_and_is_spent(tabs):
+    page = tabs.open("#/decisions/preempt-1?node=worker-a1")
+    row = opened(page, "worker-a1").locator("table.budgets tbody tr")
+    expect(row.locator("th, td")).to_have_text(["shop/web", "0", "2", "-2", "✗ broken by 2"])
+    expect(page.locator("#budgets")).to_have_text(
+        "Disruption budgetsThe victims on worker-b1 charge no disruption budget."
+    )
+
+
+# --- nodes that are no candidates -----------------------------------------------------------------------------------
+
+
+def test_other_nodes_are_grouped_by_reason(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    groups = page.locator("#others .group")
+    expect(groups.filter(has_text="would break disruption budget shop/web")).to_have_count(1)
+    expect(groups.filter(has_text="not even with all evictable pods gone")).to_have_count(0)
+    expect(groups.filter(has_text="No room")).to_contain_text("NodeResourcesFit: Insufficient cpu")
+    expect(groups.filter(has_text="No victims")).to_contain_text("protected by policies")
+
+
+def test_the_names_of_a_group_are_made_when_it_is_opened(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    group = page.locator("#others .group").filter(has_text="shop/web")
+    expect(group).to_have_count(1)
+    expect(group.locator(".names li")).to_have_count(0)
+    group.locator("summary").click()
+    expect(group.locator(".names li")).to_have_text(["worker-a1"])
+    group.get_by_role("button", name="worker-a1").click()
+    expect(opened(page, "worker-a1").locator(".pods tbody tr")).to_have_count(4)
+
+
+def test_a_node_is_found_by_name(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    field = page.get_by_label("Why, or why not, node")
+    field.fill("worker-b2")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(opened(page, "worker-b2")).to_contain_text("a policy forbids the victims")
+    field.fill("worker")
+    field.press("Enter")
+    expect(page.locator("#find-said")).to_contain_text("6 nodes match: worker-b1")
+    field.fill("gpu-a1")
+    field.press("Enter")
+    expect(page.locator("#find-said")).to_contain_text("does not speak of node gpu-a1")
+    page.get_by_role("link", name="Decisions that do").click()
+    expect(page.locator("#list li")).to_have_count(2)
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+def test_open_nodes_are_in_the_address_and_survive_a_reload(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    candidate(page, "worker-b1").get_by_role("button").click()
+    candidate(page, "spot-b1").get_by_role("button").click()
+    expect(page).to_have_url(re.compile(r"#/decisions/preempt-1\?node=worker-b1&node=spot-b1$"))
+    page.reload()
+    expect(opened(page, "worker-b1").locator(".bars")).to_be_visible()
+    expect(opened(page, "spot-b1").locator(".bars")).to_be_visible()
+
+
+def test_the_back_button_closes_what_was_opened_last(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    candidate(page, "worker-b1").get_by_role("button").click()
+    candidate(page, "spot-b1").get_by_role("button").click()
+    expect(opened(page, "spot-b1")).to_be_visible()
+    page.go_back()
+    expect(opened(page, "spot-b1")).to_have_count(0)
+    expect(opened(page, "worker-b1")).to_be_visible()
+    page.go_forward()
+    expect(opened(page, "spot-b1")).to_be_visible()
+
+
+def test_a_decision_that_is_not_kept_is_said_in_words(tabs):
+    tabs.refused.add(404)
+    page = tabs.open("#/decisions/preempt-999")
+    expect(page.get_by_role("alert")).to_contain_text("This decision is not kept")
+    expect(page.get_by_role("link", name="All decisions")).to_be_visible()
+
+
+def test_a_broken_address_is_said_in_words(tabs):
+    tabs.refused.add(404)
+    page = tabs.open("#/decisions/%E0%A4%A?node=%")
+    expect(page.get_by_role("alert")).to_contain_text("This decision is not kept")
+
+
+# --- /filter and /prioritize ------------------------------------------------------------------------------------------
+
+
+def test_a_filter_decision_groups_the_nodes_by_verdict(tabs):
+    page = tabs.open("#/decisions/filter-1")
+    groups = page.locator("#verdicts .group")
+    expect(groups.locator("summary")).to_contain_text(
+        [
+            "Takes the pod",
+            "NodeResourcesFit: Insufficient cpu",
+            "NodeUnschedulable: node(s) were unschedulable",
+            "TaintToleration: node(s) had untolerated taint(s)",
+        ]
+    )
+    groups.nth(1).locator("summary").click()
+    expect(groups.nth(1)).to_contain_text("worker-b1")
+    expect(groups.nth(1)).to_contain_text("5 filters pass")
+    expect(groups.nth(1)).to_contain_text("not asked: VolumeRestrictions")
+
+
+def test_a_prioritize_decision_shows_the_scores_of_every_plugin(tabs):
+    page = tabs.open("#/decisions/prioritize-1")
+    decision = tabs.served.get("/decisions/prioritize-1")
+    best = next(one for one in decision["nodes"] if one["name"] == "worker-a1")
+    cells = page.locator("#scores tbody tr").first.locator("th, td")
+    expect(cells).to_have_text(
+        ["worker-a1", str(best["score"]), str(best["total"]), *map(str, best["plugins"].values())]
+    )
+    expect(page.locator("#scores thead")).to_contain_text("of at most 600")
+    expect(page.locator("#scores tbody tr").last).to_contain_text(decision["nodes"][-1]["why"])
+
+
+# --- many -------------------------------------------------------------------------------------------------------------
+
+MANY = 620
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """Nodes with one small pod each, of which 520 can be evicted."""
+    nodes = {
+        node(f"n{number:03}"): [pod(f"p{number:03}", cpu="3", priority=10 if number < 520 else 5000)]
+        for number in range(MANY)
+    }
+    with serving(load_cluster(cluster(nodes)), preemption={"candidates": "AllNodes"}) as served:
+        offer = {"n000": {"Pods": [{"UID": "uid-p000"}], "NumPDBViolations": 0}}
+        served.ask("preempt", {"Pod": incoming(cpu="2"), "NodeNameToMetaVictims": offer})
+        yield served
+
+
+def test_many_candidates_are_shown_some_at_a_time(tabs, crowd):
+    tabs.served = crowd
+    page = tabs.open("#/decisions/preempt-1")
+    found = page.locator("#candidates tbody > tr")
+    expect(found).to_have_count(100)
+    expect(page.get_by_role("heading", name="Candidates (520)")).to_be_visible()
+    expect(page.locator("#candidates")).to_contain_text(
+        "520 candidates cost the same as the best; kube-scheduler had chosen its victims."
+    )
+    page.get_by_role("button", name="Show 400 more candidates (420 not shown)").click()
+    expect(found).to_have_count(500)
+    expect(found.nth(100).get_by_role("button")).to_be_focused()
+    page.get_by_role("button", name="Show 20 more candidates").click()
+    expect(found).to_have_count(520)
+
+
+def test_a_link_to_a_node_far_down_shows_it(tabs, crowd):
+    tabs.served = crowd
+    page = tabs.open("#/decisions/preempt-1?node=n519")
+    expect(opened(page, "n519").locator(".bars")).to_be_in_viewport()
+    page = tabs.open("#/decisions/preempt-1?node=n600")
+    expect(opened(page, "n600")).to_contain_text("nobody there may be evicted")

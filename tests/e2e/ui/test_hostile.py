@@ -1,0 +1,112 @@
+"""Names that somebody chose to do harm are text, and look like what they are."""
+
+import pytest
+from playwright.sync_api import expect
+
+from extender.cluster.files.manifests import load_cluster
+from tests.builders import budget, cluster, incoming, node, pod
+from tests.e2e.ui.browser import wait_until
+from tests.e2e.ui.serving import serving
+
+IMAGE = "<img src=x onerror=alert(1)>"
+SCRIPT = "\"'><script>alert(2)</script>"
+BACKWARDS = "a\u202eexe.txt"
+BROKEN = "line\nbreak\u2028and\u200bnothing\x07"
+LONG = "x" * 4000
+NAMES = {
+    "markup": (IMAGE, IMAGE),
+    "quotes and a script": (SCRIPT, SCRIPT),
+    "a bidi override": (BACKWARDS, "a\\u202eexe.txt"),
+    "line breaks, a zero width and a bell": (BROKEN, "line\\u000abreak\\u2028and\\u200bnothing\\u0007"),
+    "a very long name": (LONG, LONG),
+}
+"""Name -> how it is shown."""
+
+
+@pytest.fixture(scope="module")
+def served():
+    """Every name is that of a node, of a pod that is evicted there, of a budget and of a pod to be scheduled."""
+    nodes = {node(name): [pod(name, cpu="3", priority=10, labels={"app": "same"})] for name, _ in NAMES.values()}
+    objects = load_cluster(cluster(nodes, budgets=[budget(IMAGE, 9, app="same")]))
+    with serving(objects) as served:
+        for name, _ in NAMES.values():
+            offer = {one: {"Pods": [{"UID": f"uid-{one}"}], "NumPDBViolations": 0} for one, _ in NAMES.values()}
+            served.ask("preempt", {"Pod": incoming(name, cpu="4"), "NodeNameToMetaVictims": offer})
+            served.ask("filter", {"Pod": incoming(name, cpu="4"), "NodeNames": [one for one, _ in NAMES.values()]})
+            served.ask("prioritize", {"Pod": incoming(name, cpu="4"), "NodeNames": [one for one, _ in NAMES.values()]})
+        yield served
+
+
+def nothing_ran(page):
+    assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_names_are_text_in_the_list(tabs):
+    page = tabs.open()
+    expect(page.locator("#list > li")).to_have_count(3 * len(NAMES))
+    for _, shown in NAMES.values():
+        expect(page.locator("#list")).to_contain_text(f"for default/{shown}")
+    nothing_ran(page)
+
+
+@pytest.mark.parametrize("place", range(len(NAMES)), ids=list(NAMES))
+def test_a_name_is_text_in_a_decision_and_on_every_node(tabs, place):
+    page = tabs.open(f"#/decisions/preempt-{place + 1}")
+    _, shown = list(NAMES.values())[place]
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"for default/{shown}")
+    expect(page).to_have_title(f"preempt-{place + 1}: default/{shown} · kube-scheduler extender")
+    openers = page.locator("#candidates .opener")
+    expect(openers).to_have_count(len(NAMES))
+    for opener in openers.all():
+        opener.click()
+    expect(page.locator(".node .bars")).to_have_count(len(NAMES))
+    expect(page.locator("#candidates")).to_contain_text(f"default/{shown}")
+    expect(page.locator("#candidates .pods").first).to_contain_text(f"default/{IMAGE}")
+    nothing_ran(page)
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+def test_names_are_text_in_verdicts_and_scores(tabs, verb):
+    page = tabs.open(f"#/decisions/{verb}-1")
+    expect(page.locator("#view-decision table, #view-decision summary").first).to_be_visible()
+    for summary in page.locator("#view-decision summary").all():
+        summary.click()
+    for _, shown in NAMES.values():
+        expect(page.locator("#view-decision")).to_contain_text(shown)
+    nothing_ran(page)
+
+
+def test_names_are_text_in_an_answer_and_in_an_error_of_what_if(tabs):
+    page = tabs.open("#/what-if?decision=preempt-1")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.locator("#result")).to_contain_text(f"default/{IMAGE}")
+    nothing_ran(page)
+    tabs.refused.add(400)
+    page.get_by_label("Pod, as JSON").fill('{"kind": "<img src=x onerror=alert(3)>"}')
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.locator("#result .alert")).to_contain_text("<img src=x onerror=alert(3)>")
+    nothing_ran(page)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [f"#/decisions/{IMAGE}", "#/decisions/preempt-1?node=%3Cimg%20src%3Dx%20onerror%3Dalert(4)%3E%E2%80%AE"],
+    ids=["a decision's name", "a node's name"],
+)
+def test_what_stands_in_the_address_is_text(tabs, address):
+    tabs.refused.add(404)
+    page = tabs.open(address)
+    expect(page.locator("#view-decision")).to_contain_text("<img src=x onerror=alert(")
+    nothing_ran(page)
+
+
+def test_no_script_of_somebody_else_would_run(tabs):
+    """Even if a name got into the page as markup."""
+    page = tabs.open()
+    expect(page.locator("#list")).to_be_visible()
+    page.evaluate(f"document.body.insertAdjacentHTML('beforeend', {IMAGE!r})")
+    wait_until(page, "document.querySelector('body > img').complete")
+    assert any("Content Security Policy" in one for one in tabs.wrong)
+    assert not any("dialog" in one for one in tabs.wrong)
+    tabs.wrong.clear()

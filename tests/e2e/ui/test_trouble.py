@@ -1,0 +1,91 @@
+"""Decisions that decided nothing, and a service that does not answer: said in words, at the place."""
+
+import contextlib
+
+import pytest
+from playwright.sync_api import expect
+
+from extender.cluster.files.manifests import example_cluster
+from tests.e2e.ui import questions
+from tests.e2e.ui.serving import serving
+
+
+@pytest.fixture(scope="module", autouse=True)
+def asked(served):
+    served.ask("preempt", questions.preempt())
+
+
+def tag(page, id_):
+    return page.locator(f'#list a[href="#/decisions/{id_}"] .sentence .tag')
+
+
+@contextlib.contextmanager
+def broken(tabs, page, pattern, handler):
+    """Some requests go wrong, which the browser notes on its console."""
+    page.route(pattern, handler)
+    yield
+    page.unroute(pattern)
+    tabs.wrong.clear()
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [({"mode": "Observe"}, "observed only"), ({"killSwitch": {"enabled": True}}, "kill switch")],
+    ids=["observed", "hands off"],
+)
+def test_a_decision_that_was_not_answered_says_so(tabs, sections, said):
+    with serving(example_cluster(), **sections) as served:
+        served.ask("preempt", questions.preempt())
+        tabs.served = served
+        page = tabs.open()
+        expect(tag(page, "preempt-1")).to_have_text(said)
+        page.locator("#list a").click()
+        expect(page.locator("#view-decision > .facts")).to_contain_text(said)
+        page.close()
+
+
+def test_a_pod_that_may_evict_nobody_says_so_and_why(tabs):
+    never = questions.pod("never")
+    never["spec"]["preemptionPolicy"] = "Never"
+    tabs.served.ask("preempt", questions.preempt(never))
+    page = tabs.open("#/decisions/preempt-2")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("evicts nobody for shop/never")
+    expect(page.locator("#others .group")).to_contain_text("the pod may evict nobody now")
+    page.get_by_role("link", name="All decisions").click()
+    expect(tag(page, "preempt-2")).to_have_text("vetoed")
+
+
+def test_what_was_left_to_kube_scheduler_is_named(tabs):
+    claims = questions.pod("claims", cpu="100m")
+    claims["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    tabs.served.ask("filter", questions.nodes(claims))
+    page = tabs.open("#/decisions/filter-1")
+    expect(page.locator("#view-decision > .facts")).to_contain_text("DynamicResources: left to kube-scheduler")
+
+
+def test_a_decision_that_cannot_be_fetched_can_be_tried_again(tabs):
+    page = tabs.new()
+    with broken(tabs, page, "**/decisions/preempt-1**", lambda route: route.abort("connectionrefused")):
+        page.goto(f"{tabs.served.url}#/decisions/preempt-1?node=worker-b1")
+        expect(page.get_by_role("alert")).to_have_text("The service cannot be reached.")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".node .bars")).to_be_visible()
+
+
+def test_a_node_that_cannot_be_fetched_says_so_in_its_place(tabs):
+    page = tabs.open("#/decisions/preempt-1")
+    opener = page.locator("#candidates").get_by_role("button", name="worker-b1")
+    opener.wait_for()
+    with broken(tabs, page, "**/*node=*", lambda route: route.abort("connectionrefused")):
+        opener.click()
+        expect(page.locator(".node .alert")).to_contain_text("The service cannot be reached.")
+    opener.click()
+    opener.click()
+    expect(page.locator(".node .bars")).to_be_visible()
+
+
+def test_an_answer_that_is_no_json_is_said_in_words(tabs):
+    page = tabs.new()
+    with broken(tabs, page, "**/decisions/preempt-1**", lambda route: route.fulfill(body="<h1>proxy</h1>")):
+        page.goto(f"{tabs.served.url}#/decisions/preempt-1")
+        expect(page.get_by_role("alert")).to_have_text("The service answered 200 with something that is not JSON.")

@@ -1,0 +1,134 @@
+"""The form that asks what would happen: it says what POST /simulate says, and what is wrong with what was pasted."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.e2e.ui import questions
+
+
+def fill(page, text):
+    page.get_by_label("Pod, as JSON").fill(text if isinstance(text, str) else json.dumps(text))
+
+
+def simulate(page):
+    page.get_by_role("button", name="Simulate").click()
+
+
+def test_the_result_is_that_of_simulate(tabs):
+    own = questions.pod("new")
+    said = tabs.served.simulate({"pods": [own], "preset": "upstream"})
+    page = tabs.open("#/what-if")
+    fill(page, own)
+    page.get_by_label("Policies").select_option("upstream")
+    simulate(page)
+    result = page.locator("#result")
+    expect(result.get_by_role("heading", name="What would happen")).to_be_focused()
+    cycles = result.locator(".cycles li")
+    expect(cycles).to_have_count(len(said["cycles"]))
+    for item, cycle in zip(cycles.all(), said["cycles"], strict=True):
+        expect(item).to_contain_text(cycle["pod"])
+        expect(item).to_contain_text(cycle["message"])
+        expect(item).to_contain_text(cycle["node"] or cycle["nominatedNode"])
+    rows = result.locator(".evicted tbody tr")
+    expect(rows.locator("th")).to_have_text([one["pod"] for one in said["evicted"]])
+    expect(result.locator(".changed-node .node-name")).to_have_text([one["name"] for one in said["summary"]["nodes"]])
+    expect(result).to_contain_text("1 scheduled · 0 pending · 1 evicted · no budget broken")
+
+
+def test_a_node_that_changes_is_shown_before_and_after(tabs):
+    page = tabs.open("#/what-if")
+    fill(page, questions.pod("small", cpu="500m", memory="1Gi"))
+    simulate(page)
+    cpu = page.locator(".changed-node").first.locator("[data-resource=cpu]").get_by_role("img")
+    name = page.locator(".changed-node").first.get_attribute("data-node")
+    answer = tabs.served.simulate({"pods": [questions.pod("small", cpu="500m", memory="1Gi")]})
+    (node,) = answer["summary"]["nodes"]
+    assert name == node["name"]
+    for bar, when in ((cpu.first, "before"), (cpu.last, "after")):
+        said = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
+        expect(bar).to_have_attribute("aria-label", said)
+
+
+def test_two_policies_are_compared(tabs):
+    """On worker-b2 a pod would have to go whose budget allows nothing: strict ones forbid it."""
+    picky = questions.pod("picky")
+    picky["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "worker-b2"}
+    said = tabs.served.simulate({"pods": [picky], "compare": ["upstream", "strict"]})
+    assert said["differences"]
+    page = tabs.open("#/what-if")
+    fill(page, picky)
+    page.get_by_label("Policies").select_option("upstream")
+    page.get_by_label("Compare with").select_option("strict")
+    simulate(page)
+    expect(page.locator("#differences tbody th")).to_have_text([one["pod"] for one in said["differences"]])
+    expect(page.locator(".compared > section")).to_have_count(2)
+    expect(page.get_by_role("heading", name="With upstream")).to_be_visible()
+    expect(page.locator("section[data-policy=upstream]")).to_contain_text("1 violation of disruption budgets")
+    expect(page.locator("section[data-policy=strict]")).to_contain_text("no budget broken")
+
+
+def test_pods_that_wait_can_be_tried_without_pasting_any(tabs):
+    said = tabs.served.simulate({"pending": True})
+    page = tabs.open("#/what-if")
+    page.get_by_label("also the pods that wait in the cluster").check()
+    simulate(page)
+    expect(page.locator(".cycles li")).to_have_count(len(said["cycles"]))
+    expect(page.locator(".cycles li").first).to_contain_text(said["cycles"][0]["pod"])
+
+
+def test_a_list_as_kubectl_prints_it_is_taken(tabs):
+    page = tabs.open("#/what-if")
+    fill(page, {"kind": "List", "items": [questions.pod("one", cpu="100m"), questions.pod("two", cpu="100m")]})
+    simulate(page)
+    expect(page.locator(".cycles li")).to_have_count(2)
+
+
+def test_the_pod_of_a_decision_is_filled_in(tabs):
+    tabs.served.ask("preempt", questions.preempt())
+    page = tabs.open("#/decisions/preempt-1")
+    page.get_by_role("link", name="What if … this pod came again").click()
+    field = page.get_by_label("Pod, as JSON")
+    expect(field).to_have_value(re.compile('"name": "cart-9"'))
+    simulate(page)
+    expect(page.locator(".cycles li").first).to_contain_text("evicts batch/etl-3-4vmms; nominated to worker-b1")
+
+
+@pytest.mark.parametrize(
+    ("pasted", "said"),
+    [
+        ("", "Paste a pod as JSON, or tick the waiting pods."),
+        ("apiVersion: v1\nkind: Pod\n", "This looks like YAML, which cannot be read here"),
+        ("{oops", "This is not JSON"),
+        ("3", "A pod is an object with metadata and spec."),
+        ("[]", "There is no pod in it."),
+    ],
+    ids=["nothing", "YAML", "broken JSON", "a number", "an empty array"],
+)
+def test_what_is_no_pod_is_said_in_words_at_the_form(tabs, pasted, said):
+    page = tabs.open("#/what-if")
+    fill(page, pasted)
+    simulate(page)
+    expect(page.locator("#form-error")).to_contain_text(said)
+    expect(page.get_by_label("Pod, as JSON")).to_be_focused()
+    expect(page.get_by_label("Pod, as JSON")).to_have_attribute("aria-invalid", "true")
+
+
+def test_what_the_service_refuses_is_said_in_its_words(tabs):
+    tabs.refused.add(400)
+    page = tabs.open("#/what-if")
+    fill(page, {"kind": "Deployment", "metadata": {"name": "d"}})
+    simulate(page)
+    expect(page.locator("#result")).to_contain_text("'Deployment' is no Pod")
+    expect(page.get_by_role("button", name="Simulate")).to_be_enabled()
+
+
+def test_what_was_typed_stays_when_one_looks_elsewhere(tabs):
+    page = tabs.open("#/what-if")
+    fill(page, questions.pod("kept"))
+    page.get_by_role("link", name="Decisions").click()
+    expect(page.locator("#list")).to_be_attached()
+    page.go_back()
+    expect(page.get_by_label("Pod, as JSON")).to_have_value(json.dumps(questions.pod("kept")))

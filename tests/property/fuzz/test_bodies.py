@@ -1,0 +1,93 @@
+"""Bad input: 10,000 bodies per endpoint, and no 5xx, no redirect, no answer of another shape.
+
+One 5xx is specified and allowed (E10): `/filter` answers 503 for a node that is not in the picture. After each body a
+good request is answered as before, and the picture is what it was.
+"""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cluster.watch.reflector_rig import server_at
+from tests.fakes.api_server import FakeAPI
+from tests.property.fuzz.corpus import corpus
+from tests.property.fuzz.mutate import KEYS, Seeded, mutated, pick
+from tests.property.fuzz.served import Served, assert_has_shape, assert_is_error
+
+PATHS = ("/filter", "/prioritize", "/preempt", "/bind")
+RUNS = pytest.mark.parametrize(
+    "cases", [150, pytest.param(10_000, marks=pytest.mark.slow)], ids=["150 cases", "10,000 cases"]
+)
+
+
+class Drawn:
+    """Hypothesis chooses, and finds the smallest example."""
+
+    def __init__(self, draw: Any) -> None:
+        self._draw = draw
+
+    def below(self, limit: int) -> int:
+        return self._draw(st.integers(0, limit - 1))
+
+    def raw(self, at_most: int) -> bytes:
+        return self._draw(st.binary(max_size=at_most))
+
+
+@st.composite
+def altered(draw, bodies):
+    """A right body, altered."""
+    return mutated(Drawn(draw), draw(st.sampled_from(bodies)))
+
+
+def altered_evenly(bodies):
+    """The same with every change equally likely; Hypothesis prefers the first ones, and knows how to simplify."""
+    return st.integers(0, 2**64).map(Seeded).map(lambda choose: mutated(choose, pick(choose, bodies)))
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+values = st.recursive(
+    scalars, lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(KEYS), below, max_size=4)
+)
+invented = st.dictionaries(st.sampled_from(KEYS), values).map(json.dumps).map(str.encode)
+
+
+def hostile(bodies):
+    """Mostly right bodies with something wrong, some invented ones, some that are no JSON at all."""
+    return st.one_of(*[altered_evenly(bodies)] * 5, *[altered(bodies)] * 3, invented, st.binary(max_size=200))
+
+
+def run(cases, strategy, check):
+    """`check` with so many examples; the same ones each time unless there are many."""
+    chosen = settings(
+        max_examples=cases, deadline=None, derandomize=cases < 1_000, suppress_health_check=list(HealthCheck)
+    )
+    chosen(given(strategy)(check))()
+
+
+@pytest.fixture(scope="module")
+def served():
+    """The service with /bind, at an API server that knows none of the pods."""
+    with FakeAPI() as api:
+        server = server_at(api.url)
+        one = Served(server, cluster={"source": "kubernetes"}, bind={"enabled": True, "timeout": "2s"})
+        yield one
+        one.close()
+        server.close()
+
+
+@RUNS
+@pytest.mark.parametrize("path", PATHS)
+def test_no_body_gets_a_5xx_or_an_answer_of_another_shape(served, path, cases):
+    def check(body):
+        answer = served.post(path, body)
+        if answer.status == 200:
+            assert_has_shape(path, answer)
+        else:
+            assert answer.status == 400 or (path == "/filter" and served.is_unknown_node(body) and answer.status == 503)
+            assert_is_error(answer)
+        served.assert_as_before()
+
+    run(cases, hostile(corpus(path[1:])), check)

@@ -1,0 +1,190 @@
+"""What is looked at when Prometheus asks: how long calls wait, the memory limit, settings, and the objects held."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from extender.cluster.cache.cache import ClusterStore
+from extender.config import Configuration
+from extender.server.admin.collectors import LOOK, WINDOW, Audit, Certificates, Configured, Picture, Waits, read_limit
+from extender.server.lifecycle import Lifecycle
+from extender.server.observability.audit_log import AuditLog
+from extender.server.observability.cache_status import NO_SOURCE
+from extender.server.settings import LiveSettings
+from tests.server.conftest import filled_store
+
+
+def shown(collector):
+    """(name, label values) -> value; without labels the name alone."""
+    found = {}
+    for family in collector.collect():
+        for sample in family.samples:
+            found[(sample.name, *sample.labels.values()) if sample.labels else sample.name] = sample.value
+    return found
+
+
+# --- how long calls wait --------------------------------------------------------------------------------------------
+
+
+class Time:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Time()
+
+
+def waits(clock, limit=None):
+    return Waits(clock, memory_limit=lambda: limit)
+
+
+def lag(one):
+    return shown(one)["extender_event_loop_lag_seconds"]
+
+
+def test_the_longest_wait_is_shown(clock):
+    one = waits(clock)
+    assert lag(one) == 0
+    for late in (0.2, 0.7, 0.1):
+        one.note(late)
+    assert lag(one) == 0.7
+
+
+def test_to_look_changes_nothing(clock):
+    """Two Prometheus servers see the same."""
+    one = waits(clock)
+    one.note(0.7)
+    assert lag(one) == lag(one) == 0.7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "seen"), [(1, 0.7), (WINDOW - 1, 0.7), (WINDOW + 1, 0.7), (2 * WINDOW + 1, 0), (99 * WINDOW, 0)]
+)
+def test_a_wait_is_forgotten_after_one_or_two_windows(clock, seconds, seen):
+    one = waits(clock)
+    one.note(0.7)
+    clock.now += seconds
+    assert lag(one) == seen
+
+
+def test_a_later_wait_does_not_keep_an_earlier_one(clock):
+    one = waits(clock)
+    one.note(0.7)
+    clock.now += WINDOW + 1
+    one.note(0.2)
+    assert lag(one) == 0.7
+    clock.now += WINDOW
+    assert lag(one) == 0.2
+
+
+def test_a_loop_that_is_kept_busy_is_noticed():
+    """The clock says that the sleep of 0.1 s took 0.4 s: something else had the loop."""
+
+    async def busy():
+        clock = Time()
+        one = waits(clock)
+        looking = asyncio.create_task(one.run())
+        await asyncio.sleep(0)
+        clock.now += LOOK + 0.3
+        await asyncio.sleep(0.01 + LOOK)
+        looking.cancel()
+        return lag(one)
+
+    assert asyncio.run(asyncio.wait_for(busy(), 5)) == pytest.approx(0.3)
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+LIMITS = {
+    "control groups 2": (["1073741824\n"], 1 << 30),
+    "control groups 2 without a limit": (["max\n"], None),
+    "control groups 1": ([None, "1073741824\n"], 1 << 30),
+    "control groups 1 without a limit": ([None, "9223372036854771712\n"], None),
+    "neither": ([None, None], None),
+    "something else": (["a lot"], None),
+}
+
+
+@pytest.mark.parametrize(("contents", "limit"), LIMITS.values(), ids=LIMITS)
+def test_the_memory_limit_is_what_the_container_sees(contents, limit, tmp_path):
+    files = [tmp_path / str(number) for number in range(len(contents))]
+    for file, content in zip(files, contents, strict=True):
+        if content is not None:
+            file.write_text(content)
+    assert read_limit(files) == limit
+
+
+@pytest.mark.parametrize("limit", [None, 1 << 30])
+def test_without_a_limit_there_is_no_such_metric(clock, limit):
+    assert shown(waits(clock, limit)).get("extender_memory_limit_bytes") == limit
+
+
+# --- the rest -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sections", "on"),
+    [
+        ({}, set()),
+        ({"mode": "Observe"}, {"extender_observing"}),
+        ({"killSwitch": {"enabled": True}}, {"extender_kill_switch"}),
+    ],
+)
+def test_modes_are_gauges(sections, on):
+    configured = LiveSettings(Configuration.model_validate(sections))
+    found = shown(Configured(configured, Lifecycle(), 7))
+    assert found["extender_requests_in_flight_limit"] == 7
+    assert {name for name, value in found.items() if value == 1} == on | {"extender_config_valid"}
+
+
+def test_draining_is_a_gauge():
+    lifecycle = Lifecycle()
+    one = Configured(LiveSettings(Configuration()), lifecycle, 7)
+    assert shown(one)["extender_draining"] == 0
+    lifecycle.draining = True
+    assert shown(one)["extender_draining"] == 1
+
+
+def test_a_file_that_is_wrong_is_a_gauge():
+    configured = LiveSettings(Configuration())
+    configured.last_error = "mode: no such mode"
+    assert shown(Configured(configured, Lifecycle(), 7))["extender_config_valid"] == 0
+
+
+def test_objects_are_counted_by_kind_and_0_without_a_picture():
+    found = shown(Picture(filled_store(), NO_SOURCE))
+    assert (found["extender_objects", "Node"], found["extender_objects", "Pod"]) == (3, 2)
+    assert found["extender_objects", "PodGroup.scheduling.x-k8s.io"] == 0
+    empty = shown(Picture(ClusterStore(), NO_SOURCE))
+    assert {value for key, value in empty.items() if key[0] == "extender_objects"} == {0}
+    assert (found["extender_picture_ready"], empty["extender_picture_ready"]) == (1, 0)
+
+
+def test_certificates_are_shown_by_listener_as_they_are_now():
+    lifecycle = Lifecycle()
+    one = Certificates(lifecycle)
+    assert shown(one) == {}
+    files = SimpleNamespace(expires=1_800_000_000.0, problem=None, refused=3)
+    lifecycle.certificates["server"] = files  # type: ignore[assignment]
+    name = "extender_certificate"
+    expected = {
+        (f"{name}_expiry_timestamp_seconds", "server"): 1_800_000_000.0,
+        (f"{name}_files_valid", "server"): 1,
+        ("extender_refused_clients_total", "server"): 3,
+    }
+    assert shown(one) == expected
+    files.problem = "the key does not belong to the certificate"
+    assert shown(one) == expected | {(f"{name}_files_valid", "server"): 0}
+
+
+def test_audit_lines_that_were_lost_are_counted():
+    audit = AuditLog()
+    assert shown(Audit(audit)) == {"extender_audit_dropped_total": 0}
+    audit.count_lost()
+    assert shown(Audit(audit)) == {"extender_audit_dropped_total": 1}

@@ -1,0 +1,136 @@
+"""Work on a copy of the process: its answer, its end, and that nothing of it comes back but the answer."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from itertools import count
+
+import pytest
+
+from extender.errors import TookTooLong
+from extender.server.admin import fork_worker
+from extender.server.admin.fork_worker import Apart
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not fork_worker.IS_POSSIBLE, reason="the system cannot fork a process with threads"),
+]
+SECONDS = 30.0
+
+
+def forever() -> bytes:
+    for _ in count():
+        signal.pause()
+    return b""
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def test_it_answers():
+    assert await Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+
+
+async def test_a_large_answer_is_whole():
+    large = bytes(range(256)) * 40_000
+    assert await Apart.start(lambda: large, SECONDS).result(SECONDS) == large
+
+
+async def test_what_it_changes_is_changed_for_nobody_else():
+    held = ["before"]
+
+    def change():
+        held.append("changed")
+        return repr(held).encode()
+
+    assert await Apart.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
+    assert held == ["before"]
+
+
+async def test_the_copy_is_gone_with_its_answer():
+    copy = Apart.start(lambda: b"42", SECONDS)
+    await copy.result(SECONDS)
+    assert is_gone(copy.pid)
+
+
+async def test_a_copy_that_takes_too_long_is_stopped():
+    copy = Apart.start(forever, SECONDS)
+    with pytest.raises(TookTooLong, match=r"no answer within 0.05 s: ask about fewer pods"):
+        await copy.result(0.05)
+    assert is_gone(copy.pid)
+
+
+async def test_a_copy_is_stopped_when_whoever_asked_has_gone():
+    copy = Apart.start(forever, SECONDS)
+    asking = asyncio.create_task(copy.result(SECONDS))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert is_gone(copy.pid)
+
+
+def test_a_copy_that_nobody_waits_for_stops_by_itself(monkeypatch):
+    monkeypatch.setattr(fork_worker, "GRACE", 0.01)
+    copy = Apart.start(forever, 0)
+    _, status = os.waitpid(copy.pid, 0)
+    os.close(copy.answer)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGALRM
+
+
+async def test_a_copy_that_fails_says_why_and_has_no_answer(capfd):
+    copy = Apart.start(lambda: b"%d" % (1 // 0), SECONDS)
+    with pytest.raises(RuntimeError, match="ended without an answer"):
+        await copy.result(SECONDS)
+    assert is_gone(copy.pid)
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+async def test_the_copy_holds_no_connection_of_ours():
+    """Else a client would not learn that we closed it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname())
+        served, _ = listening.accept()
+    copy = Apart.start(forever, SECONDS)
+    served.close()
+    client.settimeout(SECONDS)
+    assert client.recv(1) == b""
+    client.close()
+    with pytest.raises(TookTooLong):
+        await copy.result(0)
+
+
+async def test_other_threads_and_their_locks_do_not_matter():
+    """A copy has one thread; whatever lock another one held is of no use to it."""
+    lock, held, done = threading.Lock(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            done.wait(SECONDS)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(SECONDS)
+    try:
+        answer = await Apart.start(lambda: b"%d" % threading.active_count(), SECONDS).result(SECONDS)
+    finally:
+        done.set()
+        thread.join()
+    assert answer == b"1"
+
+
+async def test_nothing_meant_for_the_end_of_a_process_is_run(capfd):
+    """Buffers of ours are ours to write."""
+    sys.stdout.write("once")
+    assert await Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+    sys.stdout.flush()
+    assert capfd.readouterr().out == "once"

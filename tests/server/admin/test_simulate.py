@@ -1,0 +1,233 @@
+"""What would happen if: questions in JSON, answers as plain values, and what is wrong with a question."""
+
+import json
+
+import pytest
+
+from extender.cluster.files.manifests import load_cluster
+from extender.core.eviction_history import Moment
+from extender.core.profile import Limits, PreemptionPolicy, Profile
+from extender.errors import ClusterFileError, RequestError
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.time import MINUTE
+from extender.server.admin import simulate
+from extender.server.admin.simulate import MOST_PODS
+from tests.builders import budget, cluster, incoming, node, pod, typed
+
+WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
+BUDGETS = [budget(app="a"), budget("other", app="b")]
+
+STRICT = {"disruptionBudgets": "Strict"}
+
+
+def asked(body, nodes=None, base=None, moment=None, **objects):
+    here = load_cluster(cluster(nodes or WORLD, **objects))
+    return simulate.what_if(here, base or Profile(), json.dumps(body).encode(), moment)
+
+
+def told(result):
+    return [(one["pod"], one["outcome"], one["node"]) for one in result["cycles"]]
+
+
+def refusal(body, **objects):
+    with pytest.raises(RequestError) as refused:
+        asked(body, **objects)
+    return str(refused.value)
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pod_is_placed_and_all_is_told_in_plain_values():
+    result = asked({"pod": incoming("new")})
+    assert told(result) == [("default/new", "Nominated", None), ("default/new", "Scheduled", "n1")]
+    assert result["cycles"][0]["postFilter"] == {"code": "Success", "reasons": []}
+    assert result["evicted"] == [
+        {
+            "pod": "default/a",
+            "uid": "uid-a",
+            "priority": 0,
+            "node": "n1",
+            "budgets": [],
+            "preemptor": "default/new",
+            "leaving": False,
+        }
+    ]
+    assert (result["cluster"], result["profile"], result["seed"]) == ({"nodes": 2, "pods": 2}, "configured", None)
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_several_pods_and_those_that_wait_are_placed_in_the_order_of_the_queue():
+    body = {"pods": [incoming("x", cpu="100m", priority=1), incoming("y", cpu="100m", priority=3)], "pending": True}
+    roomy: dict = {node("n1"): []}
+    result = asked(body, roomy, waiting=[incoming("w", cpu="100m", priority=2)])
+    assert [one["pod"] for one in result["cycles"]] == ["default/y", "default/w", "default/x"]
+
+
+def test_the_cluster_that_is_asked_about_does_not_change():
+    objects = load_cluster(cluster(WORLD, budgets=BUDGETS))
+    before = ClusterObjects(**{name: getattr(objects, name) for name in objects.__struct_fields__})
+    simulate.what_if(objects, Profile(), json.dumps({"pod": incoming("new")}).encode())
+    assert objects == before
+
+
+def test_the_policies_are_those_in_effect_unless_the_question_names_others():
+    strict = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
+    question = {"pod": incoming("new")}
+
+    def evicted(body, base):
+        return asked(body, base=base, budgets=BUDGETS)["summary"]["evicted"]
+
+    assert evicted(question, strict) == 0
+    assert evicted(question | {"preset": "upstream"}, strict) == 1
+    assert evicted(question | {"preset": "configured"}, strict) == 0
+    assert evicted(question, Profile()) == 1
+    assert evicted(question | {"preset": "strict"}, Profile()) == 0
+    assert evicted(question | {"preemption": STRICT}, Profile()) == 0
+    assert evicted(question | {"preemption": {"keepCandidates": 1}, "preset": "strict"}, Profile()) == 0
+    assert evicted(question | {"preemption": {"disruptionBudgets": "BestEffort"}, "preset": "strict"}, strict) == 1
+
+
+def test_other_policies_leave_filters_and_scores_as_they_are_configured():
+    without_cpu = Profile(filter_plugins=("NodeUnschedulable",))
+    assert told(asked({"pod": incoming("new"), "preset": "strict"}, base=without_cpu))[0][1] == "Scheduled"
+
+
+def test_of_a_seed_equal_nodes_are_drawn():
+    roomy: dict = {node(f"n{place}"): [] for place in range(9)}
+    drawn = {asked({"pod": incoming("new"), "seed": seed}, roomy)["cycles"][0]["node"] for seed in range(12)}
+    assert len(drawn) > 2
+    assert asked({"pod": incoming("new"), "seed": 3}, roomy) == asked({"pod": incoming("new"), "seed": 3}, roomy)
+
+
+def test_the_moment_is_the_given_one_or_now():
+    base = Profile(preemption=PreemptionPolicy(preempt_after=MINUTE))
+    young = {"pod": incoming("new", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})}
+    assert asked(young, base=base)["summary"]["evicted"] == 1
+    then = Moment(1_767_225_600 * 10**9 + MINUTE - 1)
+    assert asked(young, base=base, moment=then)["pending"][0]["vetoed"].startswith("a pod may preempt once")
+
+
+# --- two policies -------------------------------------------------------------------------------------------------
+
+
+def test_two_policies_are_compared_pod_by_pod():
+    question = {"pods": [incoming("new"), incoming("small", cpu="1m", priority=1)], "compare": ["upstream", "strict"]}
+    result = asked(question, {node("n1", cpu="1001m"): [pod("a")]}, budgets=BUDGETS)
+    assert result["compared"] == ["upstream", "strict"]
+    assert [one["profile"] for one in result["results"]] == ["upstream", "strict"]
+    (difference,) = result["differences"]
+    assert difference["pod"] == "default/new"
+    upstream, strict = difference["fates"]
+    assert (upstream["outcome"], upstream["node"], upstream["evicts"], upstream["numPDBViolations"]) == (
+        "Scheduled",
+        "n1",
+        ["default/a"],
+        1,
+    )
+    assert (strict["outcome"], strict["node"], strict["evicts"], strict["numPDBViolations"]) == (
+        "Unschedulable",
+        None,
+        [],
+        0,
+    )
+    assert strict["vetoed"] == "1 node: would break disruption budget default/budget"
+
+
+def test_the_configured_policies_may_be_one_of_them():
+    base = Profile(preemption=PreemptionPolicy(limits=Limits(max_victims=1)))
+    result = asked({"pod": incoming("new"), "compare": ["configured", "upstream"]}, base=base)
+    assert result["compared"] == ["configured", "upstream"]
+    assert result["differences"] == []
+
+
+# --- questions that are none --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        pytest.param({}, "nothing to place: give `pod`, `pods` or `pending: true`", id="nothing"),
+        pytest.param([], "the body is no question: expected object, got array", id="a list"),
+        pytest.param({"pendin": True}, "the body is no question: object contains unknown field pendin", id="a typo"),
+        pytest.param({"pending": 1}, "the body is no question: expected bool, got int at $.pending", id="no truth"),
+        pytest.param({"pod": {}, "pods": [{}]}, "give `pod` or `pods`, not both", id="one pod and several"),
+        pytest.param(
+            {"pod": 5}, "pod 1 of the request: expected an object with metadata and spec", id="a number for a pod"
+        ),
+        pytest.param({"pod": {"spec": {}}}, "pod 1 of the request: ", id="a pod without metadata"),
+        pytest.param(
+            {"pods": [{"metadata": {"name": "a"}}, {"kind": "Job", "metadata": {"name": "b"}}]},
+            "pod 2 of the request: 'Job' is no Pod: only Pods are placed; of a workload, give one of its Pods",
+            id="a workload",
+        ),
+        pytest.param(
+            {"pod": {"metadata": {"name": "x"}, "spec": {"priority": "high"}}},
+            "pod 1 of the request: Pod x: expected int | null, got str at $.spec.priority",
+            id="a word for a number",
+        ),
+        pytest.param(
+            {"pod": incoming("x", cpu="many")},
+            "pod 1 of the request: Pod default/x: 'many' is not a quantity: it must be a number with at most one "
+            "suffix, such as 2, 500m, 1.5Gi or 1e3 at $.spec.containers[0].resources.requests.cpu",
+            id="no quantity",
+        ),
+        pytest.param(
+            {"pods": [incoming("x"), incoming("x")]}, "pod 'default/x' is there twice", id="two pods of a name"
+        ),
+        pytest.param(
+            {"pod": incoming("x", priorityClassName="none") | {"spec": {"priorityClassName": "none"}}},
+            "pod 'default/x': no PriorityClass with name 'none' was found",
+            id="no such class",
+        ),
+        pytest.param(
+            {"pending": True, "preset": "stric"},
+            "no preset 'stric' (did you mean strict?): there are upstream, careful, strict, configured",
+            id="no such preset",
+        ),
+        pytest.param(
+            {"pending": True, "preemption": {"victim": "Fewest"}},
+            "body: preemption.victim: unknown key (did you mean victims?)",
+            id="an unknown key of preemption",
+        ),
+        pytest.param(
+            {"pending": True, "preemption": {"keepCandidates": 3}, "preset": "strict"},
+            "body: preemption: keepCandidates must be 1 with budgetAccounting: Live, limits.cooldown (preset strict): "
+            "of several nodes kube-scheduler chooses one itself, and nobody here would know whom it evicts",
+            id="policies that do not go together",
+        ),
+        pytest.param(
+            {"pending": True, "compare": ["upstream"]},
+            "the body is no question: expected array of length 2 at $.compare",
+            id="one policy to compare",
+        ),
+        pytest.param(
+            {"pending": True, "compare": ["upstream", "strict"], "preset": "strict"},
+            "`compare` names its policies itself: leave `preset` and `preemption` out",
+            id="compare and preset",
+        ),
+        pytest.param({"pending": True, "seed": "x"}, "the body is no question: expected int | null", id="no seed"),
+    ],
+)
+def test_a_question_is_refused_that_is(body, problem):
+    assert refusal(body).startswith(problem)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{}{}", b"[" * 100_000])
+def test_what_is_no_json_is_refused(body):
+    with pytest.raises(RequestError, match="the body is no question"):
+        simulate.what_if(load_cluster(cluster(WORLD)), Profile(), body)
+
+
+def test_more_pods_than_a_request_may_place_are_refused():
+    pods = [{"metadata": {"name": f"p{number}"}} for number in range(MOST_PODS + 1)]
+    assert refusal({"pods": pods}) == f"{MOST_PODS + 1} pods are more than the {MOST_PODS} of a request"
+    waiting = [incoming(f"p{number}") for number in range(MOST_PODS)]
+    problem = refusal({"pod": incoming("one"), "pending": True}, waiting=waiting)
+    assert problem == f"{MOST_PODS + 1} pods are more than the {MOST_PODS} of a request"
+
+
+def test_a_cluster_that_cannot_be_read_is_not_the_question_s_fault():
+    objects = ClusterObjects(pods=(typed(pod("a", cpu="x", nodeName="n1")),), nodes=load_cluster(cluster(WORLD)).nodes)
+    with pytest.raises(ClusterFileError):
+        simulate.what_if(objects, Profile(), json.dumps({"pending": True}).encode())

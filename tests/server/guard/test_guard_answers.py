@@ -1,0 +1,84 @@
+"""The guard of /filter and /prioritize: whole answers, of which nothing is left out."""
+
+from dataclasses import replace
+
+import pytest
+
+from extender.core.engine import FilterDecision
+from extender.errors import GuardError
+from extender.server.guard.guard import guard_filter, guard_scores
+
+NODES = ["b", "a", "c", "a", "d"]
+RIGHT = FilterDecision(
+    accepted=(1, 3), failed={"b": "full", "d": "full"}, unresolvable={"c": "cordoned"}, not_evaluated=()
+)
+
+
+def test_a_right_filter_answer_passes():
+    guard_filter(NODES, RIGHT)
+    guard_filter([], FilterDecision((), {}, {}, ()))
+    guard_filter(["a", "b"], FilterDecision((0, 1), {}, {}, ()))
+
+
+INVENTED = "the filter answer holds a node that was not offered"
+DISORDER = "the filter answer does not keep the order of the nodes"
+IN_TWO = "the filter answer holds a node in two sets"
+LACKING = "the filter answer lacks an offered node, or holds one that was not offered"
+ONCE = "the filter answer accepts a node once that was offered twice"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"accepted": (1, 3, 5)}, INVENTED),
+        ({"accepted": (-1, 1, 3)}, INVENTED),
+        ({"accepted": (True, 3)}, INVENTED),
+        ({"accepted": (1, 3.0)}, INVENTED),
+        ({"accepted": (3, 1)}, DISORDER),
+        ({"accepted": (1, 1)}, DISORDER),
+        ({"accepted": (1, 1, 3)}, DISORDER),
+        ({"accepted": (1, 3, 2)}, DISORDER),
+        ({"accepted": (0, 1, 3)}, IN_TWO),
+        ({"failed": {"b": "full", "d": "full", "c": "full"}}, IN_TWO),
+        ({"failed": {"b": "full", "d": "full", "a": "full"}}, IN_TWO),
+        ({"unresolvable": {"c": "cordoned", "a": "cordoned"}}, IN_TWO),
+        ({"accepted": ()}, LACKING),
+        ({"failed": {}}, LACKING),
+        ({"failed": {"b": "full", "d": "full", "z": "invented"}}, LACKING),
+        ({"failed": {"b": "full", "z": "instead of d"}}, LACKING),
+        ({"unresolvable": {}}, LACKING),
+        ({"unresolvable": {"c": "cordoned", "z": "invented"}}, LACKING),
+        ({"unresolvable": {"z": "instead of c"}}, LACKING),
+        ({"accepted": (1,)}, ONCE),
+        ({"accepted": (3,)}, ONCE),
+    ],
+    ids=str,
+)
+def test_a_wrong_filter_answer_is_none(change, message):
+    with pytest.raises(GuardError, match=f"^{message}$") as raised:
+        guard_filter(NODES, replace(RIGHT, **change))
+    assert raised.value.status == 503
+
+
+def test_right_scores_pass():
+    guard_scores(["a", "b"], (0, 10))
+
+
+LENGTH = "the prioritize answer does not score each offered node once"
+RANGE = "the prioritize answer holds a score that is not a whole number from 0 to 10"
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ((1,), LENGTH),
+        ((1, 2, 3), LENGTH),
+        ((1, 11), RANGE),
+        ((-1, 1), RANGE),
+        ((1, 2.0), RANGE),
+        ((1, True), RANGE),
+    ],
+)
+def test_wrong_scores_are_none(scores, message):
+    with pytest.raises(GuardError, match=f"^{message}$"):
+        guard_scores(["a", "b"], scores)

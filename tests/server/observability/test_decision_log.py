@@ -1,0 +1,350 @@
+"""The rings of decisions, and how the service fills them: what is kept, for how long, and how it is found again."""
+
+import json
+import logging
+import threading
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from extender.config import Configuration
+from extender.core import engine
+from extender.core.engine import Offer
+from extender.core.eviction_history import Eviction, Moment
+from extender.core.explain.record import SAMPLED, capture_filter, capture_preempt
+from extender.core.explain.schema import Decision
+from extender.core.profile import Profile
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import RequestError
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
+from extender.k8s.time import SECOND
+from extender.server.observability.decision_log import POD_BYTES, Decisions, Kept, Query
+from extender.server.scheduler.verbs import VERBS, Service, answer
+from extender.server.settings import LiveSettings
+from tests.builders import built, cluster, incoming, node, placed, pod, typed
+from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_store, filter_body, preempt_body
+
+PLENTY = 1 << 30
+
+
+def filtered(number: int, at: int = 0, name: str = "incoming", nodes: tuple[str, ...] = ("n1",)) -> Kept:
+    snapshot, wanted = built(cluster({node(one): [] for one in nodes})), typed(incoming(name))
+    capture = capture_filter(engine.filter(snapshot, wanted, nodes, Profile()))
+    return Kept(f"filter-{number}", "filter", at, 1.0, wanted, Profile(), "answered", "", capture)
+
+
+def preempted(number: int, at: int = 0, name: str = "incoming", victim: str = "victim") -> Kept:
+    snapshot, wanted = built(cluster({node("n1", cpu="1"): [pod(victim)]})), typed(incoming(name))
+    offers = {"n1": Offer((f"uid-{victim}",))}
+    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
+    return Kept(f"preempt-{number}", "preempt", at, 1.0, wanted, Profile(), "answered", "", capture)
+
+
+def ring(*kept: Kept, most: int = 100, most_bytes: int = PLENTY) -> Decisions:
+    found = Decisions(most, most_bytes)
+    for one in kept:
+        found.keep(one)
+    return found
+
+
+def ids(decisions: Decisions, **query) -> list[str]:
+    return [one.id for one in decisions.find(Query(**query))]
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_of_each_verb_so_many_are_kept_and_the_oldest_goes():
+    """A flood of filters does not push out the preemption."""
+    decisions = ring(preempted(1), *(filtered(number, at=number) for number in range(1, 8)), most=3)
+    assert ids(decisions) == ["filter-7", "filter-6", "filter-5", "preempt-1"]
+    assert decisions.get("filter-4") is None
+    assert decisions.get("preempt-1") is not None
+
+
+def test_of_the_verb_that_takes_most_the_oldest_goes_when_all_take_too_much():
+    """There is room for the preemption and two filters of the four."""
+    first, *others = (filtered(number, at=number) for number in range(1, 5))
+    decisions = ring(preempted(1, at=9), first, *others, most_bytes=preempted(1).size + 2 * first.size)
+    assert ids(decisions) == ["preempt-1", "filter-4", "filter-3"]
+
+
+def test_one_decision_that_is_too_large_is_not_kept_and_takes_no_other_with_it():
+    """Of 200 nodes; there is room for two of one node each."""
+    small, large = filtered(1), preempted_on_many(200)
+    decisions = ring(small, large, filtered(2, at=1), most_bytes=3 * small.size)
+    assert large.size > 3 * small.size
+    assert ids(decisions) == ["filter-2", "filter-1"]
+
+
+def preempted_on_many(count: int) -> Kept:
+    names = [f"n{place}" for place in range(count)]
+    snapshot = built(cluster({node(name, cpu="1"): [pod(f"{name}-a")] for name in names}))
+    wanted, offers = typed(incoming()), dict.fromkeys(names, Offer(()))
+    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
+    return Kept("preempt-1", "preempt", 0, 1.0, wanted, Profile(), "answered", "", capture)
+
+
+def preempted_again(number: int, pods: list[Pod]) -> Kept:
+    """Of a node with these pods, `number` seconds after 1970."""
+    snapshot = Snapshot.build(ClusterObjects(nodes=(N1,), pods=tuple(pods)))
+    wanted, offers = typed(incoming()), {"n1": Offer(())}
+    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
+    return Kept(f"preempt-{number}", "preempt", number * SECOND, 1.0, wanted, Profile(), "answered", "", capture)
+
+
+N1 = Node(ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "1", "pods": "1000"}))
+
+
+def many_pods(generation: int) -> list[Pod]:
+    return [typed(placed(pod(f"g{generation}-{number}", cpu="1m"), "n1")) for number in range(10 * SAMPLED)]
+
+
+def test_L3_pods_that_the_picture_does_not_hold_any_more_count():
+    """Each preemption is of other pods: there is room for two times these."""
+    generations, held = [many_pods(generation) for generation in range(6)], set[int]()
+    room = 3 * preempted_again(0, generations[0]).size + 2 * 10 * SAMPLED * POD_BYTES
+    decisions = Decisions(100, room, lambda one: id(one) in held)
+    for number, pods in enumerate(generations):
+        held = set(map(id, pods))
+        decisions.keep(preempted_again(number, pods))
+    assert ids(decisions) == ["preempt-5", "preempt-4", "preempt-3"]
+    held.clear()
+    decisions.keep(filtered(1, at=60 * SECOND))
+    assert ids(decisions) == ["filter-1", "preempt-5", "preempt-4"]
+
+
+@pytest.mark.parametrize(
+    ("times", "left"),
+    [pytest.param(1, 21, id="there is room for them once"), pytest.param(0.5, 0, id="for half of them")],
+)
+def test_L3_a_pod_counts_once_however_many_decisions_refer_to_it(times, left):
+    """As long as the picture holds the pods, they take nothing."""
+    pods, number = many_pods(1), 0
+    room = 22 * preempted_again(0, pods).size + int(times * 10 * SAMPLED * POD_BYTES)
+    decisions = Decisions(100, room, lambda _: number < 20)
+    for number in range(20):
+        decisions.keep(preempted_again(number, pods))
+    assert len(ids(decisions)) == 20
+    number = 20
+    decisions.keep(preempted_again(number, pods))
+    assert len(ids(decisions)) == left
+
+
+def test_L3_what_a_moment_remembers_counts():
+    one = filtered(1)
+    assert one.capture is not None
+    evictions = tuple(Eviction(ago, ("default", "Job", "sort")) for ago in range(1000))
+    incoming_then = replace(one.capture.asked.incoming, moment=Moment(0, evictions))
+    capture = replace(one.capture, asked=replace(one.capture.asked, incoming=incoming_then))
+    assert replace(one, capture=capture).size - one.size >= 100 * len(evictions)
+
+
+def test_without_room_nothing_is_kept():
+    assert not Decisions(0, PLENTY).are_kept
+    assert ids(ring(filtered(1), most_bytes=10)) == []
+
+
+def test_numbers_go_on_where_decisions_have_gone():
+    decisions = Decisions(1, PLENTY)
+    assert [decisions.next_id(verb) for verb in ("filter", "filter", "preempt", "filter")] == [
+        "filter-1",
+        "filter-2",
+        "preempt-1",
+        "filter-3",
+    ]
+
+
+def test_ids_that_were_never_given_are_not_found():
+    decisions = ring(filtered(1))
+    assert [decisions.get(one) for one in ("filter-2", "filter", "bind-1", "", "preempt-1")] == [None] * 5
+
+
+# --- queries ----------------------------------------------------------------------------------------------------------
+
+BUSY = ring(
+    filtered(1, at=10, name="web", nodes=("n1", "n2")),
+    preempted(1, at=20, name="web", victim="old"),
+    filtered(2, at=30, name="db", nodes=("n3",)),
+    preempted(2, at=40, name="db", victim="web"),
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        pytest.param({}, ["preempt-2", "filter-2", "preempt-1", "filter-1"], id="1: all, the latest first"),
+        pytest.param({"limit": 2}, ["preempt-2", "filter-2"], id="2: the latest few"),
+        pytest.param({"verb": "filter"}, ["filter-2", "filter-1"], id="3: of a verb"),
+        pytest.param({"verb": "bind"}, [], id="4: of a verb that decides nothing"),
+        pytest.param({"pod": "web"}, ["preempt-2", "preempt-1", "filter-1"], id="5: by name, also of a victim"),
+        pytest.param({"pod": "default/web"}, ["preempt-2", "preempt-1", "filter-1"], id="6: with its namespace"),
+        pytest.param({"pod": "uid-old"}, ["preempt-1"], id="7: by UID"),
+        pytest.param({"pod": "shop/web"}, [], id="8: of another namespace"),
+        pytest.param({"pod": "we"}, [], id="9: not by a part of the name"),
+        pytest.param({"node": "n1"}, ["preempt-2", "preempt-1", "filter-1"], id="10: that speak of a node"),
+        pytest.param({"node": "n2"}, ["filter-1"], id="11: of another node"),
+        pytest.param({"since": 20, "until": 30}, ["filter-2", "preempt-1"], id="12: of a time, both ends included"),
+        pytest.param({"pod": "web", "verb": "preempt", "limit": 1}, ["preempt-2"], id="13: all together"),
+    ],
+)
+def test_decisions_are_found_by(query, found):
+    assert ids(BUSY, **query) == found
+
+
+def test_of_one_moment_the_later_one_comes_first():
+    assert ids(ring(filtered(1), filtered(2), filtered(3))) == ["filter-3", "filter-2", "filter-1"]
+
+
+def test_the_time_is_shown_in_milliseconds():
+    assert filtered(1, at=1_767_225_600 * SECOND + 7_999_999).time == "2026-01-01T00:00:00.007Z"
+
+
+# --- the service fills them -------------------------------------------------------------------------------------------
+
+
+def service(**sections) -> Service:
+    return Service(filled_store(CLUSTER), LiveSettings(configuration(**sections)), decisions=Decisions(100, PLENTY))
+
+
+def asked(verb: str, body: bytes, moment: Moment | None = None, **sections) -> Decision:
+    """What is kept of one call."""
+    running = service(**sections)
+    answer(VERBS[verb], running, body, moment)
+    (one,) = running.decisions.find(Query())
+    return one.decision()
+
+
+def test_a_call_that_is_answered_is_kept_as_it_was_answered():
+    running = service()
+    answered = answer(VERBS["preempt"], running, preempt_body())
+    (one,) = running.decisions.find(Query())
+    found = one.decision()
+    (chosen,) = json.loads(answered.body)["NodeNameToMetaVictims"]
+    assert (found.id, found.verb, found.outcome, found.chosen) == ("preempt-1", "preempt", "answered", [chosen])
+    assert (found.pod, found.uid, found.priority) == ("shop/urgent", "uid-urgent", 100)
+    assert found.picture.startswith("version=")
+    assert found.milliseconds > 0
+
+
+def test_the_victims_that_are_assumed_to_leave_are_told_as_they_were():
+    """The picture changes as soon as the answer is given."""
+    found = asked("preempt", preempt_body())
+    assert [pod.leaving for shown in found.nodes for pod in shown.pods if pod.role == "victim"] == [False, False]
+
+
+def test_the_moment_of_the_decision_is_its_time():
+    assert asked("filter", filter_body(), Moment(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
+
+
+def test_a_preemption_that_evicts_nobody_says_so():
+    found = asked("preempt", preempt_body(incoming=INCOMING, **{"worker-3": []}))
+    assert (found.outcome, found.chosen) == ("nobody", [])
+    assert found.sentence.startswith("evicts nobody for shop/incoming: ")
+
+
+def test_a_preemption_that_may_not_be_says_so():
+    never = {**URGENT, "spec": URGENT["spec"] | {"preemptionPolicy": "Never"}}
+    found = asked("preempt", preempt_body(incoming=never))
+    assert (found.outcome, found.sentence) == (
+        "vetoed",
+        "evicts nobody for shop/urgent: not eligible due to preemptionPolicy=Never.",
+    )
+    assert {shown.outcome for shown in found.nodes} == {"vetoed"}
+
+
+def test_what_is_only_observed_is_told_all_the_same():
+    found = asked("preempt", preempt_body(), mode="Observe")
+    assert (found.outcome, len(found.chosen)) == ("observed", 1)
+    assert found.sentence.startswith("would evict shop/small from worker-1 for shop/urgent: ")
+    assert found.nodes
+
+
+def test_with_the_kill_switch_nothing_was_decided():
+    found = asked("preempt", preempt_body(), killSwitch={"enabled": True})
+    assert (found.outcome, found.nodes, found.error) == ("handsOff", [], None)
+    assert found.sentence == "nothing was decided for shop/urgent: the kill switch is on"
+    assert (found.incoming.key, found.filters) == ("shop/urgent", [])
+
+
+def test_a_decision_that_could_not_be_made_says_why():
+    found = asked("filter", filter_body(nodes=["nowhere"]))
+    assert (found.outcome, found.nodes) == ("failed", [])
+    assert found.error == "1 of 1 nodes are not in the cluster picture"
+    assert found.sentence == f"no decision for shop/incoming: {found.error}"
+
+
+def test_a_failure_of_what_is_only_observed_is_kept_as_a_failure():
+    assert asked("filter", filter_body(nodes=["nowhere"]), mode="Observe").outcome == "failed"
+
+
+def test_every_kept_decision_can_be_written_and_read():
+    for verb, body in (("filter", filter_body()), ("preempt", preempt_body())):
+        found = asked(verb, body)
+        assert msgspec.json.decode(msgspec.json.encode(found), type=Decision) == found
+
+
+def test_a_body_that_cannot_be_read_is_no_decision():
+    running = service()
+    with pytest.raises(RequestError):
+        answer(VERBS["filter"], running, b"{")
+    assert running.decisions.find(Query()) == []
+
+
+def test_without_rings_the_answer_is_the_same():
+    running = Service(filled_store(CLUSTER), LiveSettings(Configuration()))
+    assert answer(VERBS["filter"], running, filter_body()) == answer(VERBS["filter"], service(), filter_body())
+    assert running.decisions.find(Query()) == []
+
+
+def test_a_decision_that_cannot_be_kept_does_not_cost_the_answer(caplog):
+    class Full(Decisions):
+        def keep(self, kept):
+            raise MemoryError
+
+    running = replace(service(), decisions=Full(1, PLENTY))
+    with caplog.at_level(logging.ERROR):
+        assert answer(VERBS["filter"], running, filter_body()).status == 200
+    assert "the decision could not be kept" in caplog.text
+
+
+# --- told on another thread -------------------------------------------------------------------------------------------
+
+
+def test_a_decision_may_be_told_on_other_threads_while_others_are_made():
+    """Every thread reads the same, whatever becomes of the picture."""
+    running = service()
+    answer(VERBS["preempt"], running, preempt_body())
+    (one,) = running.decisions.find(Query())
+    expected = msgspec.json.encode(one.decision())
+    told: list[bytes] = []
+    threads = [threading.Thread(target=lambda: told.extend(encoded(one) for _ in range(20))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    snapshot = running.store.changing()
+    for key, gone in list(snapshot.objects.pods.items()):
+        snapshot.remove("Pod", key)
+        snapshot.settle()
+        answer(VERBS["filter"], running, filter_body())
+        snapshot.put("Pod", gone)
+        snapshot.settle()
+    for thread in threads:
+        thread.join()
+    assert set(told) == {expected}
+    assert len(told) == 60
+
+
+def encoded(one: Kept) -> bytes:
+    return msgspec.json.encode(one.decision())
+
+
+def test_the_names_of_many_nodes_are_not_kept_twice():
+    """A set of them for each of a thousand decisions would be more than all that is kept of these."""
+    snapshot, wanted = built(cluster({node(one): [] for one in ("n1", "n2")})), typed(incoming())
+    first, second = (capture_filter(engine.filter(snapshot, wanted, ("n2", "n1"), Profile())) for _ in range(2))
+    assert first.names == ("n2", "n1")
+    assert first.node_names is second.node_names
+    kept = Kept("filter-1", "filter", 0, 1.0, wanted, Profile(), "answered", "", first)
+    assert kept.nodes == ("n2", "n1")

@@ -1,0 +1,142 @@
+"""What the tests of recordings stand on: a service that records, and disks that fail or wait.
+
+Rule: no test waits for a time. `until` waits for something to happen, and fails when that takes too long.
+"""
+
+import errno
+import gzip
+import io
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.files.manifests import load_cluster
+from extender.config.serving import RecordingSection
+from extender.core.eviction_history import Moment
+from extender.k8s.kinds import KINDS
+from extender.k8s.time import SECOND
+from extender.server.observability.cache_status import NO_SOURCE, Source
+from extender.server.recording.disk import Disk
+from extender.server.recording.recorder import Recorder
+from extender.server.recording.replay import Result, open_recording
+from extender.server.scheduler import verbs
+from extender.server.settings import LiveSettings
+from tests.server.conftest import CLUSTER, configuration, filled_store
+
+FAILS_AFTER = 20.0
+"""Seconds after which a wait fails."""
+
+NOW = 1_790_000_000 * SECOND
+
+
+def until(condition: Any) -> None:
+    ends = time.monotonic() + FAILS_AFTER
+    while not condition():
+        assert time.monotonic() < ends, "it has taken too long"
+        time.sleep(0)  # the other threads' turn
+
+
+class Rig:
+    """A service on the small cluster, or on another store, that records into a directory once it is told to."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store: ClusterStore | None = None,
+        source: Source = NO_SOURCE,
+        *,
+        disk: Disk | None = None,
+        most_waiting: int = 64 << 20,
+        sizes: dict[str, int] | None = None,
+        **sections: Any,
+    ) -> None:
+        self.directory = directory
+        self.store = filled_store(CLUSTER) if store is None else store
+        section = RecordingSection(directory=str(directory), **(sizes or {}))
+        self.recorder = Recorder(self.store, section, source.problem, disk=disk, most_waiting=most_waiting)
+        self.service = verbs.Service(
+            self.store, LiveSettings(configuration(**sections)), source, recorder=self.recorder
+        )
+        self.store.prepare_for(self.service.settings.profile)
+
+    def ask(self, verb: str, body: bytes | dict[str, Any]) -> verbs.Answer:
+        """As the route does."""
+        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        return verbs.answer(verbs.VERBS[verb], self.service, raw)
+
+    def note(self, key: str = "filter-1", body: bytes = b"", seconds: int = 0) -> None:
+        """A call as it is, whatever the service would answer."""
+        request = body or b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":[]}'
+        moment = Moment(NOW + seconds * SECOND)
+        self.recorder.note(key, "filter", request, 200, b"{}", moment, self.service.settings)
+
+    def results(self) -> list[Result]:
+        """All that was recorded, replayed once recording has ended."""
+        self.recorder.stop()
+        return list(open_recording(self.directory).results())
+
+    def replays(self, *calls: str) -> None:
+        """These calls were recorded, and all are answered again as they were."""
+        results = self.results()
+        assert [result.call.verb for result in results] == list(calls)
+        assert [result.differences for result in results] == [()] * len(calls)
+
+    def segments(self) -> list[Path]:
+        return sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
+
+
+def applied(store: ClusterStore, raw: dict[str, Any], *, deleted: bool = False) -> None:
+    """A pod or a node came, changed or went."""
+    kind = raw["kind"]
+    (one,) = getattr(load_cluster({"kind": "List", "items": [raw]}), KINDS[kind].field)
+    store.apply(Change(kind, one, deleted))
+
+
+def everything_in(directory: Path) -> dict[str, bytes]:
+    """File -> what is in it, gzip undone."""
+    found = {}
+    for path in directory.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            found[str(path)] = gzip.decompress(data) if path.suffix == ".gz" else data
+    return found
+
+
+class FullDisk(Disk):
+    """Has room for so many bytes of calls, and says so like any disk."""
+
+    def __init__(self, room: int, name: str = "calls.jsonl") -> None:
+        self.room = room
+        self.name = name
+
+    def create(self, path: Path) -> BinaryIO:
+        if path.name != self.name:
+            return super().create(path)
+        disk = self
+
+        class Raw(io.FileIO):
+            def write(self, data: Any, /) -> int:
+                disk.room -= len(data)
+                if disk.room < 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return super().write(data)
+
+        return io.BufferedWriter(Raw(path, "xb"))
+
+
+class WaitingDisk(Disk):
+    """Does nothing until it may."""
+
+    def __init__(self) -> None:
+        self.is_asked = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def make_directory(self, path: Path) -> None:
+        self.is_asked.set()
+        assert self.may_go_on.wait(FAILS_AFTER)
+        super().make_directory(path)

@@ -1,0 +1,306 @@
+"""Reading recordings: what is torn, broken or missing; what differs, in words; a service that stands where it was."""
+
+import gzip
+import json
+
+import pytest
+
+import extender
+from extender.errors import RecordingError
+from extender.server.recording.differences import Answered, Difference, differences
+from extender.server.recording.replay import open_recording
+from extender.server.settings import Settings
+from tests.server.conftest import INCOMING, URGENT, configuration, filter_body, full_body, node, pod, preempt_body
+from tests.server.recording.rig import Rig, applied
+
+
+@pytest.fixture
+def rig(tmp_path):
+    """Three calls, a pod that comes between the first two, and other settings before the last."""
+    rig = Rig(tmp_path / "recording")
+    rig.recorder.start()
+    rig.ask("filter", filter_body())
+    applied(rig.store, pod("more", on="worker-1", cpu="2"))
+    rig.ask("filter", filter_body())
+    rig.service.configured.settings = Settings.of(configuration(preemption={"keepCandidates": "All"}))
+    rig.ask("preempt", preempt_body())
+    rig.recorder.stop()
+    return rig
+
+
+def calls_file(rig, segment=0):
+    return rig.segments()[segment] / "calls.jsonl"
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_calls_come_in_order_with_what_is_known_of_them(rig):
+    first, _, last = open_recording(rig.directory).calls()
+    assert (first.id, first.verb, first.status, first.pod) == ("filter-1", "filter", 200, "shop/incoming")
+    assert (last.id, last.verb, last.pod) == ("preempt-1", "preempt", "shop/urgent")
+    assert json.loads(first.answer)["NodeNames"] == ["worker-1"]
+    assert first.time < last.time
+    assert [first.segment, last.segment] == [segment.name for segment in rig.segments()]
+
+
+def test_the_pod_is_found_whatever_its_key_is_spelled_like(tmp_path):
+    rig = Rig(tmp_path)
+    rig.recorder.start()
+    rig.ask("filter", {"nodenames": ["worker-1"], "POD": INCOMING})
+    assert [result.call.pod for result in rig.results()] == ["shop/incoming"]
+
+
+def test_one_segment_is_a_recording_too(rig):
+    ids = [[call.id for call in open_recording(segment).calls()] for segment in rig.segments()]
+    assert ids == [["filter-1", "filter-2"], ["preempt-1"]]
+
+
+def test_each_call_has_a_service_that_knows_what_was_known_then(rig):
+    pods = []
+    for replayed in open_recording(rig.directory):
+        pods.append(len(replayed.service.store.snapshot().running.row_of))
+        assert replayed.answer() == (200, replayed.call.answer)
+        assert replayed.answer() == (200, replayed.call.answer)  # nothing follows from an answer
+    assert pods == [2, 3, 3]
+
+
+def test_changes_before_a_call_that_nobody_wants_are_made_all_the_same(rig):
+    (result,) = open_recording(rig.directory).results(lambda call: call.id == "filter-2")
+    assert result.differences == ()
+    assert json.loads(result.answer)["NodeNames"] == []
+
+
+def test_a_call_is_good_until_the_next_one_is_asked_for(rig):
+    calls = iter(open_recording(rig.directory))
+    first = next(calls)
+    next(calls)
+    with pytest.raises(RuntimeError, match="gone on"):
+        first.answer()
+
+
+def test_progress_goes_up_to_the_end(rig):
+    progress = [replayed.progress for replayed in open_recording(rig.directory)]
+    assert progress == sorted(progress)
+    assert 0 < progress[0] < progress[-1] == 1.0
+
+
+def test_other_settings_show_what_they_would_change(rig):
+    off = Settings.of(configuration(killSwitch={"enabled": True}))
+    first, _, last = map(str, open_recording(rig.directory).results(under=lambda _: off))
+    assert first.split("; ") == [
+        "filter-1 shop/incoming: node worker-2: rejected: Insufficient cpu -> accepted",
+        "node worker-3: rejected for good: node(s) were unschedulable -> accepted",
+    ]
+    assert last.split("; ") == [
+        "preempt-1 shop/urgent: node worker-2: evicts shop/large -> not in the answer",
+        "node worker-1: evicts shop/small, shop/more -> not in the answer",
+    ]
+
+
+def test_a_last_line_that_is_torn_is_left_out_and_that_is_said(rig):
+    path = calls_file(rig)
+    path.write_bytes(path.read_bytes()[:-20])
+    recording = open_recording(rig.directory)
+    assert [result.call.id for result in recording.results()] == ["filter-1", "preempt-1"]
+    assert len(list(recording.calls())) == 2
+    assert recording.notes == [f"{path.parent.name}/calls.jsonl: line 3 ends in the middle and is left out"]
+
+
+def test_a_broken_line_is_an_error_that_names_it(rig):
+    path = calls_file(rig)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + b'{"type":"put"}\n' + lines[2])
+    with pytest.raises(RecordingError, match=r"Z/calls\.jsonl: line 2: Object missing required field `kind`"):
+        list(open_recording(rig.directory).results())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"gone","kind":"Pod","namespace":"shop","name":"nobody"}\n',
+        b'{"type":"put","kind":"Cat","object":{}}\n',
+        b'{"type":"put","kind":"Pod","object":{"metadata":7}}\n',
+    ],
+)
+def test_a_change_that_does_not_fit_is_an_error_that_names_its_line(rig, line):
+    path = calls_file(rig)
+    path.write_bytes(line + path.read_bytes())
+    with pytest.raises(RecordingError, match="line 1 does not fit"):
+        list(open_recording(rig.directory).results())
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        pytest.param("settings.json", b"{}", "Object missing required field", id="no settings"),
+        pytest.param("settings.json", b'{"format":"extender/recording/v2"}', "Invalid enum value", id="another format"),
+        pytest.param("cluster.json.gz", b"no gzip", "Not a gzipped file", id="no gzip"),
+        pytest.param(
+            "cluster.json.gz",
+            gzip.compress(b'{"items":[{"kind":"Cat","apiVersion":"v1"}]}'),
+            "unknown kind 'Cat'",
+            id="another kind of object",
+        ),
+        pytest.param("cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "end-of-stream", id="half a picture"),
+        pytest.param("calls.jsonl", None, "No such file", id="no calls"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(rig, name, data, said):
+    path = rig.segments()[0] / name
+    path.unlink() if data is None else path.write_bytes(data)
+    with pytest.raises(RecordingError, match=rf"Z/{name}: .*{said}"):
+        list(open_recording(rig.directory).results())
+
+
+def test_a_picture_that_does_not_hold_together_is_an_error(rig):
+    twice = {"kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": "n"}}
+    items = [twice | {"metadata": {"name": name, "uid": "u"}} for name in ("a", "b")]
+    node_item = node("n") | {"apiVersion": "v1"}
+    (rig.segments()[0] / "cluster.json.gz").write_bytes(
+        gzip.compress(json.dumps({"items": [node_item, *items]}).encode())
+    )
+    with pytest.raises(RecordingError, match="does not hold together"):
+        list(open_recording(rig.directory).results())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")],
+    ids=["nothing", "an empty directory", "a file"],
+)
+def test_what_is_no_recording_is_said_to_be_none(tmp_path, make):
+    make(tmp_path / "recording")
+    with pytest.raises(RecordingError, match="recording"):
+        open_recording(tmp_path / "recording")
+
+
+# --- the public API ---------------------------------------------------------------------------------------------------
+
+
+def test_the_public_api_replays_a_recording(rig):
+    assert [result.differences for result in extender.replay(rig.directory)] == [(), (), ()]
+    assert [result.differences for result in extender.replay(str(rig.directory))] == [(), (), ()]
+
+
+def test_the_public_api_replays_by_another_configuration(rig, tmp_path):
+    (tmp_path / "extender.yaml").write_text("killSwitch: {enabled: true}")
+    results = list(extender.replay(rig.directory, config=tmp_path / "extender.yaml"))
+    assert all(result.differences for result in results)
+
+
+# --- differences ------------------------------------------------------------------------------------------------------
+
+
+def filtered(names=(), failed=None, unresolvable=None, nodes=None, error=""):
+    return {
+        "Nodes": None if nodes is None else {"metadata": {}, "items": [{"metadata": {"name": name}} for name in nodes]},
+        "NodeNames": None if nodes is not None else list(names),
+        "FailedNodes": failed or {},
+        "FailedAndUnresolvableNodes": unresolvable or {},
+        "Error": error,
+    }
+
+
+def preempted(broken=0, **uids):
+    victims = {n: {"Pods": [{"UID": u} for u in us], "NumPDBViolations": broken} for n, us in uids.items()}
+    return {"NodeNameToMetaVictims": victims}
+
+
+SCORES = [{"Host": "a", "Score": 3}, {"Host": "b", "Score": 5}]
+
+
+@pytest.mark.parametrize(
+    ("verb", "recorded", "now", "found"),
+    [
+        pytest.param("filter", filtered("ab"), filtered("ab"), [], id="the same"),
+        pytest.param(
+            "filter",
+            filtered("a", {"b": "too few pods"}),
+            filtered("b", {}, {"a": "taint"}),
+            [
+                ("node a", "accepted", "rejected for good: taint"),
+                ("node b", "rejected: too few pods", "accepted"),
+            ],
+            id="nodes change sides",
+        ),
+        pytest.param(
+            "filter",
+            filtered(nodes="ab"),
+            filtered(nodes="b"),
+            [("node a", "accepted", None)],
+            id="a whole node is missing",
+        ),
+        pytest.param(
+            "filter", filtered("ab"), filtered("ba"), [("order", "node a, node b", "node b, node a")], id="order"
+        ),
+        pytest.param("prioritize", SCORES, SCORES[1:], [("node a", "score 3", None)], id="no score any more"),
+        pytest.param(
+            "prioritize",
+            SCORES[:1],
+            [{"Host": "a", "Score": 4}],
+            [("node a", "score 3", "score 4")],
+            id="another score",
+        ),
+        pytest.param(
+            "preempt",
+            preempted(n=["u1", "u2"]),
+            preempted(1, n=["u1"], m=[]),
+            [
+                ("node n", "evicts pod-u1, pod-u2", "evicts pod-u1, 1 budget violation"),
+                ("node m", None, "evicts nobody, 1 budget violation"),
+            ],
+            id="other victims",
+        ),
+        pytest.param(
+            "preempt",
+            preempted(2, n=[f"u{number}" for number in range(12)]),
+            preempted(),
+            [("node n", f"evicts {', '.join(f'pod-u{n}' for n in range(10))} and 2 more, 2 budget violations", None)],
+            id="many victims",
+        ),
+        pytest.param(
+            "preempt", [], {"x": 1}, [("answer", "200 []", '200 {"x":1}')], id="what is no answer is shown as it is"
+        ),
+        pytest.param(
+            "filter",
+            filtered("a"),
+            filtered(error="no"),
+            [
+                (
+                    "answer",
+                    '200 {"Nodes":null,"NodeNames":["a"],"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}',
+                    '200 {"Nodes":null,"NodeNames":[],"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"no"}',
+                )
+            ],
+            id="an error",
+        ),
+    ],
+)
+def test_what_differs_is_said_node_by_node(verb, recorded, now, found):
+    a, b = (Answered(200, json.dumps(one, separators=(",", ":")).encode()) for one in (recorded, now))
+    assert list(differences(verb, a, b, lambda uid: f"pod-{uid}")) == found
+
+
+def test_another_status_is_a_difference():
+    found = differences("filter", Answered(200, b"[]"), Answered(503, b'{"Error":"no"}'))
+    assert found == (Difference("answer", "200 []", '503 {"Error":"no"}'),)
+
+
+def test_the_same_json_in_other_bytes_differs_only_where_bytes_count():
+    a, b = Answered(200, b'[{"Host":"a","Score":1}]'), Answered(200, b'[{"Host": "a", "Score": 1}]')
+    (found,) = differences("prioritize", a, b)
+    assert found == ("bytes", 'at 9: [{"Host":"a","Score":1}]', 'at 9: [{"Host": "a", "Score": 1}]')
+    assert differences("prioritize", a, b, exact=False) == ()
+    assert differences("prioritize", a, Answered(200, b"no JSON"), exact=False) != ()
+
+
+def test_victims_are_named_by_pod(tmp_path):
+    rig = Rig(tmp_path)
+    rig.recorder.start()
+    rig.ask("preempt", preempt_body(URGENT, **{"worker-1": ["uid-small"]}))
+    rig.ask("filter", full_body())
+    rig.recorder.stop()
+    replayed = next(iter(open_recording(tmp_path)))
+    result = replayed.result(Answered(200, b'{"NodeNameToMetaVictims":{}}'))
+    assert str(result) == "preempt-1 shop/urgent: node worker-1: evicts shop/small -> not in the answer"
