@@ -26,7 +26,7 @@ from tests.tools.mutation.operators import Mutant, mutants
 ROOT = Path(__file__).parents[3]
 
 MODULES = ("extender.server.guard.guard", "extender.server.guard.pdb_recount")
-TESTS = tuple(f"tests/unit/server/{name}.py" for name in ("test_recount", "test_guard_answers", "test_guard"))
+TESTS = tuple(f"tests/server/guard/{name}.py" for name in ("test_pdb_recount", "test_guard_answers", "test_guard"))
 SHARED = ("pytest", "hypothesis", "extender.core.engine", "extender.cluster.files.manifests")
 """What is imported before, and imports none of MODULES."""
 
