@@ -19,28 +19,28 @@ EQUIVALENT = {
     "if case.as_offered and claimed == case.offer.num_pdb_violations:": (
         "as_offered without an offer breaks NoVictims or NotAsOffered, which are asked before"
     ),
-    "recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = ('several~', 0)": _ANY_NAME,
-    "recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = ('several', 1)": _ANY_NAME,
-    "recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = ('several', -1)": _ANY_NAME,
-    "recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = (0, 'several')": _ANY_NAME,
-    "recount.Recount._charged: "
+    "pdb_recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = ('several~', 0)": _ANY_NAME,
+    "pdb_recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = ('several', 1)": _ANY_NAME,
+    "pdb_recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = ('several', -1)": _ANY_NAME,
+    "pdb_recount.module: SEVERAL: Charge = ('several', 0)  ->  SEVERAL: Charge = (0, 'several')": _ANY_NAME,
+    "pdb_recount.Recount._charged: "
     "return [('pods', index) for index in selecting if not self._is_disrupted(index, pod)]  ->  "
     "return [('pods~', index) for index in selecting if not self._is_disrupted(index, pod)]": _ANY_NAME,
-    "recount.Recount._charged: "
+    "pdb_recount.Recount._charged: "
     "return [('pods' if pod.is_ready or self._shares(index) else 'unready', index)]  ->  "
     "return [('pods' if pod.is_ready or self._shares(index) else 'unready~', index)]": _ANY_NAME,
-    "recount.Recount._selecting: if key not in self._known:  ->  if True:": "it is found again instead of remembered",
-    "recount.Recount._allowed: return 0  ->  return -1": _NOT_LESS_THAN_NOTHING,
-    "recount.Recount._allowed: allowed = 0  ->  allowed = -1": _NOT_LESS_THAN_NOTHING,
-    "recount.Recount._allowed: return sys.maxsize if may_go else 0  ->  return sys.maxsize if may_go else -1": (
+    "pdb_recount.Recount._selecting: if key not in self._known:  ->  if True:": "it is found again instead of remembered",
+    "pdb_recount.Recount._allowed: return 0  ->  return -1": _NOT_LESS_THAN_NOTHING,
+    "pdb_recount.Recount._allowed: allowed = 0  ->  allowed = -1": _NOT_LESS_THAN_NOTHING,
+    "pdb_recount.Recount._allowed: return sys.maxsize if may_go else 0  ->  return sys.maxsize if may_go else -1": (
         _NOT_LESS_THAN_NOTHING
     ),
-    "recount.Recount._allowed: is_healthy = "
+    "pdb_recount.Recount._allowed: is_healthy = "
     "status.desired_healthy > 0 and min(healthy, status.current_healthy) >= status.desired_healthy  ->  is_healthy = "
     "status.desired_healthy >= 0 and min(healthy, status.current_healthy) >= status.desired_healthy": (
         _NOBODY_TO_ASK_FOR
     ),
-    "recount.Recount._allowed: is_healthy = "
+    "pdb_recount.Recount._allowed: is_healthy = "
     "status.desired_healthy > 0 and min(healthy, status.current_healthy) >= status.desired_healthy  ->  is_healthy = "
     "status.desired_healthy > -1 and min(healthy, status.current_healthy) >= status.desired_healthy": (
         _NOBODY_TO_ASK_FOR
