@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from benchmarks.measure import Row, Run, Work, in_turns
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.preemption.criteria import costs
-from extender.core.preemption.dry_run import dry_run
+from extender.core.engine import SentCandidate
+from extender.core.preemption.criteria import ranking_keys
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.ranking import rank
 
 GROUP = "engine"
@@ -34,18 +34,18 @@ def compared(name: str, run: Run, against: str, other: Run) -> Row:
 
 def rank_all(world: World) -> Run:
     order = world.snapshot.name_order[world.tried[world.places]]
-    return lambda: rank(costs(world.run, world.places), order)
+    return lambda: rank(ranking_keys(world.run, world.places), order)
 
 
 def bare_sort(world: World) -> Run:
     """Sort by keys that are there already."""
     order = world.snapshot.name_order[world.tried[world.places]]
-    keys = (order, *reversed(costs(world.run, world.places)))
+    keys = (order, *reversed(ranking_keys(world.run, world.places)))
     return lambda: np.lexsort(keys)
 
 
 def dry_run_all(world: World) -> Run:
-    return lambda: dry_run(world.filtering.incoming, world.filtering.checks, world.tried)
+    return lambda: dry_run_preemption(world.filtering.incoming, world.filtering.checks, world.tried)
 
 
 def decide_filter(world: World) -> Run:
@@ -58,7 +58,9 @@ def decide_filter(world: World) -> Run:
 
 def decide_preempt(world: World, limit: int) -> Run:
     offers = {
-        candidate.node: Offer(tuple(pod.metadata.uid for pod in candidate.victims), candidate.num_pdb_violations)
+        candidate.node: SentCandidate(
+            tuple(pod.metadata.uid for pod in candidate.victims), candidate.num_pdb_violations
+        )
         for candidate in world.candidates[:limit]
     }
     return lambda: engine.preempt(world.snapshot, world.pod, offers, world.profile)

@@ -13,8 +13,8 @@ from benchmarks import generate
 from benchmarks.measure import Limit, Row, Run, Work, in_turns
 from benchmarks.world import World, change_a_pod
 from extender.core.framework.constraint import Constraint
-from extender.core.framework.filter import meet, run_filters
-from extender.core.preemption.dry_run import dry_run
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot
 from tests.parity import reference
@@ -30,7 +30,7 @@ TIMES_BARE_NUMPY = Limit("≤", 3)
 
 
 def rows(world: World) -> Iterator[Row]:
-    warm = Work(lambda: dry_run(world.filtering.incoming, world.filtering.checks, world.tried))
+    warm = Work(lambda: dry_run_preemption(world.filtering.incoming, world.filtering.checks, world.tried))
     changed = Work(warm.run, prepare=lambda: change_a_pod(world.snapshot))
     bare = Work(bare_pass(world))
     for name, work in ((CHANGED, changed), ("nothing changed", warm)):
@@ -95,5 +95,5 @@ def on_new_snapshot(world: World) -> tuple[float, float]:
     start = time.thread_time()
     snapshot = Snapshot.build(world.objects)
     made = time.thread_time() - start
-    filtering = run_filters(meet(snapshot, world.pod, world.profile))
-    return made, Work(lambda: dry_run(filtering.incoming, filtering.checks, world.tried)).seconds()
+    filtering = run_filter_plugins(scheduling_context(snapshot, world.pod, world.profile))
+    return made, Work(lambda: dry_run_preemption(filtering.incoming, filtering.checks, world.tried)).seconds()

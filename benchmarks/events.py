@@ -9,7 +9,7 @@ import msgspec
 from benchmarks import generate
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import Plan
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.decode import Decoder
 
 
@@ -46,7 +46,7 @@ class Changing:
         return msgspec.json.encode({"type": "MODIFIED", "object": pod})
 
 
-def take(store: ClusterStore, decoder: Decoder, lines: Sequence[bytes]) -> None:
+def take(store: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
     """What the reflector and the source do with the lines of a watch, as many at a time as a read may bring."""
     held = partial(store.known, "Pod")
     for start in range(0, len(lines), 10):

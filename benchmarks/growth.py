@@ -27,7 +27,7 @@ from benchmarks.measure import Limit, Row, Work, in_turns, start_over
 from benchmarks.works.changes import dirty, event
 from benchmarks.works.decisions import filtering, preempting
 from benchmarks.world import World
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch.decode import Decoder
 from extender.k8s.kinds import ClusterObjects
 
@@ -124,7 +124,7 @@ def measure(world: World) -> Iterator[tuple[str, str, list[float], list[float]]]
             yield f"{what}, {kind}", "ms", *taken(work(world, mixed, changed=True), ROUNDS)
     yield CHANGED_FEW, "ms", *taken(dirty(world, DIRTY_NODES), ROUNDS)
     yield EVENT, "ms", *taken(event(world), ROUNDS_MAKING)
-    yield MAKING, "ms", *taken(Work(lambda: ClusterStore().replace(world.objects)), ROUNDS_MAKING)
+    yield MAKING, "ms", *taken(Work(lambda: ClusterCache().replace(world.objects)), ROUNDS_MAKING)
 
 
 def taken(work: Work, rounds: int) -> tuple[list[float], list[float]]:

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from benchmarks.measure import Limit, Row, Run, Work, in_turns
 from benchmarks.world import World, change_a_pod
 from extender.core.engine import prepare
-from extender.core.eviction_history import Eviction, Moment
-from extender.core.framework.filter import meet, run_filters
+from extender.core.eviction_history import Eviction, EvictionHistory
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import choose
+from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import best_of
 from extender.core.preemption.pdb.index import matcher
 from extender.core.profile import (
@@ -69,7 +69,7 @@ ALL = PreemptionPolicy(
 def rows(world: World) -> Iterator[Row]:
     snapshot = lively(world)
     evictions = tuple(Eviction(n * SECOND, ("team-01", "Deployment", f"app-{n}")) for n in range(40))
-    moment = Moment(NOW, evictions)
+    moment = EvictionHistory(NOW, evictions)
     plain = Work(decide(snapshot, world.pod, UPSTREAM, moment))
     for name, policy in (("budgets Strict and Live", BUDGETS), ("all policies", ALL)):
         work = Work(
@@ -83,14 +83,14 @@ def rows(world: World) -> Iterator[Row]:
         yield Row(GROUP, f"dry run and best node, {name}, after a pod changed", own, "no policies", others, limit)
 
 
-def decide(snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment) -> Run:
-    filtering = run_filters(meet(snapshot, pod, profile, moment))
+def decide(snapshot: Snapshot, pod: Pod, profile: Profile, moment: EvictionHistory) -> Run:
+    filtering = run_filter_plugins(scheduling_context(snapshot, pod, profile, moment))
     tried = filtering.rows(Code.UNSCHEDULABLE)
     nobody = np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
 
     def run() -> IntArray:
-        incoming = meet(snapshot, pod, profile, moment)
-        run = choose(incoming, run_filters(incoming).checks, tried, nobody)
+        incoming = scheduling_context(snapshot, pod, profile, moment)
+        run = find_candidates(incoming, run_filter_plugins(incoming).checks, tried, nobody)
         places = np.flatnonzero(run.candidate)
         return best_of(run, places, 1, then=(snapshot.name_order[run.rows[places]],))
 

@@ -5,7 +5,7 @@ import socket
 
 from benchmarks import generate
 from benchmarks.generate import PODS_PER_NODE, Plan
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.server.app import create_app
 from extender.server.run import serve
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, nargs=2, default=PODS_PER_NODE, help="on a node, at least and at most")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
-    store, config = ClusterStore(), Configuration.model_validate(sections)
+    store, config = ClusterCache(), Configuration.model_validate(sections)
     store.replace(generate.as_objects(Plan(given.seed, given.nodes, tuple(given.pods))))
     serve(create_app(store, config), config, socket.socket(fileno=given.fd))
 

@@ -7,7 +7,7 @@ from kubernetes.client import Configuration as ClientConfiguration
 
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch.source import KubernetesSource
 from extender.config import Configuration
 from extender.server.app import create_app
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--ca", help="file of the authority that its certificate is from")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
-    store, config = ClusterStore(), Configuration.model_validate(sections)
+    store, config = ClusterCache(), Configuration.model_validate(sections)
     source = KubernetesSource(store, api_at(given.url, given.ca))
     serve(create_app(store, config, source), config, socket.socket(fileno=given.fd))
 

@@ -5,7 +5,7 @@ import socket
 
 from benchmarks import generate
 from benchmarks.generate import Plan
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration
 from extender.server.app import create_app
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True, help="0: the example cluster")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}, "preemption": {"preset": "strict"}}
-    store, config = ClusterStore(), Configuration.model_validate(sections)
+    store, config = ClusterCache(), Configuration.model_validate(sections)
     store.replace(generate.as_objects(Plan(given.seed, given.nodes)) if given.nodes else example_cluster())
     serve(create_app(store, config), config, socket.socket(fileno=given.fd))
 

@@ -11,7 +11,7 @@ from benchmarks.measure import Limit, Row, Work, in_turns
 from benchmarks.works.calls import asked, keeping
 from benchmarks.world import World
 from extender.config import Configuration
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.settings import LiveSettings
 
 GROUP = "tracing"
@@ -23,7 +23,7 @@ LIMIT = Limit("≤", 1.3)
 
 
 def rows(world: World) -> Iterator[Row]:
-    kept, forgotten = keeping(world), Service(world.store, LiveSettings(Configuration()))
+    kept, forgotten = keeping(world), ServerContext(world.store, LiveSettings(Configuration()))
     nowhere, everywhere = generate.incoming(world.plan), generate.undemanding(world.plan)
     names, few = world.node_names, world.candidates[:FEW]
     calls = (

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from benchmarks import generate
 from benchmarks.generate import Plan
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.core.engine import Candidate
-from extender.core.framework.filter import Filtering, meet, run_filters
+from extender.core.framework.filter import FilterRun, run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.dry_run import DryRun, dry_run
+from extender.core.preemption.dry_run import DryRun, dry_run_preemption
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot
@@ -45,8 +45,8 @@ class World:
         return generate.as_objects(self.plan)
 
     @cached_property
-    def store(self) -> ClusterStore:
-        store = ClusterStore()
+    def store(self) -> ClusterCache:
+        store = ClusterCache()
         store.replace(self.objects)
         return store
 
@@ -64,8 +64,8 @@ class World:
         return msgspec.convert(generate.spreading(self.plan), Pod)
 
     @cached_property
-    def filtering(self) -> Filtering:
-        return run_filters(meet(self.snapshot, self.pod, self.profile))
+    def filtering(self) -> FilterRun:
+        return run_filter_plugins(scheduling_context(self.snapshot, self.pod, self.profile))
 
     @cached_property
     def tried(self) -> IntArray:
@@ -74,7 +74,7 @@ class World:
 
     @cached_property
     def run(self) -> DryRun:
-        return dry_run(self.filtering.incoming, self.filtering.checks, self.tried)
+        return dry_run_preemption(self.filtering.incoming, self.filtering.checks, self.tried)
 
     @cached_property
     def places(self) -> IntArray:

@@ -21,7 +21,7 @@ import msgspec
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Profile
 from extender.core.simulator.result import Simulation
 from extender.core.simulator.schedule_one import draws
@@ -54,7 +54,7 @@ def evaluate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pod: Pod | Mapping[str, Any],
     profile: Profile | None = None,
-    moment: Moment | None = None,
+    moment: EvictionHistory | None = None,
 ) -> Evaluation:
     """What kube-scheduler would say of `pod` on `cluster`: verdicts, scores, preemption candidates.
 
@@ -63,7 +63,7 @@ def evaluate(
     Raises ClusterFileError for a cluster and msgspec.ValidationError for a pod that cannot be understood.
     """
     snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(load_cluster(cluster))
-    return _evaluate(snapshot, _typed(pod), profile or Profile(), moment or Moment(time.time_ns()))
+    return _evaluate(snapshot, _typed(pod), profile or Profile(), moment or EvictionHistory(time.time_ns()))
 
 
 def simulate(
@@ -72,7 +72,7 @@ def simulate(
     *,
     pending: bool = False,
     profile: Profile | None = None,
-    moment: Moment | None = None,
+    moment: EvictionHistory | None = None,
     seed: int | None = None,
 ) -> Simulation:
     """What would happen if `pods` arrived, and if those that wait in the cluster were tried (`pending`).
@@ -87,7 +87,7 @@ def simulate(
         profile or Profile(),
         [_typed(pod) for pod in pods],
         waiting=pending,
-        moment=moment or Moment(time.time_ns()),
+        moment=moment or EvictionHistory(time.time_ns()),
         draw=None if seed is None else draws(seed),
         seed=seed,
     )

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
-from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.core.engine import Candidate, FilterDecision, SentCandidate
 from extender.errors import RequestError
 from extender.k8s import quantity
 from extender.k8s.objects import Int64, Pod, ResourceList
@@ -177,7 +177,7 @@ PrioritizeRequest = FilterRequest
 @dataclass(frozen=True, slots=True)
 class PreemptRequest:
     pod: Pod
-    offers: dict[str, Offer]
+    offers: dict[str, SentCandidate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +291,11 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     if args.victims is None:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
     wholes = args.victims.items()
-    offers = {n: Offer(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
+    offers = {n: SentCandidate(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
     return PreemptRequest(args.pod, offers)
 
 
-class _ReadOffers(dict[bytes, Offer]):
+class _ReadOffers(dict[bytes, SentCandidate]):
     """MetaVictims as they came -> what they say, of those that were read lately and are sound.
 
     kube-scheduler offers nearly the same victims at every call; one node after another changes.
@@ -306,12 +306,12 @@ class _ReadOffers(dict[bytes, Offer]):
         self._most_bytes = most_bytes
         self._bytes = 0
 
-    def __missing__(self, sent: bytes) -> Offer:
+    def __missing__(self, sent: bytes) -> SentCandidate:
         try:  # of a body that is known to be text
             victims = _META_VICTIMS.decode(sent)
         except (ValueError, RecursionError):  # with keys in other cases, or wrong
             victims = _decode(sent, _META_VICTIMS, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
-        offer = Offer(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
+        offer = SentCandidate(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
         if len(sent) > self._most_bytes:
             return offer
         if self._bytes + len(sent) > self._most_bytes:  # begin anew: what is still offered is soon known again
@@ -500,7 +500,7 @@ def encode_preempt(kept: Iterable[Candidate]) -> bytes:
     return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta(candidate) for candidate in kept}))
 
 
-def encode_offers(offers: Mapping[str, Offer]) -> bytes:
+def encode_offers(offers: Mapping[str, SentCandidate]) -> bytes:
     """ExtenderPreemptionResult with what was offered: every node, its victims by UID in their order, its violations."""
     victims = {
         node: MetaVictims([MetaPod(uid) for uid in offer.victims], offer.num_pdb_violations)

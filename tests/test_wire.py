@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender import wire
-from extender.core.engine import Candidate, FilterDecision, Offer
+from extender.core.engine import Candidate, FilterDecision, SentCandidate
 from extender.errors import RequestError
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -73,19 +73,19 @@ def test_no_items_is_a_list_without_nodes():
 
 def test_victims_by_uid():
     request = wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"},{"UID":"v"}],"NumPDBViolations":1}}'))
-    assert request.offers == {"n": Offer(("u", "v"), 1)}
+    assert request.offers == {"n": SentCandidate(("u", "v"), 1)}
 
 
 def test_victims_as_whole_pods_are_read_by_uid():
     whole = '{"n":{"Pods":[{"metadata":{"name":"x","uid":"u"},"spec":{"priority":"odd"}}],"NumPDBViolations":2}}'
     request = wire.decode_preempt(preemption(whole=whole))
-    assert request.offers == {"n": Offer(("u",), 2)}
+    assert request.offers == {"n": SentCandidate(("u",), 2)}
 
 
 @pytest.mark.parametrize("pods", ["[]", "null"])
 def test_a_node_may_be_offered_without_victims(pods):
     request = wire.decode_preempt(preemption(f'{{"n":{{"Pods":{pods},"NumPDBViolations":0}}}}'))
-    assert request.offers == {"n": Offer((), 0)}
+    assert request.offers == {"n": SentCandidate((), 0)}
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ def test_keys_of_the_extender_types_may_have_any_case(respell):
 def test_spellings_may_be_mixed():
     assert wire.decode_filter(f'{{"Pod":{POD},"nodenames":["a"]}}'.encode()).nodes == ["a"]
     meta = '{"n":{"Pods":[{"uid":"u"}],"numPDBViolations":4}}'
-    assert wire.decode_preempt(preemption(meta)).offers == {"n": Offer(("u",), 4)}
+    assert wire.decode_preempt(preemption(meta)).offers == {"n": SentCandidate(("u",), 4)}
     whole = '{"n":{"pods":[{"metadata":{"uid":"u"}}],"NumPDBViolations":4}}'
-    assert wire.decode_preempt(preemption(whole=whole)).offers == {"n": Offer(("u",), 4)}
+    assert wire.decode_preempt(preemption(whole=whole)).offers == {"n": SentCandidate(("u",), 4)}
 
 
 def test_the_exact_spelling_wins():
@@ -118,12 +118,15 @@ def test_the_exact_spelling_wins():
 
 
 def test_a_missing_count_of_violations_is_none():
-    assert wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"}]}}')).offers == {"n": Offer(("u",), 0)}
+    assert wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"}]}}')).offers == {"n": SentCandidate(("u",), 0)}
 
 
 def test_names_and_nodes_keep_their_case():
     meta = '{"pods":{"pods":[{"uid":"UID"}]},"Pods":{"pods":[{"uid":"uid"}]}}'
-    assert wire.decode_preempt(preemption(meta)).offers == {"pods": Offer(("UID",), 0), "Pods": Offer(("uid",), 0)}
+    assert wire.decode_preempt(preemption(meta)).offers == {
+        "pods": SentCandidate(("UID",), 0),
+        "Pods": SentCandidate(("uid",), 0),
+    }
 
 
 def test_of_duplicate_keys_the_last_one_counts():
@@ -221,7 +224,12 @@ def test_E11_one_bad_offer_among_good_ones_is_refused_at_every_call(bad, says, p
 def test_offers_that_differ_in_one_byte_are_told_apart():
     sent = [GOOD_OFFER, GOOD_OFFER.replace('"u"', '"v"'), GOOD_OFFER.replace(":0", ":1"), '{"pods":[{"uid":"u"}]}']
     body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(sent)) + "}")
-    expected = {"n0": Offer(("u",), 0), "n1": Offer(("v",), 0), "n2": Offer(("u",), 1), "n3": Offer(("u",), 0)}
+    expected = {
+        "n0": SentCandidate(("u",), 0),
+        "n1": SentCandidate(("v",), 0),
+        "n2": SentCandidate(("u",), 1),
+        "n3": SentCandidate(("u",), 0),
+    }
     for _ in range(2):
         assert wire.decode_preempt(body).offers == expected
 
@@ -230,7 +238,7 @@ def test_L3_offers_that_were_read_before_are_remembered_up_to_so_many_bytes():
     read = wire._ReadOffers(most_bytes=200)
     for number in range(100):
         sent = f'{{"Pods":[{{"UID":"u{number}"}}],"NumPDBViolations":0}}'.encode()
-        assert read[sent] is read[sent] == Offer((f"u{number}",), 0)
+        assert read[sent] is read[sent] == SentCandidate((f"u{number}",), 0)
         assert sum(map(len, read)) <= 200
     known, huge = dict(read), b'{"Pods":[{"UID":"' + b"u" * 500 + b'"}],"NumPDBViolations":0}'
     assert read[huge].victims == ("u" * 500,)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchmarks.storm.clock import Clock
-from extender.cluster.cache.cache import ClusterStore
-from extender.cluster.cache.eviction_history import History
+from extender.cluster.cache.cache import ClusterCache
+from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core import engine
-from extender.core.engine import Candidate, Offer
+from extender.core.engine import Candidate, SentCandidate
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 
@@ -16,15 +16,15 @@ from extender.k8s.objects import Pod
 class Extender:
     """Asked by kube-scheduler, once for every preemption."""
 
-    store: ClusterStore
+    store: ClusterCache
     profile: Profile
-    history: History
+    history: EvictionLog
 
     @classmethod
-    def begin(cls, clock: Clock, store: ClusterStore, profile: Profile) -> "Extender":
-        return cls(store, profile, History(clock.nanoseconds, clock.nanoseconds))
+    def begin(cls, clock: Clock, store: ClusterCache, profile: Profile) -> "Extender":
+        return cls(store, profile, EvictionLog(clock.nanoseconds, clock.nanoseconds))
 
-    def preempt(self, pod: Pod, offers: Mapping[str, Offer]) -> Candidate | None:
+    def preempt(self, pod: Pod, offers: Mapping[str, SentCandidate]) -> Candidate | None:
         """As the service does it: decide, and assume and remember what was approved. None: a veto."""
         self.store.assumed.asked_for(pod)
         moment = self.history.moment(self.profile.preemption.limits)

@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.truth import MIB, Life
-from extender.cluster.cache.cache import ClusterStore
-from extender.core.engine import Candidate, Offer
-from extender.core.framework.filter import meet, run_filters
+from extender.cluster.cache.cache import ClusterCache
+from extender.core.engine import Candidate, SentCandidate
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
@@ -45,7 +45,7 @@ class Doing(Protocol):
 
     def tried(self, life: Life, fits: bool) -> None: ...
 
-    def ask(self, pod: Pod, offers: dict[str, Offer]) -> Candidate | None: ...
+    def ask(self, pod: Pod, offers: dict[str, SentCandidate]) -> Candidate | None: ...
 
     def bind(self, life: Life, node: str) -> None: ...
 
@@ -67,7 +67,7 @@ class KubeScheduler:
     """The queue, and a turn."""
 
     clock: Clock
-    store: ClusterStore
+    store: ClusterCache
     doing: Doing
     chance: random.Random
     is_leaving_for: Callable[[Life], bool]
@@ -122,7 +122,7 @@ class KubeScheduler:
 
     def _try(self, life: Life) -> None:
         snapshot = self.store.snapshot()
-        filtering = run_filters(meet(snapshot, life.pod, FITTING))
+        filtering = run_filter_plugins(scheduling_context(snapshot, life.pod, FITTING))
         fitting = filtering.rows(Code.SUCCESS)
         if len(fitting):
             self.doing.tried(life, fits=True)
@@ -148,13 +148,13 @@ class KubeScheduler:
         self.store.assumed.preempted(life.pod, candidate.node, ())
         self.doing.preempt(life, candidate)
 
-    def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, Offer]:
+    def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, SentCandidate]:
         """From a random node on, until there are enough candidates and one that breaks no budget (DryRunPreemption)."""
         names = [snapshot.node_names[row] for row in potential.tolist()]
         of_node = offers_of_kube_scheduler(snapshot, pod, set(names))
         begin = self.chance.randrange(len(names)) if names else 0
         enough = max(MIN_CANDIDATES, int(MIN_CANDIDATES_SHARE * len(names)))
-        offers: dict[str, Offer] = {}
+        offers: dict[str, SentCandidate] = {}
         harmless = False
         for name in (*names[begin:], *names[:begin]):
             if len(offers) >= enough and harmless:

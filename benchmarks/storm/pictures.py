@@ -1,6 +1,6 @@
 """What kube-scheduler and the extender have seen: the truth, a little later; each has a store of its own.
 
-The stores are the service's own (`ClusterStore`), with the assumptions that each of the two can make.
+The stores are the service's own (`ClusterCache`), with the assumptions that each of the two can make.
 
 Rule: nothing reaches a store before it is late enough, but for what its owner did itself.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.plan import Storm
 from benchmarks.storm.truth import Budget, Life, Truth
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.core.profile import Profile
 from extender.k8s.kinds import ClusterObjects
 
@@ -25,8 +25,8 @@ class Pictures:
     storm: Storm
     clock: Clock
     truth: Truth
-    of_scheduler: ClusterStore
-    of_extender: ClusterStore
+    of_scheduler: ClusterCache
+    of_extender: ClusterCache
     seen: Seen
     _counting: set[str]
     """Names of the budgets that are counted again at the end of this moment."""
@@ -34,7 +34,7 @@ class Pictures:
     @classmethod
     def begin(cls, storm: Storm, clock: Clock, truth: Truth, profile: Profile, seen: Seen) -> "Pictures":
         """Both have seen everything until now; the extender decides by the profile."""
-        stores = ClusterStore(clock.seconds), ClusterStore(clock.seconds)
+        stores = ClusterCache(clock.seconds), ClusterCache(clock.seconds)
         stores[1].prepare_for(profile)
         objects = ClusterObjects(
             nodes=truth.nodes,

@@ -20,7 +20,7 @@ from benchmarks.storm.plan import Storm
 from benchmarks.storm.tally import Tally
 from benchmarks.storm.truth import Life, Truth
 from extender.cluster.cache.cache import Change, uid_of
-from extender.core.engine import Candidate, Offer
+from extender.core.engine import Candidate, SentCandidate
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 
@@ -134,7 +134,7 @@ class Simulation:
         elif answer is None:
             self.clean.undecided.add(life.name)
 
-    def ask(self, pod: Pod, offers: dict[str, Offer]) -> Candidate | None:
+    def ask(self, pod: Pod, offers: dict[str, SentCandidate]) -> Candidate | None:
         self.tally.asked += 1
         candidate = self._extender.preempt(pod, offers)
         self.tally.refused += candidate is None

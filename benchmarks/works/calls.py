@@ -9,7 +9,7 @@ from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodi
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.config import Configuration
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.observability.decision_log import Decisions
 from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
@@ -57,20 +57,20 @@ def _call(world: World, verb: str, bodies: Sequence[bytes]) -> Work:
     return Work(asked(keeping(world), verb, bodies))
 
 
-def keeping(world: World) -> Service:
+def keeping(world: World) -> ServerContext:
     """With the default configuration."""
     config = Configuration()
     kept = Decisions(config.debug.decisions, config.debug.decisions_size)
-    return Service(world.store, LiveSettings(config), decisions=kept)
+    return ServerContext(world.store, LiveSettings(config), decisions=kept)
 
 
-def asked(service: Service, verb: str, bodies: Sequence[bytes]) -> Run:
+def asked(service: ServerContext, verb: str, bodies: Sequence[bytes]) -> Run:
     """One call, with the bodies in turn."""
     turns = itertools.cycle(bodies)
     return lambda: ask(service, verb, next(turns))
 
 
-def ask(service: Service, verb: str, body: bytes) -> None:
+def ask(service: ServerContext, verb: str, body: bytes) -> None:
     """RuntimeError for anything but an answer."""
     given = answer(VERBS[verb], service, body)
     if given.status != 200:

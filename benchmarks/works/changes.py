@@ -9,7 +9,7 @@ from benchmarks.measure import Run, Work
 from benchmarks.works import Maker, needing
 from benchmarks.works.decisions import filter_all, preempting
 from benchmarks.world import World
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.decode import Decoder
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod
@@ -19,7 +19,7 @@ LINES = 2000
 
 def event(world: World) -> Work:
     """One event of a pod, decoded and applied; half of them matter to decisions."""
-    store, decoder, changing = ClusterStore(), Decoder("Pod"), Changing(world.plan)
+    store, decoder, changing = ClusterCache(), Decoder("Pod"), Changing(world.plan)
     store.replace(world.objects)
     take(store, decoder, changing.all())
     lines: list[bytes] = []

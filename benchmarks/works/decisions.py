@@ -11,18 +11,18 @@ import numpy as np
 from benchmarks.measure import Work, nothing
 from benchmarks.works import Maker
 from benchmarks.world import World, change_a_pod
-from extender.core.framework.filter import Filtering, meet, run_filters
+from extender.core.framework.filter import FilterRun, run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import best_of
-from extender.core.preemption.dry_run import dry_run
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 
 CHANGED = ", after a pod changed"
 
 
-def filter_all(world: World, pod: Pod) -> Filtering:
-    return run_filters(meet(world.snapshot, pod, Profile()))
+def filter_all(world: World, pod: Pod) -> FilterRun:
+    return run_filter_plugins(scheduling_context(world.snapshot, pod, Profile()))
 
 
 def filtering(world: World, mixed: bool, changed: bool) -> Work:
@@ -34,7 +34,7 @@ def filtering(world: World, mixed: bool, changed: bool) -> Work:
 def preempting(world: World, mixed: bool, changed: bool) -> Work:
     """Verdicts are ready; dry run of all nodes, violations, the best node, its victims."""
     pod = world.spreading if mixed else world.pod
-    ready: list[Filtering] = []
+    ready: list[FilterRun] = []
 
     def prepare() -> None:
         if changed:
@@ -43,7 +43,7 @@ def preempting(world: World, mixed: bool, changed: bool) -> Work:
 
     def run() -> tuple[Pod, ...]:
         (verdicts,) = ready
-        run = dry_run(verdicts.incoming, verdicts.checks, verdicts.rows(Code.UNSCHEDULABLE))
+        run = dry_run_preemption(verdicts.incoming, verdicts.checks, verdicts.rows(Code.UNSCHEDULABLE))
         places = np.flatnonzero(run.candidate)
         (best,) = best_of(run, places, 1, then=(world.snapshot.name_order[run.rows[places]],)).tolist()
         return run.victims_on(best)

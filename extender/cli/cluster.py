@@ -44,13 +44,13 @@ def dump(
     """
     import asyncio
 
-    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.cache.cache import ClusterCache
     from extender.cluster.files.dump import write
     from extender.cluster.watch.source import KubernetesSource
 
     given = cluster_options(cluster, cluster is None, kubeconfig, context)
     settings = configuration(config, {option: to for option, to in given.items() if to[1] is not None})
-    store = ClusterStore()
+    store = ClusterCache()
     source = open_cluster(settings, store, api_server(settings))
     if isinstance(source, KubernetesSource):
         asyncio.run(source.read_once(timeout))

@@ -28,14 +28,14 @@ def openapi(
 
 
 def _document(of_admin: bool) -> dict[str, Any]:
-    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.server import app
     from extender.server.admin import app as admin
 
     if of_admin:
         return admin.openapi_document()
-    return app.openapi_document(app.create_app(ClusterStore(), Configuration()))
+    return app.openapi_document(app.create_app(ClusterCache(), Configuration()))
 
 
 def _check_openapi(path: Path, document: str, option: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
     from extender.cluster.apiserver.client import ApiServer
-    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.server.observability.cache_status import Source
 
@@ -60,7 +60,7 @@ def api_server(settings: "Configuration") -> "ApiServer | None":
     return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
 
 
-def open_cluster(settings: "Configuration", store: "ClusterStore", api: "ApiServer | None") -> "Source":
+def open_cluster(settings: "Configuration", store: "ClusterCache", api: "ApiServer | None") -> "Source":
     """The source that keeps the store up to date; a file is read at once, a live cluster when the service runs."""
     from extender.cluster.files.manifests import example_cluster
     from extender.cluster.files.source import FileSource
@@ -92,6 +92,6 @@ def configuration(path: Path | None, overrides: "dict[str, tuple[str, object]] |
     return load_config(path, os.environ, overrides)
 
 
-def counts(store: "ClusterStore") -> str:
+def counts(store: "ClusterCache") -> str:
     objects = store.snapshot().objects
     return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"

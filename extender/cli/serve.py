@@ -24,10 +24,10 @@ from extender.version import __version__
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
     from extender.cluster.apiserver.client import ApiServer
-    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.config.serving import AdminSection, ServerSection
-    from extender.server.context import Service
+    from extender.server.context import ServerContext
     from extender.server.observability.cache_status import Source
     from extender.server.settings import ConfigFile
 
@@ -93,7 +93,7 @@ def serve(
     csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
     """
     from extender.cli import logs
-    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.cache.cache import ClusterCache
     from extender.errors import ClusterLost
     from extender.server.app import create_app
     from extender.server.observability import audit_log
@@ -110,7 +110,7 @@ def serve(
         check_directory(Path(settings.recording.directory))
     if settings.audit.enabled:
         audit_log.check(Path(settings.audit.path) if settings.audit.path is not None else None)
-    store = ClusterStore()
+    store = ClusterCache()
     api = api_server(settings)
     source = open_cluster(settings, store, api)
     announce(banner(settings, store, source, api), settings)
@@ -136,7 +136,7 @@ def is_example(settings: "Configuration") -> bool:
     return settings.cluster.source == "snapshot" and settings.cluster.path is None
 
 
-def ask_examples(service: "Service") -> None:
+def ask_examples(service: "ServerContext") -> None:
     """Decide what the README asks, so that there is something to explain from the start."""
     from extender.server.scheduler.verbs import VERBS, answer
 
@@ -151,7 +151,7 @@ def config_file(path: Path | None, overrides: "dict[str, tuple[str, object]]") -
     return ConfigFile(path, lambda: configuration(path, overrides)) if path is not None else None
 
 
-def banner(settings: "Configuration", store: "ClusterStore", source: "Source", api: "ApiServer | None") -> str:
+def banner(settings: "Configuration", store: "ClusterCache", source: "Source", api: "ApiServer | None") -> str:
     """Where it listens, what it knows, and what to do next."""
     from extender.cluster.files.source import FileSource
 

@@ -83,7 +83,7 @@ def simulate(
     as a manifest: JSON or YAML, one or several. Without --cluster it is the example that ships with the package, or the
     cluster of the configuration.
     """
-    from extender.core.eviction_history import Moment
+    from extender.core.eviction_history import EvictionHistory
     from extender.server.admin import simulate as what_if
 
     if not pod and not pending:
@@ -97,7 +97,7 @@ def simulate(
     pods = [one for file in pod or () for one in _pods_of(file)]
     policies = _policies(settings, preset, compare)
     objects = _objects(settings, timeout)
-    question = what_if.Question(pods, pending, seed, Moment(time.time_ns()))
+    question = what_if.Question(pods, pending, seed, EvictionHistory(time.time_ns()))
     with _progress(objects, question, len(policies), no_color) as watch:
         found = what_if.answer(objects, policies, question, watch)
     _print(found, output, no_color)
@@ -163,13 +163,13 @@ def _objects(settings: "Configuration", timeout: float) -> "ClusterObjects":
     """The cluster, read once."""
     import asyncio
 
-    from extender.cluster.cache.cache import ClusterStore
+    from extender.cluster.cache.cache import ClusterCache
     from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.cluster.watch.source import KubernetesSource
 
     if settings.cluster.source != "kubernetes":
         return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
-    store = ClusterStore()
+    store = ClusterCache()
     source = open_cluster(settings, store, api_server(settings))
     if isinstance(source, KubernetesSource):
         asyncio.run(source.read_once(timeout))

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from extender.core.simulator.result import CycleShown, NodeShown, Simulation, VictimShown
 from extender.errors import printable
-from extender.server.admin.simulate import Comparison, Fate
+from extender.server.admin.simulate import Comparison, PodOutcome
 
 LONGEST_MESSAGE = 1024
 """Of an event (validation.NoteLengthLimit); kube-scheduler cuts longer ones off."""
@@ -135,14 +135,14 @@ def compared(comparison: Comparison) -> Iterator[Text]:
     yield from table(("", "", *comparison.compared), counts)
 
 
-def _fates(comparison: Comparison) -> dict[str, list[Fate | None]]:
+def _fates(comparison: Comparison) -> dict[str, list[PodOutcome | None]]:
     from extender.server.admin.simulate import fates
 
     one, other = (fates(result) for result in comparison.results)
     return {pod: [one.get(pod), other.get(pod)] for pod in dict.fromkeys((*one, *other))}
 
 
-def _fate(fate: Fate | None) -> str:
+def _fate(fate: PodOutcome | None) -> str:
     if fate is None:
         return "<none>"
     where = fate.node if fate.outcome == "Scheduled" and fate.node else fate.outcome.lower()

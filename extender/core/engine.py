@@ -11,32 +11,32 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.eviction_history import TIMELESS, Moment
-from extender.core.framework.constraint import Incoming, Rows
-from extender.core.framework.filter import Filtering, Verdicts, meet, not_evaluated, run_filters
-from extender.core.framework.filter_cache import LastAsked
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.framework.constraint import Rows, SchedulingContext
+from extender.core.framework.filter import FilterRun, Statuses, not_evaluated, run_filter_plugins, scheduling_context
+from extender.core.framework.filter_cache import FilterCache
 from extender.core.framework.plugins import INDEXES
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import choose, helps, with_victims
-from extender.core.preemption.criteria import best_of, costs
+from extender.core.preemption.candidates import find_candidates, preemption_would_help, with_victims
+from extender.core.preemption.criteria import best_of, ranking_keys
 from extender.core.preemption.dry_run import (
     KUBE_SCHEDULER,
     NAMED_OF_EQUALS,
     NEVER_PREEMPTS,
-    Barrier,
     DryRun,
+    PolicyVeto,
     eligible,
-    groups,
     in_other_order,
+    potential_victims,
 )
-from extender.core.preemption.node_pods import Residents
+from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.protections import is_special, protects, reasons
-from extender.core.preemption.ranking import standing
+from extender.core.preemption.ranking import dense_rank
 from extender.core.preemption.rate_limits import veto
-from extender.core.preemption.victim_resolver import KnownVictims
+from extender.core.preemption.victim_resolver import VictimResolver
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, how_many, marked
+from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, count_per_node, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
 from extender.k8s.objects import ObjectMeta, Pod
@@ -57,15 +57,15 @@ NO_HELP = "no victims would make the pod fit"
 
 
 @dataclass(frozen=True, slots=True)
-class Working:
+class DecisionContext:
     """What a decision was made from: good for as long as its snapshot is not changed (see `core.explain.record`)."""
 
-    incoming: Incoming
+    incoming: SchedulingContext
     rows: Rows
     """Node rows that were asked about; of `/preempt` the offered ones that are known."""
-    filtering: Filtering | None = None
+    filtering: FilterRun | None = None
     """None: nothing was filtered, because the pod may evict nobody."""
-    verdicts: Verdicts | None = None
+    verdicts: Statuses | None = None
     """`/filter`: of the offered nodes."""
     helped: BoolArray | None = None
     """`/filter`: [offered] where eviction would make room."""
@@ -89,7 +89,7 @@ class FilterDecision:
     """Node -> message, where it would not."""
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that have a say about this pod but are not modelled."""
-    working: Working | None = field(default=None, compare=False, repr=False)
+    working: DecisionContext | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +97,11 @@ class PrioritizeDecision:
     scores: tuple[int, ...]
     """0-10 per offered node."""
     not_evaluated: tuple[str, ...]
-    working: Working | None = field(default=None, compare=False, repr=False)
+    working: DecisionContext | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class SentCandidate:
     """What kube-scheduler would evict from one node."""
 
     victims: tuple[str, ...]
@@ -132,7 +132,7 @@ class PreemptDecision:
     """Why the pod may evict nobody now, and until when."""
     rejected: Mapping[str, str] = field(default_factory=dict)
     """Node -> the rule that its candidate broke, where somebody else looked the candidates over; then it is dropped."""
-    working: Working | None = field(default=None, compare=False, repr=False)
+    working: DecisionContext | None = field(default=None, compare=False, repr=False)
 
     @property
     def why_nobody(self) -> str:
@@ -147,16 +147,16 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
     for index in INDEXES:
         snapshot.index(index)
-    anybody = meet(snapshot, Pod(ObjectMeta()), profile)
-    grouped = groups(anybody)
+    anybody = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
+    grouped = potential_victims(anybody)
     if profile.preemption.disruption_budgets == "Strict":
         in_other_order(anybody, None, grouped)
-    snapshot.index(Residents, profile.preemption).on(anybody.layout, np.arange(len(snapshot.nodes)))
+    snapshot.index(NodePods, profile.preemption).on(anybody.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
 
-def _undecided(incoming: Incoming, rows: Rows) -> tuple[tuple[str, ...], BoolArray]:
+def _undecided(incoming: SchedulingContext, rows: Rows) -> tuple[tuple[str, ...], BoolArray]:
     """The filter plugins whose verdict on some of `rows` is kube-scheduler's alone; and [node] where it is."""
     masks = not_evaluated(incoming)
     anywhere = np.logical_or.reduce([*masks.values()])
@@ -164,11 +164,11 @@ def _undecided(incoming: Incoming, rows: Rows) -> tuple[tuple[str, ...], BoolArr
 
 
 def filter(
-    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: Moment = TIMELESS
+    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
     """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = _rows(snapshot, nodes)
-    filtering = snapshot.index(LastAsked).filtering(meet(snapshot, pod, profile, moment))
+    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, moment))
     left, _ = _undecided(filtering.incoming, rows)
     fits = filtering.codes[rows] == Code.SUCCESS
     verdicts, helped = filtering.grouped(rows), _helped(filtering, rows)
@@ -181,32 +181,32 @@ def filter(
         return dict(zip(compress(nodes, offered.tolist()), map(messages.__getitem__, which), strict=True))
 
     accepted = tuple(np.flatnonzero(fits).tolist())
-    working = Working(filtering.incoming, rows, filtering, verdicts, helped)
+    working = DecisionContext(filtering.incoming, rows, filtering, verdicts, helped)
     return FilterDecision(accepted, said(helped), said(~fits & ~helped), left, working)
 
 
 def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
     try:
-        return snapshot.index(LastAsked).rows(nodes)
+        return snapshot.index(FilterCache).rows(nodes)
     except KeyError:
         unknown = [name for name in nodes if name not in snapshot.node_row]
         raise UnknownNode(f"{len(unknown)} of {len(nodes)} nodes are not in the cluster picture") from None
 
 
-def _with_code(filtering: Filtering, rows: Rows, code: Code) -> Rows:
+def _with_code(filtering: FilterRun, rows: Rows, code: Code) -> Rows:
     """Those of `rows` that have the code, each once, ascending."""
-    return np.flatnonzero(marked(rows, len(filtering.codes)) & (filtering.codes == code))
+    return np.flatnonzero(mask_of(rows, len(filtering.codes)) & (filtering.codes == code))
 
 
-def _helped(filtering: Filtering, rows: Rows) -> BoolArray:
+def _helped(filtering: FilterRun, rows: Rows) -> BoolArray:
     """[row]: would evicting lower-priority pods make room?"""
     helped, tried = np.zeros(len(filtering.codes), np.bool_), _to_help(filtering, rows)
     if len(tried):
-        helped[tried] = helps(filtering.incoming, filtering.checks, tried)
+        helped[tried] = preemption_would_help(filtering.incoming, filtering.checks, tried)
     return helped[rows]
 
 
-def _to_help(filtering: Filtering, rows: Rows) -> Rows:
+def _to_help(filtering: FilterRun, rows: Rows) -> Rows:
     """Those of `rows` where eviction may help, each once, ascending; none if the pod may evict nobody."""
     tried = _with_code(filtering, rows, Code.UNSCHEDULABLE)
     if not len(tried) or not eligible(filtering)[0] or veto(filtering.incoming) is not None:
@@ -215,7 +215,7 @@ def _to_help(filtering: Filtering, rows: Rows) -> Rows:
 
 
 def prioritize(
-    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: Moment = TIMELESS
+    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: EvictionHistory = NO_HISTORY
 ) -> PrioritizeDecision:
     """How good each offered node is, 0-10. Raises UnknownNode if one is not in the snapshot.
 
@@ -223,7 +223,7 @@ def prioritize(
     are 6-10, those 1-5 by the preemption ranking, and nodes that cannot be helped 0.
     """
     rows = _rows(snapshot, nodes)
-    filtering = snapshot.index(LastAsked).filtering(meet(snapshot, pod, profile, moment))
+    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, moment))
     left, _ = _undecided(filtering.incoming, rows)
     fitting = _with_code(filtering, rows, Code.SUCCESS)
     result = np.zeros(len(filtering.codes), np.int64)
@@ -233,10 +233,10 @@ def prioritize(
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
     tried, run = _to_help(filtering, rows), None
     if len(tried):
-        run = choose(filtering.incoming, filtering.checks, tried)
+        run = find_candidates(filtering.incoming, filtering.checks, tried)
         places = np.flatnonzero(run.candidate)
-        result[run.rows[places]] = _by_standing(standing(costs(run, places)), floor)
-    working = Working(filtering.incoming, rows, filtering, scores=scores, run=run)
+        result[run.rows[places]] = _by_standing(dense_rank(ranking_keys(run, places)), floor)
+    working = DecisionContext(filtering.incoming, rows, filtering, scores=scores, run=run)
     return PrioritizeDecision(tuple(result[rows].tolist()), left, working)
 
 
@@ -246,7 +246,11 @@ def _by_standing(standings: IntArray, floor: int) -> IntArray:
 
 
 def preempt(
-    snapshot: Snapshot, pod: Pod, offers: Mapping[str, Offer], profile: Profile, moment: Moment = TIMELESS
+    snapshot: Snapshot,
+    pod: Pod,
+    offers: Mapping[str, SentCandidate],
+    profile: Profile,
+    moment: EvictionHistory = NO_HISTORY,
 ) -> PreemptDecision:
     """The best of the offered nodes, or of all, with the victims that our own dry run finds there.
 
@@ -254,21 +258,21 @@ def preempt(
     kube-scheduler's own victims are kept there, ranked all the same.
     """
     offered = _Offered.of(snapshot, offers)
-    incoming, rows = meet(snapshot, pod, profile, moment), offered.rows
+    incoming, rows = scheduling_context(snapshot, pod, profile, moment), offered.rows
     left, undecided = _undecided(incoming, rows)
     vetoed = NEVER_PREEMPTS if pod.spec.preemption_policy == "Never" else veto(incoming)
     if vetoed is not None:
         dropped = dict.fromkeys(offers, vetoed)
-        return PreemptDecision((), dropped, left, frozenset(), vetoed, working=Working(incoming, rows))
-    filtering = run_filters(incoming)
+        return PreemptDecision((), dropped, left, frozenset(), vetoed, working=DecisionContext(incoming, rows))
+    filtering = run_filter_plugins(incoming)
     tried = _to_try(filtering, rows, undecided, offered.dropped)
-    run = choose(incoming, filtering.checks, tried, offered.victims if protects(profile.preemption) else None)
+    run = find_candidates(incoming, filtering.checks, tried, offered.victims if protects(profile.preemption) else None)
     named = offered.on(run)
-    run = _prefer_named(run, named)
+    run = _prefer_scheduler_victims(run, named)
     if left:
         theirs = np.flatnonzero(undecided[run.rows])
         run = with_victims(run, theirs, _as_offered(run, named)[:, theirs], KUBE_SCHEDULER)
-    run = _adding_nobody_special(run, named)
+    run = _drop_unrequested_system_victims(run, named)
     best = _best(run, named, profile.keep_candidates)
     violations, names = run.violations, snapshot.node_names
     kept = tuple(
@@ -277,17 +281,17 @@ def preempt(
     dropped = offered.dropped | _not_tried(filtering, rows, tried)
     dropped |= _beaten(run, offered, [candidate.node for candidate in kept])
     as_offered = frozenset(compress(offered.names, undecided[rows].tolist()))
-    working = Working(incoming, rows, filtering, run=run, named=named)
+    working = DecisionContext(incoming, rows, filtering, run=run, named=named)
     return PreemptDecision(kept, dropped, left, as_offered, working=working)
 
 
-def _to_try(filtering: Filtering, rows: Rows, undecided: BoolArray, dropped: Collection[str]) -> Rows:
+def _to_try(filtering: FilterRun, rows: Rows, undecided: BoolArray, dropped: Collection[str]) -> Rows:
     """Offered nodes where eviction may help as far as we can say; with AllNodes all where we can say that it may.
 
     Not where kube-scheduler knows of pods that we do not (`dropped`).
     """
     codes, node_row = filtering.codes, filtering.incoming.snapshot.node_row
-    offered = marked(rows, len(codes))
+    offered = mask_of(rows, len(codes))
     offered &= (codes == Code.UNSCHEDULABLE) | (undecided & (codes != Code.UNRESOLVABLE))
     if filtering.incoming.profile.preemption.candidates == "Offered":
         return np.flatnonzero(offered)
@@ -310,7 +314,7 @@ class _Offered:
     """[pod]: named as a victim of its own node."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, offers: Mapping[str, Offer]) -> Self:
+    def of(cls, snapshot: Snapshot, offers: Mapping[str, SentCandidate]) -> Self:
         names = list(offers)
         nodes = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
         uids = [offer.victims for offer in offers.values()]
@@ -318,10 +322,10 @@ class _Offered:
         if not there.all():
             uids = list(compress(uids, there.tolist()))
         rows = nodes[there]
-        answerable[there], found = snapshot.index(KnownVictims).of(rows.tolist(), uids)
+        answerable[there], found = snapshot.index(VictimResolver).of(rows.tolist(), uids)
         dropped = {names[place]: UNKNOWN_VICTIM for place in np.flatnonzero(there & ~answerable)}
         dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(~there)}
-        victims = marked(found, len(snapshot.pod_node))
+        victims = mask_of(found, len(snapshot.pod_node))
         return cls(list(compress(names, answerable.tolist())), nodes[answerable], dropped, victims)
 
     def on(self, run: DryRun) -> BoolArray:
@@ -331,10 +335,10 @@ class _Offered:
         return found
 
 
-def _not_tried(filtering: Filtering, rows: Rows, tried: Rows) -> dict[str, str]:
+def _not_tried(filtering: FilterRun, rows: Rows, tried: Rows) -> dict[str, str]:
     """Why those of the offered nodes are not in the answer that were not tried."""
     names = filtering.incoming.snapshot.node_names
-    rows = rows[~marked(tried, len(filtering.codes))[rows]]
+    rows = rows[~mask_of(tried, len(filtering.codes))[rows]]
     return {
         names[row]: verdict.message or "the pod fits without evicting anyone"
         for row, verdict in zip(rows.tolist(), filtering.verdicts(rows), strict=True)
@@ -347,7 +351,7 @@ def _as_offered(run: DryRun, named: BoolArray) -> BoolArray:
     return named & ~wrong
 
 
-def _prefer_named(run: DryRun, named: BoolArray) -> DryRun:
+def _prefer_scheduler_victims(run: DryRun, named: BoolArray) -> DryRun:
     """Where two pods may take each other's place, let the one go that kube-scheduler named.
 
     It may not know the other one any more, and one UID that it does not know fails the whole answer.
@@ -383,7 +387,7 @@ def _with_equals(run: DryRun, places: IntArray, some: BoolArray, others: BoolArr
     return sorted({int(places[nth]) for nth, _, _ in equal})
 
 
-def _adding_nobody_special(run: DryRun, named: BoolArray) -> DryRun:
+def _drop_unrequested_system_victims(run: DryRun, named: BoolArray) -> DryRun:
     """Not where a pod would go that only kube-scheduler may choose; where policies choose, they leave those out."""
     if protects(run.incoming.profile.preemption):
         return run
@@ -395,8 +399,8 @@ def _adding_nobody_special(run: DryRun, named: BoolArray) -> DryRun:
     ]
     if not special:
         return run
-    nodes = marked(places[special], len(run.rows))
-    barrier = Barrier(nodes, lambda _, places: [f"would evict {SPECIAL}"] * len(places))
+    nodes = mask_of(places[special], len(run.rows))
+    barrier = PolicyVeto(nodes, lambda _, places: [f"would evict {SPECIAL}"] * len(places))
     return replace(run, barriers=(*run.barriers, barrier))
 
 
@@ -408,7 +412,7 @@ def _best(run: DryRun, named: BoolArray, limit: int | None) -> IntArray:
 
 def then_by(run: DryRun, named: BoolArray, places: IntArray) -> tuple[IntArray, IntArray]:
     """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
-    return how_many(run.victims & ~named)[places], run.snapshot.name_order[run.rows[places]]
+    return count_per_node(run.victims & ~named)[places], run.snapshot.name_order[run.rows[places]]
 
 
 BEATEN = "another node is the better candidate"

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from extender.core.eviction_history import TIMELESS, Moment
-from extender.core.framework.constraint import Incoming
-from extender.core.framework.filter import Filtering, meet, not_evaluated, run_filters
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.filter import FilterRun, not_evaluated, run_filter_plugins, scheduling_context
 from extender.core.framework.score import Scores, score
-from extender.core.framework.status import Code, Verdict
-from extender.core.preemption.candidates import choose
-from extender.core.preemption.criteria import best_of, costs
+from extender.core.framework.status import Code, Status
+from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.criteria import best_of, ranking_keys
 from extender.core.preemption.dry_run import DryRun, eligible
 from extender.core.preemption.ranking import tied_for_best
 from extender.core.profile import Profile
@@ -26,8 +26,8 @@ from extender.k8s.objects import Pod
 class Evaluation:
     """Filter verdicts, scores and preemption candidates of every node."""
 
-    incoming: Incoming
-    filtering: Filtering
+    incoming: SchedulingContext
+    filtering: FilterRun
     scores: Scores
     eligible: tuple[bool, str]
     dry_run: DryRun
@@ -47,7 +47,7 @@ class Evaluation:
     def selected_ties(self) -> list[str]:
         """Every node that kube-scheduler might pick, sorted."""
         places = np.flatnonzero(self.dry_run.candidate)
-        ties = self.dry_run.rows[places[tied_for_best(costs(self.dry_run, places))]]
+        ties = self.dry_run.rows[places[tied_for_best(ranking_keys(self.dry_run, places))]]
         return sorted(self.incoming.snapshot.node_names[row] for row in ties)
 
     def to_dict(self) -> dict[str, Any]:
@@ -106,14 +106,14 @@ class Evaluation:
         return {"candidates": candidates, "nonCandidates": others}
 
 
-def _plain(verdict: Verdict) -> dict[str, Any]:
+def _plain(verdict: Status) -> dict[str, Any]:
     return {"code": verdict.code.text, "plugin": verdict.plugin, "reasons": sorted(verdict.reasons)}
 
 
-def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment = TIMELESS) -> Evaluation:
+def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, moment: EvictionHistory = NO_HISTORY) -> Evaluation:
     """Judge, score and dry-run every node."""
-    incoming = meet(snapshot, pod, profile, moment)
-    filtering = run_filters(incoming)
+    incoming = scheduling_context(snapshot, pod, profile, moment)
+    filtering = run_filter_plugins(incoming)
     scores = score(incoming, filtering.rows(Code.SUCCESS))
-    run = choose(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    run = find_candidates(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
     return Evaluation(incoming, filtering, scores, eligible(filtering), run)

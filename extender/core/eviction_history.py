@@ -34,8 +34,8 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """When a decision is made. `Moment()` is good for profiles in which no policy looks at the time."""
+class EvictionHistory:
+    """When a decision is made. `EvictionHistory()` is good for profiles in which no policy looks at the time."""
 
     now: int = 0
     """Nanoseconds since 1970."""
@@ -55,5 +55,5 @@ class Moment:
         return f"until {format_time(ends)}"
 
 
-TIMELESS = Moment()
+NO_HISTORY = EvictionHistory()
 """Of decisions that do not look at the time."""

@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from extender.cluster.apiserver import binding
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.server.admin import collectors
 from extender.server.http.errors import add_error_handlers
@@ -24,7 +24,7 @@ from extender.server.observability.decision_log import Decisions
 from extender.server.recording.recorder import Recorder
 from extender.server.scheduler import openapi
 from extender.server.scheduler.routes import Application, add_routes
-from extender.server.scheduler.verbs import Binder, Service
+from extender.server.scheduler.verbs import Binder, ServerContext
 from extender.server.settings import ConfigFile, LiveSettings
 from extender.version import __version__
 
@@ -38,7 +38,7 @@ NOT_FOUND = (
 
 
 def create_app(
-    store: ClusterStore,
+    store: ClusterCache,
     config: Configuration,
     source: Source = NO_SOURCE,
     api: binding.Api | None = None,
@@ -61,7 +61,7 @@ def create_app(
     threads = ThreadPoolExecutor(BINDINGS_AT_ONCE, "bind")
     app.state.stop = lambda: None
     recorder = Recorder(store, config.recording, source.problem)
-    service = app.state.service = Service(
+    service = app.state.service = ServerContext(
         store,
         LiveSettings(config, file),
         source,
@@ -94,7 +94,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def _follow(app: FastAPI) -> AsyncIterator[None]:
-    service: Service = app.state.service
+    service: ServerContext = app.state.service
     if app.state.record and service.recorder is not None:
         service.recorder.start()
     if service.audit is not None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from extender.cluster.apiserver import binding
-from extender.cluster.cache.cache import ClusterStore
-from extender.cluster.cache.eviction_history import History
-from extender.core.eviction_history import Moment
+from extender.cluster.cache.cache import ClusterCache
+from extender.cluster.cache.eviction_history import EvictionLog
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, NotReady
@@ -63,7 +63,7 @@ class Recorder(Protocol):
         body: bytes,
         status: int,
         answer: bytes,
-        moment: Moment,
+        moment: EvictionHistory,
         settings: Settings,
         /,
     ) -> None:
@@ -71,10 +71,10 @@ class Recorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServerContext:
     """What the verbs need."""
 
-    store: ClusterStore
+    store: ClusterCache
     configured: LiveSettings
     """Which settings are in effect."""
     source: Source = NO_SOURCE
@@ -89,7 +89,7 @@ class Service:
     """Seconds from a call's first byte to its answer."""
     clock: Clock = time.monotonic
     metrics: Metrics = field(default_factory=Metrics)
-    history: History = field(default_factory=History)
+    history: EvictionLog = field(default_factory=EvictionLog)
     decisions: Decisions = field(default_factory=lambda: Decisions(0, 0))
     recorder: Recorder | None = None
     audit: AuditLog | None = None
@@ -107,7 +107,7 @@ class Service:
         """Of a call that began at that time of the clock."""
         return Deadline(began + self.timeout, self.clock, refused)
 
-    def moment(self) -> Moment:
+    def moment(self) -> EvictionHistory:
         """When a decision is made, and what was approved before."""
         return self.history.moment(self.settings.profile.preemption.limits)
 

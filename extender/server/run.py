@@ -25,7 +25,7 @@ from fastapi import FastAPI
 from extender.config import Configuration
 from extender.config.serving import AdminSection, ServerSection
 from extender.server.admin.app import create_admin_app
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.http.listener import Listener, bind
 from extender.server.http.tls import TLSFiles
 
@@ -50,7 +50,7 @@ def serve(app: FastAPI, config: Configuration, listening: socket.socket | None =
 
     ConfigError or CannotListen if certificates cannot be used or an address cannot be had.
     """
-    service: Service = app.state.service
+    service: ServerContext = app.state.service
     certificates = service.lifecycle.certificates
     for name, section in (("server", config.server), ("admin", config.admin)):
         if section.tls.is_on:

@@ -12,7 +12,7 @@ import extender
 from extender import cli
 from extender.cli.options import open_cluster
 from extender.cli.serve import EXAMPLE_REQUEST, ask_examples, banner, config_file
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration, load_config, render
 from extender.config.serving import DebugSection
 from extender.errors import ClusterFileError, ConfigError
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, cap
 
 def opened(**cluster) -> Any:
     settings = Configuration(cluster=cluster)
-    store = ClusterStore()
+    store = ClusterCache()
     return settings, store, open_cluster(settings, store, None), None
 
 

@@ -28,7 +28,7 @@ from extender.cli.explain import explain as explain_command
 from extender.cli.report import Way
 from extender.core.explain.schema import Decision, NodeShown, Outcome, PodShown, Ranking, Role, VerdictShown
 from extender.core.profile import PreemptionPolicy
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.observability.decision_log import Decisions
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
@@ -48,11 +48,11 @@ from tests.server.recording.rig import Rig
 LONG = "a-name-as-long-as-kubernetes-allows-" + 200 * "x"
 
 
-def ask(service: Service, verb: str, body: bytes) -> None:
+def ask(service: ServerContext, verb: str, body: bytes) -> None:
     verbs.answer(verbs.VERBS[verb], service, body)
 
 
-def fill(service: Service) -> None:
+def fill(service: ServerContext) -> None:
     """filter-1 and filter-2 are about incoming, preempt-1 about urgent, and prioritize-1 comes last."""
     ask(service, "filter", filter_body())
     ask(service, "preempt", preempt_body())
@@ -60,8 +60,8 @@ def fill(service: Service) -> None:
     ask(service, "prioritize", filter_body(["worker-1", "worker-2"]))
 
 
-def new_service() -> Service:
-    return Service(filled_store(CLUSTER), LiveSettings(configuration()), decisions=Decisions(100, 1 << 26))
+def new_service() -> ServerContext:
+    return ServerContext(filled_store(CLUSTER), LiveSettings(configuration()), decisions=Decisions(100, 1 << 26))
 
 
 @pytest.fixture(scope="module")

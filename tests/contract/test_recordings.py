@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.k8s.objects import Condition, Pod
 from extender.server.app import create_app
@@ -125,7 +125,7 @@ class Replay:
         self.entry = entry
         self.calls = [Call(mode, name) for name in sorted(entry["calls"])]
         self.version = 10**9  # of the next change, beyond all recorded ones
-        self.store = ClusterStore()
+        self.store = ClusterCache()
         self.store.replace(cluster_of(mode, entry))
         self.bound = {call.body["PodUID"]: call.body["Node"] for call in self.calls if call.verb == "bind"}
         self.evicted = {pod["uid"] for pod in entry["evicted"]}

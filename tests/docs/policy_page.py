@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import yaml
 
-from extender.cluster.cache.cache import ClusterStore
-from extender.cluster.cache.eviction_history import History
+from extender.cluster.cache.cache import ClusterCache
+from extender.cluster.cache.eviction_history import EvictionLog
 from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core import engine
@@ -145,7 +145,7 @@ def kube_scheduler(example: JSON, keep: int | None, looked_at: list[str]) -> JSO
 
 def served(example: JSON) -> httpx.AsyncClient:
     """A client of the service, as the example configures it, after what it says happened before."""
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(load_cluster(cluster_of(example)))
     app = create_app(store, Configuration.model_validate(example["configuration"]))
     app.state.service = replace(app.state.service, history=history_of(example))
@@ -156,13 +156,13 @@ def served(example: JSON) -> httpx.AsyncClient:
     return client_for(app)
 
 
-def history_of(example: JSON) -> History:
+def history_of(example: JSON) -> EvictionLog:
     """What was approved before: `evicted` for others, `attempts` of the pod itself."""
     other, own = typed(pod("another-preemptor")), typed(pod_of(example["pod"], waits=True))
     past = [(seconds(one["ago"]), other, victim_of(one)) for one in example.get("evicted", ())]
     past += [(seconds(ago), own, typed(pod("earlier-victim"))) for ago in example.get("attempts", ())]
     elapsed = 0
-    history = History(lambda: elapsed, lambda: round(NOW.timestamp()) * 10**9)
+    history = EvictionLog(lambda: elapsed, lambda: round(NOW.timestamp()) * 10**9)
     for ago, preemptor, victim in sorted(past, key=lambda one: -one[0]):
         elapsed = -ago * 10**9
         history.approved(preemptor, [victim])

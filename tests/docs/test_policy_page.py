@@ -13,7 +13,7 @@ from extender.config.preemption import PRESETS, ProtectSection
 from extender.config.section import Section
 from extender.core.evaluation import evaluate
 from extender.core.preemption.candidates import FINALISTS, MOST_FINALISTS
-from extender.core.preemption.criteria import costs
+from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.minimal_victims import STEPS
 from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, MORE_RANKING, RANKING, PreemptionPolicy, Profile
 from extender.server.scheduler.openapi import VETOED
@@ -137,7 +137,7 @@ def numbers(name: str) -> dict[str, list[int]]:
     run = evaluate(
         built(cluster_of(example)), typed(pod_of(example["pod"], waits=True)), Profile(preemption=policy)
     ).dry_run
-    keys = costs(run, np.flatnonzero(run.candidate))
+    keys = ranking_keys(run, np.flatnonzero(run.candidate))
     rows = run.rows[run.candidate].tolist()
     return {run.snapshot.node_names[row]: [int(key[place]) for key in keys] for place, row in enumerate(rows)}
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import extender
 from extender import cli
 from extender.cli.serve import ask_examples
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration
 from extender.server.app import create_app
@@ -34,7 +34,7 @@ async def test_a_request_answers_as_printed(command, printed):
     words = shlex.split(command)
     url = urlsplit("//" + next(word for word in words if word.startswith("localhost")))
     body = words[words.index("--json") + 1] if "--json" in words else None
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(example_cluster())
     config = Configuration()
     app = create_app(store, config)
@@ -71,7 +71,7 @@ def test_a_question_is_answered_as_printed(stdin, command, printed, example):
 @pytest.fixture(scope="module")
 def example():
     """The address that `make run` would have for people."""
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(example_cluster())
     service = create_app(store, Configuration()).state.service
     ask_examples(service)

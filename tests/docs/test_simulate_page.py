@@ -62,7 +62,7 @@ SHAPES = (
     simulated.NodeShown,
     what_if.Comparison,
     what_if.Difference,
-    what_if.Fate,
+    what_if.PodOutcome,
     what_if.Body,
 )
 

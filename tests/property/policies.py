@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.eviction_history import Attempt, Eviction, Moment
+from extender.core.engine import SentCandidate
+from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.profile import (
     IMPORTANCE,
     MORE_IMPORTANCE,
@@ -47,9 +47,9 @@ class Question:
     seed: int
     cluster: JSON
     pod: JSON
-    offers: Mapping[str, Offer]
+    offers: Mapping[str, SentCandidate]
     profile: Profile
-    moment: Moment
+    moment: EvictionHistory
 
     def ask(self, snapshot: Snapshot) -> engine.PreemptDecision:
         return engine.preempt(snapshot, typed(self.pod), self.offers, self.profile, self.moment)
@@ -167,27 +167,30 @@ def _gangs(draw: Draw) -> list[JSON]:
 # --- what kube-scheduler offers, and when ---------------------------------------------------------------------------
 
 
-def offers(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, Offer]:
+def offers(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, SentCandidate]:
     """Mostly what kube-scheduler finds in this cluster, on some of the nodes; at times anything at all."""
     if draw.maybe(0.15):
         given = case(seed).offers.items()
-        return {node: Offer(tuple(meta["UID"] for meta in one["Pods"]), one["NumPDBViolations"]) for node, one in given}
+        return {
+            node: SentCandidate(tuple(meta["UID"] for meta in one["Pods"]), one["NumPDBViolations"])
+            for node, one in given
+        }
     snapshot = built(cluster)
     found = offers_of_kube_scheduler(snapshot, typed(pod))
     return dict(draw.some(list(found.items()), draw.pick((0.4, 0.8, 1.0))))
 
 
-def every_node(snapshot: Snapshot, pod: JSON) -> dict[str, Offer]:
+def every_node(snapshot: Snapshot, pod: JSON) -> dict[str, SentCandidate]:
     """All nodes, with whom kube-scheduler would evict there."""
-    return dict.fromkeys(snapshot.node_names, Offer(())) | offers_of_kube_scheduler(snapshot, typed(pod))
+    return dict.fromkeys(snapshot.node_names, SentCandidate(())) | offers_of_kube_scheduler(snapshot, typed(pod))
 
 
-def moment(draw: Draw, cluster: JSON, pod: JSON) -> Moment:
+def moment(draw: Draw, cluster: JSON, pod: JSON) -> EvictionHistory:
     running = [typed(item) for item in cluster["items"] if item["kind"] == "Pod" and item["spec"].get("nodeName")]
     ages = sorted(draw.below(2 * MINUTE) for _ in range(draw.pick((0, 0, 1, 3)) if running else 0))
     evictions = tuple(Eviction(age, workload_of(draw.pick(running))) for age in ages)
     uids = [draw.pick((pod["metadata"]["uid"], "uid-another")) for _ in range(draw.pick((0, 0, 2)))]
-    return Moment(NOW, evictions, tuple(Attempt((age + 1) * MINUTE, uid) for age, uid in enumerate(uids)))
+    return EvictionHistory(NOW, evictions, tuple(Attempt((age + 1) * MINUTE, uid) for age, uid in enumerate(uids)))
 
 
 # --- policies -------------------------------------------------------------------------------------------------------

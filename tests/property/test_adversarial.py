@@ -21,9 +21,9 @@ def said(objects, waiting):
 def preempted(objects, waiting, offers=None, keep=None):
     """`/preempt` with every node offered -> {node: victims}, best first."""
     snapshot = built(objects)
-    given = {name: engine.Offer(tuple(uids)) for name, uids in (offers or {}).items()}
+    given = {name: engine.SentCandidate(tuple(uids)) for name, uids in (offers or {}).items()}
     if offers is None:
-        given = dict.fromkeys(snapshot.node_names, engine.Offer(())) | offers_of_kube_scheduler(
+        given = dict.fromkeys(snapshot.node_names, engine.SentCandidate(())) | offers_of_kube_scheduler(
             snapshot, typed(waiting)
         )
     decision = engine.preempt(snapshot, typed(waiting), given, Profile(keep_candidates=keep))

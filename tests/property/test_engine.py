@@ -17,12 +17,12 @@ import extender
 import tests.parity.reference
 from extender.core import engine
 from extender.core.framework.constraint import Constraint
-from extender.core.framework.filter import judge, meet, run_filters
+from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.node_ports import PortConflicts
-from extender.core.preemption.criteria import costs
-from extender.core.preemption.dry_run import dry_run, groups, taken_off
-from extender.core.preemption.ranking import rank, standing, tied_for_best
-from extender.core.preemption.reprieve import victims_of
+from extender.core.preemption.criteria import ranking_keys
+from extender.core.preemption.dry_run import dry_run_preemption, potential_victims, remove_pods
+from extender.core.preemption.ranking import dense_rank, rank, tied_for_best
+from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import NEVER
 from tests.builders import built, offers_of_kube_scheduler, typed
@@ -45,7 +45,7 @@ AT_LENGTH = settings(MANY, max_examples=100_000)
 
 
 def filtered(one):
-    return run_filters(meet(built(one.cluster), typed(one.pod), Profile()))
+    return run_filter_plugins(scheduling_context(built(one.cluster), typed(one.pod), Profile()))
 
 
 # --- all rows == one row == reference -------------------------------------------------------------------------------
@@ -77,18 +77,20 @@ def one_row_is_all_rows(seed):
     nodes = range(len(filtering.codes))
     if filtering.prefilter is not None:
         return
-    everywhere = dry_run(filtering.incoming, filtering.checks, np.array(nodes, np.int64))
+    everywhere = dry_run_preemption(filtering.incoming, filtering.checks, np.array(nodes, np.int64))
     for row in nodes:
         alone = np.array([row], np.int64)
         checks = [check.at(alone) for check in filtering.checks]
-        assert judge(checks, [check.room for check in checks], 1).verdict(0) == filtering.judgement.verdict(row)
-        here = dry_run(filtering.incoming, filtering.checks, alone)
+        assert evaluate_constraints(checks, [check.room for check in checks], 1).verdict(
+            0
+        ) == filtering.judgement.verdict(row)
+        here = dry_run_preemption(filtering.incoming, filtering.checks, alone)
         assert outcome(here, 0) == outcome(everywhere, row)
 
 
 def outcome(run, place):
     """All that a dry run says of one node."""
-    keys = [int(key[0]) for key in costs(run, np.array([place]))] if run.candidate[place] else []
+    keys = [int(key[0]) for key in ranking_keys(run, np.array([place]))] if run.candidate[place] else []
     said = (bool(run.candidate[place]), run.verdict(place), run.emptied.verdict(place), int(run.violations[place]))
     return said, keys, run.victims_on(place), run.victims[:, place].tolist()
 
@@ -149,7 +151,9 @@ def test_filter_says_of_each_node_what_the_reference_says_of_the_cluster(seed):
 @given(SEEDS)
 def test_preempt_answers_the_candidates_of_the_reference_best_first(seed):
     one, expected, snapshot = judged(seed)
-    offers = dict.fromkeys(snapshot.node_names, engine.Offer(())) | offers_of_kube_scheduler(snapshot, typed(one.pod))
+    offers = dict.fromkeys(snapshot.node_names, engine.SentCandidate(())) | offers_of_kube_scheduler(
+        snapshot, typed(one.pod)
+    )
     decision = engine.preempt(snapshot, typed(one.pod), offers, Profile(keep_candidates=None))
     candidates = expected["candidates"] if one.pod["spec"].get("preemptionPolicy") != "Never" else {}
     assert {kept.node: plain(kept) for kept in decision.kept} == candidates
@@ -234,9 +238,9 @@ def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
     """Not of host ports: upstream keeps them as a set, so that one of two holders frees a port."""
     filtering = filtered(case(seed))
     incoming = filtering.incoming
-    evictable = groups(incoming).evictable
+    evictable = potential_victims(incoming).evictable
     before = copy.deepcopy([check.room for check in constraints(filtering)])
-    rooms = taken_off(constraints(filtering), evictable)
+    rooms = remove_pods(constraints(filtering), evictable)
     for check, room in zip(constraints(filtering), rooms, strict=True):
         if not isinstance(check, PortConflicts):
             assert (room - (check.demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.room).all()
@@ -249,18 +253,18 @@ def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
 def test_only_what_may_run_short_need_be_followed_while_pods_are_put_back(seed):
     """The victims are those of the plain way, which adds up all columns of all nodes, and also on some of the nodes."""
     filtering = filtered(case(seed))
-    grouped = groups(filtering.incoming)
+    grouped = potential_victims(filtering.incoming)
     follows_the_plain_way(filtering.checks, grouped)
     rows = np.arange(0, len(filtering.codes), 2)
     follows_the_plain_way([check.at(rows) for check in filtering.checks], grouped.at(rows))
 
 
 def follows_the_plain_way(checks, grouped):
-    rooms = taken_off(checks, grouped.evictable)
-    emptied = judge(checks, rooms, grouped.violating.shape[1])
+    rooms = remove_pods(checks, grouped.evictable)
+    emptied = evaluate_constraints(checks, rooms, grouped.violating.shape[1])
     order = (grouped.violating, grouped.others)
     plain = put_back_plainly(checks, rooms, order) & emptied.fits
-    assert (victims_of(emptied, grouped.evictable, order) == plain).all()
+    assert (reprieve(emptied, grouped.evictable, order) == plain).all()
 
 
 def put_back_plainly(checks, rooms, order):
@@ -293,7 +297,7 @@ def test_no_victim_is_protected_by_its_priority(seed):
     """E3, of every candidate."""
     one = case(seed)
     filtering = filtered(one)
-    run = dry_run(filtering.incoming, filtering.checks, np.arange(len(filtering.codes)))
+    run = dry_run_preemption(filtering.incoming, filtering.checks, np.arange(len(filtering.codes)))
     limit = recount.priority(one.pod)
     assert all(
         pod.priority < limit for place in np.flatnonzero(run.candidate).tolist() for pod in run.victims_on(place)
@@ -318,9 +322,9 @@ COSTS = st.lists(
 )
 
 
-def columns_of(costs):
+def columns_of(ranking_keys):
     """Keys, the smaller the better."""
-    return [np.array([key(cost)[i] for cost in costs], np.int64) for i in range(5)]
+    return [np.array([key(cost)[i] for cost in ranking_keys], np.int64) for i in range(5)]
 
 
 def key(cost):
@@ -330,23 +334,25 @@ def key(cost):
 
 @SOME
 @given(COSTS, st.randoms(use_true_random=False))
-def test_the_rank_is_that_of_plain_sorting_of_tuples(costs, chance):
-    names = list(range(len(costs)))
+def test_the_rank_is_that_of_plain_sorting_of_tuples(ranking_keys, chance):
+    names = list(range(len(ranking_keys)))
     chance.shuffle(names)
-    expected = sorted(range(len(costs)), key=lambda place: (*key(costs[place]), names[place]))
-    assert rank(columns_of(costs), np.array(names, np.int64)).tolist() == expected
+    expected = sorted(range(len(ranking_keys)), key=lambda place: (*key(ranking_keys[place]), names[place]))
+    assert rank(columns_of(ranking_keys), np.array(names, np.int64)).tolist() == expected
 
 
 @SOME
 @given(COSTS)
-def test_the_standing_is_the_number_of_better_candidates(costs):
-    better = [sum(key(other) < key(cost) for other in costs) for cost in costs]
-    assert standing(columns_of(costs)).tolist() == better
-    assert tied_for_best(columns_of(costs)).tolist() == [place for place, count in enumerate(better) if count == 0]
+def test_the_standing_is_the_number_of_better_candidates(ranking_keys):
+    better = [sum(key(other) < key(cost) for other in ranking_keys) for cost in ranking_keys]
+    assert dense_rank(columns_of(ranking_keys)).tolist() == better
+    assert tied_for_best(columns_of(ranking_keys)).tolist() == [
+        place for place, count in enumerate(better) if count == 0
+    ]
 
 
 def test_the_standing_tells_all_pairs_apart():
     """Every two of 32 that differ in some criteria, so that each criterion decides."""
     for one, other in product(list(product((0, 1), repeat=5)), repeat=2):
         expected = [int(key(other) < key(one)), int(key(one) < key(other))]
-        assert standing(columns_of([one, other])).tolist() == expected
+        assert dense_rank(columns_of([one, other])).tolist() == expected

@@ -2,9 +2,9 @@
 
 from hypothesis import given, settings
 
-from extender.core.framework.filter import meet, run_filters
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import choose, helps
+from extender.core.preemption.candidates import find_candidates, preemption_would_help
 from extender.core.profile import Profile
 from tests.builders import built, typed
 from tests.property.generate import case
@@ -16,17 +16,19 @@ SOME = settings(MANY, max_examples=150)
 
 def says_where_a_dry_run_finds_victims(filtering):
     rows = filtering.rows(Code.UNSCHEDULABLE)
-    run = choose(filtering.incoming, filtering.checks, rows)
-    assert helps(filtering.incoming, filtering.checks, rows).tolist() == run.candidate.tolist()
+    run = find_candidates(filtering.incoming, filtering.checks, rows)
+    assert preemption_would_help(filtering.incoming, filtering.checks, rows).tolist() == run.candidate.tolist()
     some = rows[::2]
-    assert helps(filtering.incoming, filtering.checks, some).tolist() == run.candidate[::2].tolist()
+    assert preemption_would_help(filtering.incoming, filtering.checks, some).tolist() == run.candidate[::2].tolist()
 
 
 @SOME
 @given(SEEDS)
 def test_eviction_helps_where_a_dry_run_finds_victims(seed):
     one = case(seed)
-    says_where_a_dry_run_finds_victims(run_filters(meet(built(one.cluster), typed(one.pod), Profile())))
+    says_where_a_dry_run_finds_victims(
+        run_filter_plugins(scheduling_context(built(one.cluster), typed(one.pod), Profile()))
+    )
 
 
 @SOME
@@ -34,5 +36,5 @@ def test_eviction_helps_where_a_dry_run_finds_victims(seed):
 def test_eviction_helps_where_a_dry_run_finds_victims_that_all_policies_allow(seed):
     one = question(seed)
     snapshot = built(one.cluster)
-    incoming = meet(snapshot, typed(one.pod), one.profile, one.moment)
-    says_where_a_dry_run_finds_victims(run_filters(incoming))
+    incoming = scheduling_context(snapshot, typed(one.pod), one.profile, one.moment)
+    says_where_a_dry_run_finds_victims(run_filter_plugins(incoming))

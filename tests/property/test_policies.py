@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 
 from extender.core import engine
-from extender.core.eviction_history import Attempt, Eviction, Moment
-from extender.core.framework.filter import meet
-from extender.core.preemption.dry_run import groups
+from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
+from extender.core.framework.filter import scheduling_context
+from extender.core.preemption.dry_run import potential_victims
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import LEAVING_SINCE
 from extender.k8s.time import MINUTE, SECOND
@@ -89,8 +89,8 @@ class Asked:
     def evictable(self, policy):
         """[k, node], in upstream's layout."""
         profile = replace(self.question.profile, preemption=policy)
-        incoming = meet(self.snapshot, typed(self.question.pod), profile, self.question.moment)
-        return groups(incoming).evictable.mask.copy()
+        incoming = scheduling_context(self.snapshot, typed(self.question.pod), profile, self.question.moment)
+        return potential_victims(incoming).evictable.mask.copy()
 
     def judged(self):
         """(node, victims) of the candidates that we judge ourselves."""
@@ -162,7 +162,7 @@ def test_a_veto_leaves_nothing(seed):
     """Of any policies that would have answered something."""
     asked = Asked(seed)
     uid, workload = asked.question.pod["metadata"]["uid"], ("default", "Pod", "x")
-    before = Moment(NOW, (Eviction(SECOND, workload),) * 3, (Attempt(SECOND, uid),) * 3)
+    before = EvictionHistory(NOW, (Eviction(SECOND, workload),) * 3, (Attempt(SECOND, uid),) * 3)
     for vetoing in (
         replace(asked.policy, preempt_after=60 * SECOND),
         replace(asked.policy, limits=Limits(max_attempts=3)),
@@ -311,7 +311,7 @@ def test_no_special_pod_is_a_victim_that_kube_scheduler_did_not_name(seed):
     everywhere = Asked(seed, replace(asked.policy, candidates="AllNodes"))
     for node, uids in chosen(everywhere.decision).items():
         assert node in everywhere.snapshot.node_row
-        offer = everywhere.question.offers.get(node, engine.Offer(()))
+        offer = everywhere.question.offers.get(node, engine.SentCandidate(()))
         assert not [uid for uid in uids if uid not in offer.victims and is_special(everywhere.pods[uid])]
 
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from extender.cluster.cache.cache import Change, ClusterStore
-from extender.cluster.cache.eviction_history import History
+from extender.cluster.cache.cache import Change, ClusterCache
+from extender.cluster.cache.eviction_history import EvictionLog
 from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
 from extender.core.profile import Profile
@@ -61,17 +61,17 @@ class Calls:
         self.material = [found for cluster, _ in worlds for found in self.objects_of(cluster)]
         self.now = 0.0
         self.version = 0
-        self.store, self.source = ClusterStore(self.clock), Live()
+        self.store, self.source = ClusterCache(self.clock), Live()
         self.store.prepare_for(Profile())
         if self.chance.random() < 0.9:
             self.build()
         section = RecordingSection(segment_size=self.chance.choice(SEGMENT_SIZES))
         self.recorder = Recorder(self.store, section, self.source.problem)
-        self.service = verbs.Service(
+        self.service = verbs.ServerContext(
             self.store,
             LiveSettings(configuration()),
             self.source,
-            history=History(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
+            history=EvictionLog(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
             recorder=self.recorder,
         )
         self.recorder.start(Path(directory))

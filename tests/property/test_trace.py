@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.evaluation import evaluate
 from extender.core.explain import summary
 from extender.core.explain.record import capture_filter, capture_preempt, capture_prioritize
@@ -229,7 +229,7 @@ def test_without_policies_it_says_what_the_evaluation_of_the_cluster_says(seed):
     """On every node: the verdict, the victims, the violations, and why there are no victims."""
     cluster, pod = world(seed)
     snapshot = built(cluster)
-    offers = dict.fromkeys(snapshot.node_names, Offer(())) | offers_of_kube_scheduler(snapshot, typed(pod))
+    offers = dict.fromkeys(snapshot.node_names, SentCandidate(())) | offers_of_kube_scheduler(snapshot, typed(pod))
     decision = engine.preempt(snapshot, typed(pod), offers, Profile(keep_candidates=None))
     nodes = by_name(kept("preempt", pod, Profile(), capture_preempt(decision, offers)).decision())
     expected = evaluate(snapshot, typed(pod), Profile()).to_dict()

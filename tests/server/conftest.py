@@ -10,12 +10,12 @@ import httpx
 import pytest
 import uvicorn
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.server.admin.app import FOR_EVERYBODY, create_admin_app
 from extender.server.app import create_app
-from extender.server.context import Service
+from extender.server.context import ServerContext
 
 NODES = ("worker-1", "worker-2", "worker-3")
 
@@ -78,7 +78,7 @@ def configuration(**sections):
 
 
 def filled_store(cluster=CLUSTER):
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(load_cluster(cluster))
     return store
 
@@ -112,7 +112,7 @@ def admin_client(service, client=("127.0.0.1", 50000), **sections):
 
 
 @contextmanager
-def listening(service: Service) -> Iterator[str]:
+def listening(service: ServerContext) -> Iterator[str]:
     """The address of an admin listener on a socket."""
     settings = uvicorn.Config(create_admin_app(service, Configuration()), port=0, log_config=None, lifespan="off")
     server = uvicorn.Server(settings)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import load_config
 from extender.server.app import create_app
 from extender.server.http.file_watch import INTERVAL
@@ -267,7 +267,7 @@ class Service:
 @pytest.mark.parametrize("preempt", ["Veto", "PassThrough"])
 @pytest.mark.parametrize("has_picture", [True, False], ids=["a picture", "no picture"])
 async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, preempt, has_picture):
-    async with Service(path, filled_store() if has_picture else ClusterStore()) as service:
+    async with Service(path, filled_store() if has_picture else ClusterCache()) as service:
         for _ in range(3):
             await service.clock.turn()
         write(path, f"killSwitch: {{enabled: true, preempt: {preempt}}}")
@@ -324,7 +324,7 @@ async def test_a_wrong_file_is_shown_in_metrics_and_health_until_it_is_mended(pa
 
 
 async def test_the_failure_rule_is_the_file_s_of_the_moment(path):
-    async with Service(path, ClusterStore()) as service:
+    async with Service(path, ClusterCache()) as service:
         assert (await service.client.post("/preempt", content=preempt_body())).status_code == 503
         write(path, "preemption: {onFailure: Veto}")
 

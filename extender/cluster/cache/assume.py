@@ -52,7 +52,7 @@ class Assumption:
     """The same with the effects, as the picture holds it."""
 
 
-class Assumptions:
+class AssumeCache:
     """All that stand, by pod. Used by the thread that decides."""
 
     def __init__(self, picture: Picture, clock: Callable[[], float] = time.monotonic) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from extender.cluster.cache.assume import Assumptions
+from extender.cluster.cache.assume import AssumeCache
 from extender.core.engine import prepare
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import BUILDING_ORDER, Snapshot
@@ -44,11 +44,11 @@ class Change:
     deleted: bool = False
 
 
-class ClusterStore:
+class ClusterCache:
     """Holds the snapshot and keeps it up to date."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.assumed = Assumptions(self, clock)
+        self.assumed = AssumeCache(self, clock)
         """What stands over what the API server says."""
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None

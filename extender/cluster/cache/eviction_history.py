@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from extender.core.eviction_history import Attempt, Eviction, Moment
+from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.preemption.dry_run import is_terminating_by_preemption
 from extender.core.profile import Limits
 from extender.core.snapshot.snapshot import Snapshot
@@ -22,7 +22,7 @@ MOST = 100_000
 """Evictions, and attempts, that are remembered at all."""
 
 
-class History:
+class EvictionLog:
     """Approved evictions and preemptions. Used by the thread that decides."""
 
     def __init__(
@@ -49,13 +49,13 @@ class History:
             leaving = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))
             self._evictions.extend((now, workload_of(pod)) for pod in leaving)
 
-    def moment(self, limits: Limits) -> Moment:
+    def moment(self, limits: Limits) -> EvictionHistory:
         """Now, and as much of the past as the limits look at."""
         now = self._clock()
         _forget(self._evictions, now - max(limits.cooldown, MINUTE))
         _forget(self._attempts, now - limits.attempts_within)
         evictions, attempts = _looked_at(limits)
-        return Moment(
+        return EvictionHistory(
             self._wall_clock(),
             tuple(Eviction(now - at, workload) for at, workload in reversed(self._evictions)) if evictions else (),
             tuple(Attempt(now - at, preemptor) for at, preemptor in reversed(self._attempts)) if attempts else (),

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.view import StreamView
 from extender.cluster.files.manifests import LoadReport, cluster_files, read_cluster
 from extender.core.profile import Profile
@@ -29,7 +29,7 @@ class FileSource:
     def __init__(
         self,
         path: Path,
-        store: ClusterStore,
+        store: ClusterCache,
         interval: float = 2.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

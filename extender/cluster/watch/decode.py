@@ -68,7 +68,7 @@ def _events(kind: type[Value]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
 
 
-class Shared:
+class InternPool:
     """Gives for equal values of one sort always the same one, unless it was not asked for in a long time."""
 
     def __init__(self) -> None:
@@ -109,11 +109,11 @@ class Decoder:
         self._says = ("", name_of(kind))
         self._decoder = msgspec.json.Decoder(self._type)
         self._events = _events(self._type)
-        self._labels = Shared()
-        self._parts = Shared()
-        self._groups = Shared()
-        self._specs = Shared()
-        self._statuses = Shared()
+        self._labels = InternPool()
+        self._parts = InternPool()
+        self._groups = InternPool()
+        self._specs = InternPool()
+        self._statuses = InternPool()
 
     def decode(self, raw: bytes | Raw) -> Value:
         """Return the object of a JSON text; ValueError, with the field's path, if decisions could not read it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.core.profile import Profile
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
@@ -63,10 +63,10 @@ class Policies:
 Item = Listed | Changed | Unreadable | Policies
 
 
-class Inbox:
+class DeltaQueue:
     """A queue from many threads to one event loop; the Sink of reflectors."""
 
-    def __init__(self, store: ClusterStore, clock: Callable[[], float]) -> None:
+    def __init__(self, store: ClusterCache, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
         self._items: deque[tuple[float, int, Item]] = deque()

@@ -14,10 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from extender.cluster.cache.cache import Change, ClusterStore, version_of
+from extender.cluster.cache.cache import Change, ClusterCache, version_of
 from extender.cluster.cache.view import StreamView
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.delta_queue import Changed, Inbox, Item, Listed, Policies, Unreadable
+from extender.cluster.watch.delta_queue import Changed, DeltaQueue, Item, Listed, Policies, Unreadable
 from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES, Api, Settings, is_older
 from extender.cluster.watch.reflector import Reflector
 from extender.core.profile import Profile
@@ -58,7 +58,7 @@ class KubernetesSource:
 
     def __init__(
         self,
-        store: ClusterStore,
+        store: ClusterCache,
         api: Api,
         *,
         stale_after: float = 30.0,
@@ -79,7 +79,7 @@ class KubernetesSource:
         """0: never compare."""
         self.fatal: str | None = None
         """Why there was no point in going on."""
-        self.inbox = Inbox(store, clock)
+        self.inbox = DeltaQueue(store, clock)
         self._clock = clock
         self._sleep = sleep
         resources = (*RESOURCES, *POD_GROUPS) if pod_groups else RESOURCES

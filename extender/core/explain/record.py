@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision, Working, then_by
-from extender.core.framework.constraint import CodeArray, Incoming, Rows
-from extender.core.framework.filter import Filtering, Verdicts
+from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision, then_by
+from extender.core.framework.constraint import CodeArray, Rows, SchedulingContext
+from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS
 from extender.core.framework.plugins.missing_permissions import blind
-from extender.core.framework.status import Verdict
+from extender.core.framework.status import Status
 from extender.core.preemption.criteria import CRITERIA, Losses
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.node_pods import OnNode, Residents
+from extender.core.preemption.node_pods import NodePods, OnNode
 from extender.core.preemption.pdb.violations import charging_of
 from extender.core.preemption.ranking import rank
-from extender.core.snapshot.arrays import BoolArray, IntArray, marked
+from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot, derived
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
@@ -46,7 +46,7 @@ _EVICTION, _ATTEMPT = 150, 100
 class Asked:
     """What was to be scheduled, and by which rules."""
 
-    incoming: Incoming
+    incoming: SchedulingContext
     """On a snapshot of its own that holds only what reasons for protections read."""
     filters: tuple[str, ...]
     """In the order in which they are asked."""
@@ -69,7 +69,7 @@ class FilterCapture:
     """[node] of the whole cluster; decisions share it until nodes come or go."""
     rows: Rows
     """[offered] -> place in `node_names`."""
-    verdicts: Verdicts
+    verdicts: Statuses
     """[offered]."""
     helped: BoolArray
     """[offered] where eviction would make room."""
@@ -138,9 +138,9 @@ class Tried:
 
     nodes: tuple[Node, ...]
     """[node]."""
-    filter: Verdicts
+    filter: Statuses
     """[node]: before anybody is evicted."""
-    emptied: Mapping[int, Verdict]
+    emptied: Mapping[int, Status]
     """Node -> why it does not fit with all evictable pods gone, where there are some."""
     ways: CodeArray
     """[node] -> place in WAYS."""
@@ -184,7 +184,7 @@ class PreemptCapture:
     offered: tuple[str, ...]
     tried: Tried | None
     """None: the pod may evict nobody."""
-    untried: Mapping[str, Verdict]
+    untried: Mapping[str, Status]
     """Offered node on which nothing was tried -> what the filters say."""
 
     @property
@@ -234,17 +234,17 @@ def capture_prioritize(decision: PrioritizeDecision) -> PrioritizeCapture:
 def capture_preempt(decision: PreemptDecision, offered: Iterable[str]) -> PreemptCapture:
     """The same of a preemption, and of the nodes that kube-scheduler offered."""
     working = _working(decision.working)
-    tried, untried = None, dict[str, Verdict]()
+    tried, untried = None, dict[str, Status]()
     if working.filtering is not None and working.run is not None:
         tried = _tried(working.filtering, working.run, working.named)
-        tried_rows = marked(working.run.rows, len(working.incoming.snapshot.nodes))
+        tried_rows = mask_of(working.run.rows, len(working.incoming.snapshot.nodes))
         rows = working.rows[~tried_rows[working.rows]]
         names, verdicts = _all(working.incoming.snapshot.node_names, rows), working.filtering.verdicts(rows)
         untried = dict(zip(names, verdicts, strict=True))
     return PreemptCapture(_asked(working), replace(decision, working=None), tuple(offered), tried, untried)
 
 
-def _working(working: Working | None) -> Working:
+def _working(working: DecisionContext | None) -> DecisionContext:
     if working is None:
         raise ValueError("the decision has been parted from its working")
     return working
@@ -253,7 +253,7 @@ def _working(working: Working | None) -> Working:
 # --- what reasons read ------------------------------------------------------------------------------------------------
 
 
-def _asked(working: Working) -> Asked:
+def _asked(working: DecisionContext) -> Asked:
     incoming = working.incoming
     unable = blind(incoming, "filter")
     filters = tuple(name for name in FILTERS if name in incoming.profile.filter_plugins and name not in unable)
@@ -272,10 +272,10 @@ def _read_by_reasons(snapshot: Snapshot) -> Snapshot:
 # --- preemption -------------------------------------------------------------------------------------------------------
 
 
-def _tried(filtering: Filtering, run: DryRun, named: BoolArray | None) -> Tried:
+def _tried(filtering: FilterRun, run: DryRun, named: BoolArray | None) -> Tried:
     snapshot, incoming, policy = run.snapshot, run.incoming, run.incoming.profile.preemption
     pods = run.pods.reshape(-1)
-    residents = snapshot.index(Residents, policy).on(incoming.layout, run.rows)
+    residents = snapshot.index(NodePods, policy).on(incoming.layout, run.rows)
     charging = charging_of(snapshot, policy)
     crowded = np.flatnonzero(~run.emptied.fits & run.grouped.evictable.mask.any(axis=0))
     return Tried(

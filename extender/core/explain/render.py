@@ -38,7 +38,7 @@ from extender.core.explain.schema import (
     RunningPod,
     VerdictShown,
 )
-from extender.core.framework.status import FITS, Code, Verdict
+from extender.core.framework.status import FITS, Code, Status
 from extender.core.preemption.dry_run import NAMED_OF_EQUALS, REPRIEVE, WAYS
 from extender.core.preemption.protections import is_special, reasons
 from extender.core.profile import UPSTREAM, Profile
@@ -134,7 +134,7 @@ def _filtered(capture: FilterCapture) -> Iterator[NodeShown]:
         yield NodeShown(name=name, outcome=outcome, why=verdict.message, filter=_verdict(verdict))
 
 
-def _verdict(verdict: Verdict) -> VerdictShown:
+def _verdict(verdict: Status) -> VerdictShown:
     return VerdictShown(code=verdict.code.text, plugin=verdict.plugin, reasons=list(verdict.reasons))
 
 

@@ -16,12 +16,12 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.eviction_history import TIMELESS, Moment
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.status import Code
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.importance import layout_of
-from extender.core.snapshot.node_layout import Layout, Placed
+from extender.core.snapshot.node_layout import NodeLayout, Placed
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
@@ -30,7 +30,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class SchedulingContext:
     """The pod to be placed and everything that its checks may look at."""
 
     pod: Pod
@@ -38,10 +38,10 @@ class Incoming:
     profile: Profile
     nominees: tuple[Pod, ...]
     """Nominated pods that this pod must yield to: equal or higher priority, not itself."""
-    moment: Moment = TIMELESS
+    moment: EvictionHistory = NO_HISTORY
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> NodeLayout:
         """The pods of every node in the profile's order of importance."""
         return layout_of(self.snapshot, self.profile.preemption)
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.eviction_history import TIMELESS
-from extender.core.framework.constraint import Incoming, Rows
-from extender.core.framework.filter import Filtering, run_filters
+from extender.core.eviction_history import NO_HISTORY
+from extender.core.framework.constraint import Rows, SchedulingContext
+from extender.core.framework.filter import FilterRun, run_filter_plugins
 from extender.core.snapshot.snapshot import Index, Snapshot
 
 
-class LastAsked(Index):
+class FilterCache(Index):
     """The filters' verdicts on the last pod, and the rows of the nodes that were offered last."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._filtering: Filtering | None = None
+        self._filtering: FilterRun | None = None
         self._judged_at = -1
         """`Snapshot.changes` when the filters were run."""
         self._nodes: Sequence[str] = ()
@@ -27,13 +27,13 @@ class LastAsked(Index):
         self._found_at = -1
         """`Snapshot.changes` when the rows were looked up."""
 
-    def filtering(self, incoming: Incoming) -> Filtering:
-        """As `run_filters`; they do not look at the moment."""
+    def filtering(self, incoming: SchedulingContext) -> FilterRun:
+        """As `run_filter_plugins`; they do not look at the moment."""
         known = self._filtering
         if known is None or self._judged_at != self.snapshot.changes or not _is_same(known.incoming, incoming):
-            known = run_filters(incoming)
+            known = run_filter_plugins(incoming)
             # Neither the snapshot, which holds this, nor what was approved lately is to be held by it.
-            mine = replace(incoming, snapshot=self.snapshot, moment=TIMELESS)
+            mine = replace(incoming, snapshot=self.snapshot, moment=NO_HISTORY)
             self._filtering = replace(known, incoming=mine)
             self._judged_at = self.snapshot.changes
         return replace(known, incoming=incoming)
@@ -46,5 +46,5 @@ class LastAsked(Index):
         return self._rows
 
 
-def _is_same(before: Incoming, now: Incoming) -> bool:
+def _is_same(before: SchedulingContext, now: SchedulingContext) -> bool:
     return before.profile is now.profile and before.pod == now.pod

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.framework.constraint import Incoming, Rows
+from extender.core.framework.constraint import Rows, SchedulingContext
 from extender.core.framework.plugins import SCORES
 from extender.core.framework.plugins.missing_permissions import blind
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
@@ -26,7 +26,7 @@ class Scores:
         return sum(self.plugins.values(), np.zeros(len(self.rows), np.int64))
 
 
-def score(incoming: Incoming, rows: Rows) -> Scores:
+def score(incoming: SchedulingContext, rows: Rows) -> Scores:
     """`rows` are the feasible nodes: some plugins score relative to the best of them."""
     plugins, highest, unable = {}, 0, blind(incoming, "score")
     for name, weight in incoming.profile.score_weights:

@@ -29,7 +29,7 @@ _TEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Status:
     """What the filters say of one node; `plugin` is empty where no plugin speaks."""
 
     code: Code = Code.SUCCESS
@@ -42,5 +42,5 @@ class Verdict:
         return ", ".join(self.reasons)
 
 
-FITS = Verdict()
-NO_VICTIMS = Verdict(Code.UNRESOLVABLE, "", ("No preemption victims found for incoming pod",))
+FITS = Status()
+NO_VICTIMS = Status(Code.UNRESOLVABLE, "", ("No preemption victims found for incoming pod",))

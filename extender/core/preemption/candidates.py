@@ -5,7 +5,7 @@
 Each step proposes other victims for some nodes; they are taken where they are better, and never otherwise: what a
 policy forbids is worse than what none does, and then the profile's ranking decides.
 
-Rule: pods are put back in `core.preemption.dry_run` alone; here it is only said in which groups and in which order.
+Rule: pods are put back in `dry_run` alone; here it is only said in which groups and in which order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,23 +13,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, Constraint, Evictable, Incoming, Rows
-from extender.core.preemption.criteria import Losses, foremost, keys_in_turn
+from extender.core.framework.constraint import Check, Constraint, Evictable, Rows, SchedulingContext
+from extender.core.preemption.criteria import Losses, keys_in_turn, top_k
 from extender.core.preemption.dry_run import (
     FEWEST,
     OTHER_ORDER,
     WHOLE_GANGS,
-    Barrier,
     DryRun,
-    dry_run,
+    PolicyVeto,
+    dry_run_preemption,
     fits_emptied,
     in_other_order,
-    taken_off,
+    remove_pods,
 )
 from extender.core.preemption.minimal_victims import Problem, fewest
 from extender.core.preemption.pdb.violations import charging_of, exceeded, overdrawn
 from extender.core.preemption.rate_limits import barriers, rule_out_victims
-from extender.core.snapshot.arrays import BoolArray, IntArray, columns, marked
+from extender.core.snapshot.arrays import BoolArray, IntArray, columns, mask_of
 from extender.core.snapshot.workloads import NONE, Gangs
 
 FINALISTS = 2
@@ -39,13 +39,15 @@ MOST_FINALISTS = 16
 """… and on how many at most."""
 
 
-def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: BoolArray | None = None) -> DryRun:
+def find_candidates(
+    incoming: SchedulingContext, checks: Sequence[Check], rows: Rows, chosen: BoolArray | None = None
+) -> DryRun:
     """A dry run with the victims that the profile's policies prefer, and what they forbid.
 
     `checks` are of the whole snapshot; `chosen`: see `core.preemption.protections.Protections.mask`.
     """
     policy = incoming.profile.preemption
-    run = dry_run(incoming, checks, rows, chosen)
+    run = dry_run_preemption(incoming, checks, rows, chosen)
     run = replace(run, barriers=tuple(_barriers(run, np.arange(len(rows)))))
     if policy.disruption_budgets == "Strict":
         run = _in_the_other_order(run, run.barriers[0].nodes, chosen)
@@ -56,19 +58,19 @@ def choose(incoming: Incoming, checks: Sequence[Check], rows: Rows, chosen: Bool
     return run
 
 
-def helps(incoming: Incoming, checks: Sequence[Check], rows: Rows) -> BoolArray:
-    """[row]: would `choose` find a candidate, on nodes that do not take the pod as they are?
+def preemption_would_help(incoming: SchedulingContext, checks: Sequence[Check], rows: Rows) -> BoolArray:
+    """[row]: would `find_candidates` find a candidate, on nodes that do not take the pod as they are?
 
     Victims are chosen only where policies may rule them out.
     """
     if incoming.profile.preemption.disruption_budgets == "Strict" or rule_out_victims(incoming):
-        return choose(incoming, checks, rows).candidate
+        return find_candidates(incoming, checks, rows).candidate
     helped: BoolArray = fits_emptied(incoming, checks)[rows]
     return helped
 
 
 def with_victims(run: DryRun, places: IntArray, victims: BoolArray, way: int) -> DryRun:
-    """Other victims on some of the nodes, [k, place]; `way`: see `core.preemption.dry_run.WAYS`."""
+    """Other victims on some of the nodes, [k, place]; `way`: see `core.preemption.dry_run_preemption.WAYS`."""
     if not len(places):
         return run
     changed = run.victims.copy()
@@ -79,17 +81,17 @@ def with_victims(run: DryRun, places: IntArray, victims: BoolArray, way: int) ->
     return replace(run, barriers=tuple(_renewed(run, places)))
 
 
-def _renewed(run: DryRun, places: IntArray) -> Iterator[Barrier]:
+def _renewed(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     for before, after in zip(run.barriers, _barriers(run, places), strict=True):
         nodes = before.nodes.copy()
         nodes[places] = after.nodes
         yield replace(before, nodes=nodes)
 
 
-def _barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
+def _barriers(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Which of these nodes are out, given their victims, [place]; that of Strict budgets comes first."""
     if run.incoming.profile.preemption.disruption_budgets == "Strict":
-        yield Barrier(_breaks(run, places), _what_breaks)
+        yield PolicyVeto(_breaks(run, places), _what_breaks)
     yield from barriers(run, places)
 
 
@@ -180,7 +182,7 @@ def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArra
     members = np.zeros(pods.shape, np.bool_)
     for where, number in zip(place.tolist(), gang.tolist(), strict=True):
         members[:, where] |= numbers[:, where] == number
-    return members, marked(place, len(places))
+    return members, mask_of(place, len(places))
 
 
 # --- the fewest -------------------------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ def _fewest(run: DryRun) -> DryRun:
     answered = run.incoming.profile.keep_candidates or MOST_FINALISTS
     wanted = MOST_FINALISTS if run.forbidden[places].all() else max(answered, FINALISTS)
     finalists = min(wanted, MOST_FINALISTS)
-    for place in foremost(run, places, finalists, (run.forbidden[places].astype(np.int64),), (names,)).tolist():
+    for place in top_k(run, places, finalists, (run.forbidden[places].astype(np.int64),), (names,)).tolist():
         known = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
         found = fewest(_problem(run, place, strict=strict), known).victims
         if found is not None:
@@ -217,7 +219,7 @@ def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:
     constraints = [check.at(one) for check in run.checks if isinstance(check, Constraint)]
     return Problem(
         constraints=tuple(constraints),
-        rooms=tuple(taken_off(constraints, Evictable(mask))),
+        rooms=tuple(remove_pods(constraints, Evictable(mask))),
         evictable=tuple(np.flatnonzero(mask[:, 0]).tolist()),
         priority=run.incoming.layout.priority[:, run.rows[place]],
         violating=run.grouped.violating[:, place],

@@ -14,7 +14,7 @@ import numpy as np
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.ranking import Keys, rank
 from extender.core.profile import IMPORTANCE
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, Taken, columns, how_many
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, Taken, columns, count_per_node
 from extender.core.snapshot.pod_costs import Traits
 from extender.core.snapshot.workloads import Gangs, Workloads
 from extender.k8s.requests import incoming_requests
@@ -28,7 +28,7 @@ _PARTS = 10**6
 """Shares are counted in parts per million."""
 
 
-def costs(run: DryRun, places: IntArray) -> Keys:
+def ranking_keys(run: DryRun, places: IntArray) -> Keys:
     """Of the nodes in these places, which must be candidates; at least one key for each criterion."""
     return list(keys_in_turn(run, places))
 
@@ -45,15 +45,15 @@ def best_of(run: DryRun, places: IntArray, limit: int | None, then: Keys = ()) -
 
     `then`: keys of all of them [candidate], asked after the profile's ranking.
     """
-    best = places if limit is None else foremost(run, places, limit, then=then)
+    best = places if limit is None else top_k(run, places, limit, then=then)
     if len(best) <= 1:
         return best
     which = np.searchsorted(places, best)
-    order: IntArray = best[rank([*costs(run, best), *(key[which] for key in then)])]
+    order: IntArray = best[rank([*ranking_keys(run, best), *(key[which] for key in then)])]
     return order
 
 
-def foremost(run: DryRun, places: IntArray, limit: int, first: Keys = (), then: Keys = ()) -> IntArray:
+def top_k(run: DryRun, places: IntArray, limit: int, first: Keys = (), then: Keys = ()) -> IntArray:
     """The best `limit` in no order: of those that are equal by a criterion, the next one is asked.
 
     `first`, `then`: keys of all of them [candidate], asked before and after the profile's ranking.
@@ -114,7 +114,7 @@ class Losses:
     @cached_property
     def count(self) -> IntArray:
         """[candidate]: how many victims."""
-        return how_many(self.victims)
+        return count_per_node(self.victims)
 
     @cached_property
     def taken(self) -> Taken:

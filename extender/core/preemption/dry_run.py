@@ -13,15 +13,15 @@ from functools import cached_property
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, Constraint, Evictable, Incoming, Rows
-from extender.core.framework.filter import Filtering, Judgement, judge
-from extender.core.framework.status import NO_VICTIMS, Code, Verdict
+from extender.core.framework.constraint import Check, CodeArray, Constraint, Evictable, Rows, SchedulingContext
+from extender.core.framework.filter import FilterResults, FilterRun, evaluate_constraints
+from extender.core.framework.status import NO_VICTIMS, Code, Status
 from extender.core.preemption.pdb.violations import charging_of, violating, violating_on
 from extender.core.preemption.protections import Protections, protects
-from extender.core.preemption.reprieve import victims_of
+from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM, PreemptionPolicy
-from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, how_many
-from extender.core.snapshot.node_layout import Layout
+from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, count_per_node
+from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_costs import Traits
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
@@ -40,7 +40,7 @@ _BELOW_ALL = -(2**31) - 1
 """Lower than any priority."""
 
 
-def eligible(filtering: Filtering) -> tuple[bool, str]:
+def eligible(filtering: FilterRun) -> tuple[bool, str]:
     """May this pod preempt at all? (and why not): defaultpreemption.PodEligibleToPreemptOthers, v1.36."""
     incoming = filtering.incoming
     if incoming.pod.spec.preemption_policy == "Never":
@@ -65,7 +65,7 @@ def is_terminating_by_preemption(pod: Pod) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class PotentialVictims:
     """The pods that a preemptor may evict, and in which of the two groups they are put back."""
 
     evictable: Evictable
@@ -76,24 +76,26 @@ class Groups:
     protected: BoolArray | None = None
     """[pod]; None: nobody is."""
 
-    def at(self, rows: Rows) -> "Groups":
+    def at(self, rows: Rows) -> "PotentialVictims":
         """The same for some nodes only."""
         evictable, violating = self.evictable.at(rows), self.violating.take(rows, axis=1)
-        return Groups(evictable, violating, evictable.mask & ~violating, self.protected)
+        return PotentialVictims(evictable, violating, evictable.mask & ~violating, self.protected)
 
 
-def groups(incoming: Incoming, chosen: BoolArray | None = None) -> Groups:
+def potential_victims(incoming: SchedulingContext, chosen: BoolArray | None = None) -> PotentialVictims:
     """All pods of strictly lower priority that no policy protects; `chosen`: see `Protections.mask`."""
-    return incoming.snapshot.index(KnownGroups, incoming.profile.preemption).of(incoming, chosen)
+    return incoming.snapshot.index(PotentialVictimsIndex, incoming.profile.preemption).of(incoming, chosen)
 
 
-def in_other_order(incoming: Incoming, chosen: BoolArray | None, grouped: Groups) -> Groups:
-    """The same pods as `groups` gave, where budgets are charged for the least important ones first."""
-    known = incoming.snapshot.index(KnownGroups, incoming.profile.preemption)
+def in_other_order(
+    incoming: SchedulingContext, chosen: BoolArray | None, grouped: PotentialVictims
+) -> PotentialVictims:
+    """The same pods as `potential_victims` gave, where budgets are charged for the least important ones first."""
+    known = incoming.snapshot.index(PotentialVictimsIndex, incoming.profile.preemption)
     return known.of(incoming, chosen, in_other_order=grouped)
 
 
-class KnownGroups(Index):
+class PotentialVictimsIndex(Index):
     """The groups for the last few preemptors; only nodes that changed are looked at again.
 
     They depend on the highest of the cluster's priorities that is lower than the preemptor's, and on who is protected
@@ -106,8 +108,10 @@ class KnownGroups(Index):
         self._protections = snapshot.index(Protections, policy) if protects(policy) else None
         self._known: dict[tuple[object, ...], _Known] = {}
 
-    def of(self, incoming: Incoming, chosen: BoolArray | None, *, in_other_order: Groups | None = None) -> Groups:
-        """See `groups` and `in_other_order`."""
+    def of(
+        self, incoming: SchedulingContext, chosen: BoolArray | None, *, in_other_order: PotentialVictims | None = None
+    ) -> PotentialVictims:
+        """See `potential_victims` and `in_other_order`."""
         self._charging.refresh()
         other_order = in_other_order is not None
         lower = (one for one in incoming.snapshot.running.priorities if one < incoming.pod.priority)
@@ -141,19 +145,19 @@ class KnownGroups(Index):
         nodes.discard(-1)
         return nodes
 
-    def _build(self, asked: "_Asked") -> Groups:
+    def _build(self, asked: "_Asked") -> PotentialVictims:
         mask = asked.mask(slice(None))
         breaking = violating(self._charging, asked.layout, mask, other_order=asked.other_order)
         gives = bool((asked.layout.demand < 0).any())
-        return Groups(Evictable(mask, _freed(asked.layout, mask), gives), breaking, mask & ~breaking)
+        return PotentialVictims(Evictable(mask, _freed(asked.layout, mask), gives), breaking, mask & ~breaking)
 
-    def _update(self, groups: Groups, nodes: set[int], asked: "_Asked") -> bool:
+    def _update(self, potential_victims: PotentialVictims, nodes: set[int], asked: "_Asked") -> bool:
         """Look at some nodes again; False if to build all anew is what it takes, or is cheaper."""
         layout = asked.layout
-        if groups.violating.shape != layout.pod.shape or len(nodes) > _FEW_NODES:
+        if potential_victims.violating.shape != layout.pod.shape or len(nodes) > _FEW_NODES:
             return False
         columns = np.array([node for node in nodes if node < layout.pod.shape[1]], np.int64)
-        if not groups.evictable.gives and (layout.demand[:, :, columns] < 0).any():
+        if not potential_victims.evictable.gives and (layout.demand[:, :, columns] < 0).any():
             return False
         mask = asked.mask(columns)
         breaking = np.zeros_like(mask)
@@ -161,15 +165,15 @@ class KnownGroups(Index):
             evictable = np.flatnonzero(mask[:, place])[:: -1 if asked.other_order else 1]
             pods = layout.pod[evictable, node].tolist()
             breaking[violating_on(self._charging, zip(evictable.tolist(), pods, strict=True)), place] = True
-        groups.evictable.mask[:, columns] = mask
-        if groups.evictable.freed is not None:
-            groups.evictable.freed[:, columns] = _freed(layout, mask, columns)
-        groups.violating[:, columns] = breaking
-        groups.others[:, columns] = mask & ~breaking
+        potential_victims.evictable.mask[:, columns] = mask
+        if potential_victims.evictable.freed is not None:
+            potential_victims.evictable.freed[:, columns] = _freed(layout, mask, columns)
+        potential_victims.violating[:, columns] = breaking
+        potential_victims.others[:, columns] = mask & ~breaking
         return True
 
 
-def _freed(layout: Layout, mask: BoolArray, nodes: IntArray | slice = slice(None)) -> IntArray:
+def _freed(layout: NodeLayout, mask: BoolArray, nodes: IntArray | slice = slice(None)) -> IntArray:
     """[k, node] of some nodes -> [resource, node]: what these pods take."""
     freed: IntArray = np.einsum("kcn,kn->cn", layout.demand[:, :, nodes], mask.astype(np.int64))
     return freed
@@ -179,14 +183,14 @@ def _freed(layout: Layout, mask: BoolArray, nodes: IntArray | slice = slice(None
 class _Known:
     """Groups, and up to where they follow the changes of the cluster."""
 
-    groups: Groups
+    groups: PotentialVictims
     erased: int = 0
     seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    layout: Layout
+    layout: NodeLayout
     below: int
     """Priority."""
     protected: BoolArray | None
@@ -208,7 +212,7 @@ REPRIEVE, OTHER_ORDER, WHOLE_GANGS, FEWEST, NAMED_OF_EQUALS, KUBE_SCHEDULER = ra
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class PolicyVeto:
     """Nodes that a policy rules out, although their victims would make room."""
 
     nodes: BoolArray
@@ -221,19 +225,19 @@ class Barrier:
 class DryRun:
     """What preemption would take from each of some nodes; [node] is a place in `rows`."""
 
-    incoming: Incoming
+    incoming: SchedulingContext
     rows: Rows
     """Node rows of the snapshot."""
     checks: Sequence[Check]
     """Of these nodes."""
-    emptied: Judgement
+    emptied: FilterResults
     """Verdicts with all evictable pods taken off."""
-    grouped: Groups
+    grouped: PotentialVictims
     victims: BoolArray
     """[k, node]; none where the pod does not fit with all evictable pods taken off."""
     ways: CodeArray
     """[node] -> place in WAYS."""
-    barriers: tuple[Barrier, ...] = ()
+    barriers: tuple[PolicyVeto, ...] = ()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -288,9 +292,9 @@ class DryRun:
         """[node] -> NumPDBViolations: violating pods that were not put back."""
         if self.incoming.profile.preemption.disruption_budgets == "Strict":
             return np.zeros(len(self.rows), np.int64)  # no candidate has any
-        return how_many(self.victims & self.grouped.violating)
+        return count_per_node(self.victims & self.grouped.violating)
 
-    def again(self, places: IntArray, grouped: Groups, order: Sequence[BoolArray]) -> "DryRun":
+    def again(self, places: IntArray, grouped: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Some of the nodes once more, with other groups or put back in another order."""
         return _run(self.incoming, [check.at(places) for check in self.checks], self.rows[places], grouped, order)
 
@@ -311,11 +315,11 @@ class DryRun:
         one = np.array([place])
         return (check.takes.at(one).laid_out()[:, :, 0] for check in self.checks if isinstance(check, Constraint))
 
-    def verdict(self, place: int) -> Verdict:
+    def verdict(self, place: int) -> Status:
         """Why a node is no candidate."""
         return self.verdicts(np.array([place]))[0]
 
-    def verdicts(self, places: IntArray) -> list[Verdict]:
+    def verdicts(self, places: IntArray) -> list[Status]:
         """The same of many."""
         found = np.full(len(places), NO_VICTIMS, np.object_)
         crowded = columns(self.grouped.evictable.mask, places).any(axis=0)
@@ -324,14 +328,14 @@ class DryRun:
         found[barred] = self._barred(places[barred])
         return list(found)
 
-    def _barred(self, places: IntArray) -> list[Verdict]:
+    def _barred(self, places: IntArray) -> list[Status]:
         """What rules out the victims of these nodes."""
         reasons: list[list[str]] = [[] for _ in places]
         for barrier in self.barriers:
             own = np.flatnonzero(barrier.nodes[places])
             for nth, why in zip(own.tolist(), barrier.why(self, places[own]), strict=True):
                 reasons[nth].append(why)
-        return [Verdict(Code.UNSCHEDULABLE, "", tuple(said)) for said in reasons]
+        return [Status(Code.UNSCHEDULABLE, "", tuple(said)) for said in reasons]
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """The victims of one node in upstream's order: as they failed to be put back, then by importance."""
@@ -345,46 +349,50 @@ class DryRun:
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
 
-def dry_run(
-    incoming: Incoming,
+def dry_run_preemption(
+    incoming: SchedulingContext,
     checks: Sequence[Check],
     rows: Rows,
     chosen: BoolArray | None = None,
 ) -> DryRun:
     """Preempt on each of `rows` as if it were the only one; `checks` are of the whole snapshot.
 
-    `chosen`: see `groups`.
+    `chosen`: see `potential_victims`.
     """
-    grouped = groups(incoming, chosen)
+    grouped = potential_victims(incoming, chosen)
     if len(rows) < len(incoming.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
         grouped = grouped.at(rows)
     return _run(incoming, checks, rows, grouped, (grouped.violating, grouped.others))
 
 
-def fits_emptied(incoming: Incoming, checks: Sequence[Check]) -> BoolArray:
+def fits_emptied(incoming: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
     """[node]: does the pod fit once all pods that it may evict have left? `checks` are of the whole snapshot.
 
     Where it does not fit as it is, this says where a dry run finds victims: with all pods put back it would not fit.
     """
-    evictable = groups(incoming).evictable
-    return judge(checks, taken_off(checks, evictable), len(incoming.snapshot.nodes)).fits
+    evictable = potential_victims(incoming).evictable
+    return evaluate_constraints(checks, remove_pods(checks, evictable), len(incoming.snapshot.nodes)).fits
 
 
-def taken_off(checks: Sequence[Check], evictable: Evictable) -> list[IntArray]:
+def remove_pods(checks: Sequence[Check], evictable: Evictable) -> list[IntArray]:
     """Per check its room [column, node] without the evictable pods."""
     return [check.taken_off(evictable) for check in checks]
 
 
 def _run(
-    incoming: Incoming, checks: Sequence[Check], rows: Rows, grouped: Groups, order: Sequence[BoolArray]
+    incoming: SchedulingContext,
+    checks: Sequence[Check],
+    rows: Rows,
+    grouped: PotentialVictims,
+    order: Sequence[BoolArray],
 ) -> DryRun:
-    emptied = judge(checks, taken_off(checks, grouped.evictable), len(rows))
-    victims = victims_of(emptied, grouped.evictable, order)
+    emptied = evaluate_constraints(checks, remove_pods(checks, grouped.evictable), len(rows))
+    victims = reprieve(emptied, grouped.evictable, order)
     return DryRun(incoming, rows, checks, emptied, grouped, victims, np.full(len(rows), REPRIEVE, np.uint8))
 
 
-def _are_alike(incoming: Incoming, row: int, other: int) -> bool:
+def _are_alike(incoming: SchedulingContext, row: int, other: int) -> bool:
     """Does no policy tell two running pods apart?"""
     policy, snapshot = incoming.profile.preemption, incoming.snapshot
     pods, charging = (snapshot.pods[row], snapshot.pods[other]), charging_of(snapshot, policy)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from extender.core.preemption.pdb.violations import charging_of
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.node_layout import Layout
+from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
@@ -28,7 +28,7 @@ class OnNode:
     """[pod, place] -> budget, negative where there is none."""
 
 
-class Residents(Index):
+class NodePods(Index):
     """In the order of the policy's layout.
 
     A pod of which only what nobody reads has changed may be there as it was before.
@@ -51,7 +51,7 @@ class Residents(Index):
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         self._on.pop(int(self.snapshot.pod_node[row]), None)
 
-    def on(self, layout: Layout, rows: IntArray) -> tuple[OnNode, ...]:
+    def on(self, layout: NodeLayout, rows: IntArray) -> tuple[OnNode, ...]:
         """[node] of these node rows."""
         self._follow()
         nodes = rows.tolist()
@@ -72,7 +72,7 @@ class Residents(Index):
                 self._on.pop(node, None)
         self._followed = self._charging.erased, len(journal)
 
-    def _make(self, layout: Layout, nodes: Iterable[int]) -> None:
+    def _make(self, layout: NodeLayout, nodes: Iterable[int]) -> None:
         for node in nodes:
             rows = layout.pod[:, node]
             rows = rows[rows >= 0]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import Incoming
+from extender.core.framework.constraint import SchedulingContext
 from extender.core.profile import IMPORTANCE, PreemptionPolicy, Protection
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.pod_table import start_time
@@ -213,12 +213,12 @@ class Protections(Index):
 
     # --- asked ---
 
-    def key(self, incoming: Incoming) -> tuple[object, ...]:
+    def key(self, incoming: SchedulingContext) -> tuple[object, ...]:
         """Preemptors with the same key meet nearly the same protections."""
         tenant = self._tenants.get(incoming.pod.metadata.namespace)
         return tenant, tuple(_withstands(rule, incoming.pod) for rule in self._policy.protections)
 
-    def mask(self, incoming: Incoming, chosen: BoolArray | None) -> BoolArray:
+    def mask(self, incoming: SchedulingContext, chosen: BoolArray | None) -> BoolArray:
         """[pod]: may not be a victim. `chosen`: [pod] that kube-scheduler chose; None: nobody is special."""
         running = incoming.snapshot.running
         count = min(len(self._special), len(running.pods))
@@ -236,7 +236,7 @@ class Protections(Index):
             protected |= self._special[:count] & ~chosen[:count]
         return _padded(protected, len(running.start))
 
-    def _for_a_time(self, incoming: Incoming, count: int) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
+    def _for_a_time(self, incoming: SchedulingContext, count: int) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
         """[pod] that rules mean which hold for some preemptors, or of pods that have started after some time only."""
         now = incoming.moment.now
         for rule, meant in zip(self._policy.protections, self._meant[:, :count], strict=True):
@@ -276,7 +276,7 @@ def _withstands(rule: Protection, preemptor: Pod) -> bool:
     return rule.unless_priority_at_least is None or preemptor.priority < rule.unless_priority_at_least
 
 
-def cooling(incoming: Incoming) -> dict[Workload, int]:
+def cooling(incoming: SchedulingContext) -> dict[Workload, int]:
     """Workloads of which a pod was evicted lately -> nanoseconds for which no other one may be."""
     cooldown, last = incoming.profile.preemption.limits.cooldown, incoming.moment.last_evicted
     return {workload: cooldown - ago for workload, ago in last.items() if ago < cooldown}
@@ -285,12 +285,12 @@ def cooling(incoming: Incoming) -> dict[Workload, int]:
 # --- one pod, with reasons --------------------------------------------------------------------------------------------
 
 
-def reasons(incoming: Incoming, pod: Pod) -> tuple[str, ...]:
+def reasons(incoming: SchedulingContext, pod: Pod) -> tuple[str, ...]:
     """Everything that forbids that the pod be a victim; where that ends by itself, until when."""
     return () if pod.metadata.deletion_timestamp is not None else tuple(_reasons(incoming, pod))
 
 
-def _reasons(incoming: Incoming, pod: Pod) -> Iterator[str]:
+def _reasons(incoming: SchedulingContext, pod: Pod) -> Iterator[str]:
     policy, moment, started = incoming.profile.preemption, incoming.moment, start_time(pod)
     for rule in policy.protections:
         if means(rule, pod) and _withstands(rule, incoming.pod):
@@ -315,7 +315,7 @@ def _reasons(incoming: Incoming, pod: Pod) -> Iterator[str]:
         yield f"cooling down after an eviction from its workload, {moment.until(wait)}"
 
 
-def _until(incoming: Incoming, started: int, duration: int) -> str:
+def _until(incoming: SchedulingContext, started: int, duration: int) -> str:
     """Of a pod that has not started, and for what lasts for ever, there is no such time."""
     if duration >= _FOREVER:
         return ""
@@ -324,7 +324,7 @@ def _until(incoming: Incoming, started: int, duration: int) -> str:
     return incoming.moment.until(started + duration - incoming.moment.now)
 
 
-def _tenant(incoming: Incoming, pod: Pod) -> str | None:
+def _tenant(incoming: SchedulingContext, pod: Pod) -> str | None:
     labels = incoming.snapshot.namespace_labels.get(pod.metadata.namespace, {})
     return labels.get(incoming.profile.preemption.tenant_label or "")
 

@@ -20,7 +20,7 @@ def rank(keys: Keys, *then: IntArray) -> IntArray:
     return np.lexsort((*reversed(then), *reversed(keys)))
 
 
-def standing(keys: Keys) -> IntArray:
+def dense_rank(keys: Keys) -> IntArray:
     """[candidate] -> how many candidates are better; equal candidates stand equal."""
     stacked = np.stack(keys)
     order = np.lexsort(stacked[::-1])
@@ -33,4 +33,4 @@ def standing(keys: Keys) -> IntArray:
 
 def tied_for_best(keys: Keys) -> IntArray:
     """Places of the candidates that no criterion tells from the best."""
-    return np.flatnonzero(standing(keys) == 0)
+    return np.flatnonzero(dense_rank(keys) == 0)

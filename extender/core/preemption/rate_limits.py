@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.eviction_history import Moment
-from extender.core.framework.constraint import Incoming
-from extender.core.preemption.dry_run import Barrier, DryRun
-from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, exceeding, how_many
+from extender.core.eviction_history import EvictionHistory
+from extender.core.framework.constraint import SchedulingContext
+from extender.core.preemption.dry_run import DryRun, PolicyVeto
+from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, count_per_node, exceeding
 from extender.core.snapshot.workloads import Namespaces
 from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE, SECOND, parse_time
@@ -22,12 +22,12 @@ from extender.k8s.time import MINUTE, SECOND, parse_time
 # --- the preemptor ----------------------------------------------------------------------------------------------------
 
 
-def veto(incoming: Incoming) -> str | None:
+def veto(incoming: SchedulingContext) -> str | None:
     """Why the pod may evict nobody now, and until when; None: it may."""
     return next(_vetoes(incoming), None)
 
 
-def _vetoes(incoming: Incoming) -> Iterator[str]:
+def _vetoes(incoming: SchedulingContext) -> Iterator[str]:
     yield from _in_the_dark(incoming)
     policy, moment = incoming.profile.preemption, incoming.moment
     limits, pod = policy.limits, incoming.pod
@@ -49,7 +49,7 @@ def _vetoes(incoming: Incoming) -> Iterator[str]:
             yield f"{limits.evictions_per_minute} evictions a minute are the limit: not {moment.until(wait)}"
 
 
-def _in_the_dark(incoming: Incoming) -> Iterator[str]:
+def _in_the_dark(incoming: SchedulingContext) -> Iterator[str]:
     """What protects pods must not be guessed."""
     policy, unread = incoming.profile.preemption, incoming.snapshot.unread
     if policy.tenant_label is not None and "namespaces" in unread:
@@ -84,26 +84,26 @@ class _Limit:
     why: Callable[[Sequence[Pod]], str]
 
 
-def barriers(run: DryRun, places: IntArray) -> Iterator[Barrier]:
+def barriers(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Which of these nodes have too many victims, [place]."""
     limits = tuple(_limits(run.incoming))
     if not limits:
         return
     evicted = _without_the_leaving(run, places)
-    count = how_many(evicted)
+    count = count_per_node(evicted)
     for limit in limits:
         nodes = count > limit.harmless
         if limit.exceeded is not None:
             crowded = np.flatnonzero(nodes)
             nodes[crowded] = limit.exceeded(run.taken_on(places[crowded], evicted[:, crowded]))
-        yield Barrier(nodes, _of_each(limit.why))
+        yield PolicyVeto(nodes, _of_each(limit.why))
 
 
 def _of_each(why: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
     return lambda run, places: [why(run.victims_on(place)) for place in places.tolist()]
 
 
-def rule_out_victims(incoming: Incoming) -> bool:
+def rule_out_victims(incoming: SchedulingContext) -> bool:
     """Is there a limit on the victims of one node?"""
     return next(_limits(incoming), None) is not None
 
@@ -115,7 +115,7 @@ def _without_the_leaving(run: DryRun, places: IntArray) -> BoolArray:
     return victims & ~leaving[columns(run.pods, places)] if leaving.any() else victims
 
 
-def _limits(incoming: Incoming) -> Iterator[_Limit]:
+def _limits(incoming: SchedulingContext) -> Iterator[_Limit]:
     limits = incoming.profile.preemption.limits
     if limits.max_victims is not None:
         yield _at_once(limits.max_victims)
@@ -132,7 +132,7 @@ def _at_once(limit: int) -> _Limit:
     return _Limit(limit, None, why)
 
 
-def _per_minute(moment: Moment, limit: int) -> _Limit:
+def _per_minute(moment: EvictionHistory, limit: int) -> _Limit:
     ages = [one.ago for one in moment.evictions if one.ago < MINUTE]
     left = limit - len(ages)
 
@@ -145,7 +145,7 @@ def _per_minute(moment: Moment, limit: int) -> _Limit:
     return _Limit(left, None, why)
 
 
-def _per_namespace(incoming: Incoming, limit: int) -> _Limit:
+def _per_namespace(incoming: SchedulingContext, limit: int) -> _Limit:
     ages: dict[str, list[int]] = {}
     for one in incoming.moment.evictions:
         if one.ago < MINUTE:
@@ -166,7 +166,7 @@ def _per_namespace(incoming: Incoming, limit: int) -> _Limit:
     return _Limit(int(left.min()), exceeded, why)
 
 
-def _why(moment: Moment, limit: int, ages: Iterable[int], namespace: str, wanted: int) -> str:
+def _why(moment: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int) -> str:
     wait = _wait(ages, MINUTE, limit, wanted)
     if wait is None:
         return ""

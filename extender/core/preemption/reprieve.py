@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from extender.core.framework.constraint import Constraint, EveryColumn, Evictable
-from extender.core.framework.filter import Judgement
+from extender.core.framework.filter import FilterResults
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import Taking
 
 
-def victims_of(emptied: Judgement, evictable: Evictable, order: Sequence[BoolArray]) -> BoolArray:
+def reprieve(emptied: FilterResults, evictable: Evictable, order: Sequence[BoolArray]) -> BoolArray:
     """[k, node]: the evictable pods that cannot stay, none where the pod does not fit without them.
 
     `emptied`: the verdicts without all of them. `order`: masks [k, node], each evictable pod in one of them; the pods
@@ -75,7 +75,7 @@ class _Constraint(_Columns):
         return fits if nominated is None else fits & self._constraint.fits(room - nominated)
 
 
-def _followed(emptied: Judgement, evictable: Evictable) -> Iterator[_Columns]:
+def _followed(emptied: FilterResults, evictable: Evictable) -> Iterator[_Columns]:
     """What may run short on a node where the pod fits."""
     few: list[tuple[IntArray, Taking]] = []
     for check, beside, room in zip(emptied.checks, *emptied.rooms, strict=True):

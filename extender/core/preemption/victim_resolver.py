@@ -21,7 +21,7 @@ _MOST = 1 << 18
 """So many offers and victims are remembered: those of five kinds of preemptors in a cluster of 5,000 nodes."""
 
 
-class KnownVictims(Index):
+class VictimResolver(Index):
     """Those that were looked up lately, each tuple of UIDs as the object that it is."""
 
     looks_at = frozenset()

@@ -11,8 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from extender.core.framework.filter import NOT_ALLOWED, Filtering
-from extender.core.framework.status import NO_VICTIMS, Code, Verdict
+from extender.core.framework.filter import NOT_ALLOWED, FilterRun
+from extender.core.framework.status import NO_VICTIMS, Code, Status
 from extender.core.preemption.dry_run import DryRun
 
 NO_NODES = "no nodes available to schedule pods"
@@ -62,7 +62,7 @@ def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_
     return " ".join(filter(None, parts))
 
 
-def filter_message(filtering: Filtering, post_filter: PostFilter) -> str:
+def filter_message(filtering: FilterRun, post_filter: PostFilter) -> str:
     """Of a pod that fits nowhere."""
     nodes, said = len(filtering.incoming.snapshot.nodes), filtering.prefilter
     if said is not None:
@@ -80,7 +80,7 @@ def no_help(run: DryRun) -> str:
     return fit_error(nodes, +reasons)
 
 
-def rejecting_plugins(filtering: Filtering) -> frozenset[str]:
+def rejecting_plugins(filtering: FilterRun) -> frozenset[str]:
     """Who said no (Diagnosis.UnschedulablePlugins): what would have to change for them is what the pod waits for."""
     if filtering.prefilter is not None:
         return frozenset({filtering.prefilter.plugin})
@@ -90,7 +90,7 @@ def rejecting_plugins(filtering: Filtering) -> frozenset[str]:
     return named | {judgement.checks[place].plugin for place in places.tolist()}
 
 
-def _filter_reasons(filtering: Filtering) -> Counter[str]:
+def _filter_reasons(filtering: FilterRun) -> Counter[str]:
     rows, nominated = filtering.rows(Code.UNSCHEDULABLE), _asked_by_itself(filtering)
     others = filtering.rows(Code.UNRESOLVABLE)
     if filtering.allowed is None:
@@ -101,13 +101,13 @@ def _filter_reasons(filtering: Filtering) -> Counter[str]:
     return +reasons
 
 
-def _asked_by_itself(filtering: Filtering) -> int:
+def _asked_by_itself(filtering: FilterRun) -> int:
     """Row of the node that the pod is nominated to: it is asked first, whatever PreFilter named; -1: of none."""
     incoming = filtering.incoming
     return incoming.snapshot.node_row.get(incoming.pod.status.nominated_node_name, -1)
 
 
-def _counted(verdicts: Iterable[Verdict]) -> Counter[str]:
+def _counted(verdicts: Iterable[Status]) -> Counter[str]:
     """Reason -> of how many nodes."""
     shared = Counter(verdicts)
     found: Counter[str] = Counter()

@@ -18,14 +18,14 @@ from typing import Literal
 import numpy as np
 
 from extender.core import engine
-from extender.core.engine import Candidate, Offer, PreemptDecision
-from extender.core.eviction_history import TIMELESS, Moment
-from extender.core.framework.constraint import Incoming, Rows
-from extender.core.framework.filter import Filtering, meet, not_evaluated, run_filters
+from extender.core.engine import Candidate, PreemptDecision, SentCandidate
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.framework.constraint import Rows, SchedulingContext
+from extender.core.framework.filter import FilterRun, not_evaluated, run_filter_plugins, scheduling_context
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import choose
-from extender.core.preemption.criteria import NON_NEGATIVE, costs
+from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.criteria import NON_NEGATIVE, ranking_keys
 from extender.core.preemption.dry_run import DryRun, eligible
 from extender.core.preemption.ranking import tied_for_best
 from extender.core.profile import PreemptionPolicy, Profile
@@ -114,7 +114,7 @@ class Cycle:
 
 
 def run_cycle(
-    snapshot: Snapshot, pod: Pod, profile: Profile, moment: Moment = TIMELESS, draw: Draw | None = None
+    snapshot: Snapshot, pod: Pod, profile: Profile, moment: EvictionHistory = NO_HISTORY, draw: Draw | None = None
 ) -> Cycle:
     """Try to place the pod. Equals are told apart by chance (`draw`), or by name."""
     skipped = why_skipped(pod, profile)
@@ -122,7 +122,7 @@ def run_cycle(
         return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
-    filtering = run_filters(meet(snapshot, pod, upstream(profile), moment))
+    filtering = run_filter_plugins(scheduling_context(snapshot, pod, upstream(profile), moment))
     left = tuple(name for name, mask in not_evaluated(filtering.incoming).items() if mask.any())
     fitting = _feasible(filtering)
     if len(fitting):
@@ -157,7 +157,7 @@ def why_skipped(pod: Pod, profile: Profile) -> str | None:
 # --- a node ---------------------------------------------------------------------------------------------------------
 
 
-def _feasible(filtering: Filtering) -> Rows:
+def _feasible(filtering: FilterRun) -> Rows:
     """The nominated node alone if it takes the pod (evaluateNominatedNode), else all that do."""
     fitting = filtering.rows(Code.SUCCESS)
     incoming = filtering.incoming
@@ -165,7 +165,7 @@ def _feasible(filtering: Filtering) -> Rows:
     return fitting[fitting == nominated] if nominated is not None and nominated in fitting else fitting
 
 
-def _select_host(incoming: Incoming, fitting: Rows, draw: Draw | None) -> tuple[str, NodeScore | None]:
+def _select_host(incoming: SchedulingContext, fitting: Rows, draw: Draw | None) -> tuple[str, NodeScore | None]:
     """The highest total; a node that is alone is not scored."""
     names = incoming.snapshot.node_names
     if len(fitting) == 1:
@@ -187,7 +187,7 @@ def _drawn(count: int, draw: Draw | None) -> int:
 # --- or somebody has to go ------------------------------------------------------------------------------------------
 
 
-def _post_filter(filtering: Filtering, profile: Profile, moment: Moment, draw: Draw | None) -> Cycle:
+def _post_filter(filtering: FilterRun, profile: Profile, moment: EvictionHistory, draw: Draw | None) -> Cycle:
     """DefaultPreemption, behind DynamicResources."""
     incoming = filtering.incoming
     pod = incoming.pod
@@ -197,7 +197,7 @@ def _post_filter(filtering: Filtering, profile: Profile, moment: Moment, draw: D
     may_preempt, why = eligible(filtering)
     if not may_preempt:
         return replace(unchanged, post_filter=PostFilter.failed(why))
-    run = choose(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    run = find_candidates(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
     places = np.flatnonzero(run.candidate)
     if not len(places):
         return replace(unchanged, post_filter=PostFilter.failed(no_help(run)), nominated_node="", run=run)
@@ -225,7 +225,7 @@ def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
 def _select(run: DryRun, draw: Draw | None) -> Candidate:
     """The best of kube-scheduler's own candidates."""
     places = np.flatnonzero(run.candidate)
-    ties = places[tied_for_best(costs(run, places))]
+    ties = places[tied_for_best(ranking_keys(run, places))]
     ties = ties[np.argsort(run.snapshot.name_order[run.rows[ties]])]
     return _candidate(run, int(ties[_drawn(len(ties), draw)]))
 
@@ -235,7 +235,7 @@ def _candidate(run: DryRun, place: int) -> Candidate:
     return Candidate(name, run.victims_on(place), int(run.violations[place]))
 
 
-def _offers(run: DryRun) -> dict[str, Offer]:
+def _offers(run: DryRun) -> dict[str, SentCandidate]:
     """All candidates, as kube-scheduler sends them to its extenders."""
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
     taken, names = run.taken_on(places), run.snapshot.node_names
@@ -243,7 +243,7 @@ def _offers(run: DryRun) -> dict[str, Offer]:
     for place, row in zip(taken.places.tolist(), taken.pods.tolist(), strict=True):
         victims[place].append(identity(pods[row]))
     return {
-        names[int(run.rows[place])]: Offer(tuple(uids), int(violations[place]))
+        names[int(run.rows[place])]: SentCandidate(tuple(uids), int(violations[place]))
         for place, uids in zip(places.tolist(), victims, strict=True)
     }
 

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from extender.core.eviction_history import TIMELESS, Attempt, Eviction, Moment
+from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
 from extender.core.profile import Profile
 from extender.core.simulator import effects
 from extender.core.simulator.arrivals import arrive, by_priority, pending
@@ -93,7 +93,7 @@ class Scheduler:
     """Runs the cycles; an iteration is one `Step`."""
 
     def __init__(
-        self, snapshot: Snapshot, profile: Profile, moment: Moment = TIMELESS, draw: Draw | None = None
+        self, snapshot: Snapshot, profile: Profile, moment: EvictionHistory = NO_HISTORY, draw: Draw | None = None
     ) -> None:
         self.snapshot = snapshot
         self.profile = profile
@@ -185,7 +185,7 @@ def simulate(
     pods: Iterable[Pod] = (),
     *,
     waiting: bool = False,
-    moment: Moment = TIMELESS,
+    moment: EvictionHistory = NO_HISTORY,
     draw: Draw | None = None,
     name: str = "",
     seed: int | None = None,

@@ -43,13 +43,13 @@ def longer(array: Array, fill: int) -> Array:
     return twice  # type: ignore[return-value]
 
 
-def how_many(mask: BoolArray) -> IntArray:
+def count_per_node(mask: BoolArray) -> IntArray:
     """[k, node] -> [node]; as numpy.count_nonzero, but by rows, which is faster."""
     counts: IntArray = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.int16).astype(np.int64)
     return counts
 
 
-def marked(places: IntArray, size: int) -> BoolArray:
+def mask_of(places: IntArray, size: int) -> BoolArray:
     """[place]: is it among these?"""
     found = np.zeros(size, np.bool_)
     found[places] = True

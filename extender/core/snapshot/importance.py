@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from extender.core.profile import IMPORTANCE, PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.node_layout import Layout
+from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_costs import Traits
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
 
-def layout_of(snapshot: Snapshot, policy: PreemptionPolicy) -> Layout:
+def layout_of(snapshot: Snapshot, policy: PreemptionPolicy) -> NodeLayout:
     """The nodes' pods in the order of importance that the policy wants."""
     if policy.importance == IMPORTANCE:
         return snapshot.layout
@@ -29,7 +29,7 @@ class Arrangement(Index):
     def __init__(self, snapshot: Snapshot, importance: tuple[str, ...], annotation: str) -> None:
         super().__init__(snapshot)
         self._keys = [_key(snapshot, criterion, annotation) for criterion in importance]
-        self._layout = Layout(lambda pods: [key(pods) for key in self._keys])
+        self._layout = NodeLayout(lambda pods: [key(pods) for key in self._keys])
         self._touched: set[int] = set()
 
     def pod_added(self, row: int, pod: Pod) -> None:
@@ -38,7 +38,7 @@ class Arrangement(Index):
     def pod_removed(self, row: int, pod: Pod) -> None:
         self._touched.add(int(self.snapshot.pod_node[row]))
 
-    def settled(self) -> Layout:
+    def settled(self) -> NodeLayout:
         running, count = self.snapshot.running, len(self.snapshot.nodes)
         nodes = sorted(node for node in self._touched if node < count)
         if nodes or self._layout.pod.shape[1] != count:

@@ -32,7 +32,7 @@ Importance = Callable[[IntArray], Sequence[IntArray]]
 """Pod rows -> keys by which they are sorted, the first one first; the most important pod has the smallest."""
 
 
-class Layout:
+class NodeLayout:
     """The arrays, of so many nodes and as many ranks as the node with the most pods needs."""
 
     def __init__(self, importance: Importance) -> None:
@@ -114,7 +114,7 @@ class Taking:
 class Placed:
     """Columns of amounts by rank and node, laid out only where a dry run asks for it."""
 
-    layout: Layout
+    layout: NodeLayout
     columns: tuple[PodAmounts | int, ...]
     """A number is a place in BASE_RESOURCES: what all pods take of that resource. These come first."""
     rows: IntArray | None = None

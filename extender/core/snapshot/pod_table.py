@@ -46,7 +46,7 @@ class Load:
     """The other resources that it asks for."""
 
 
-class RunningPods:
+class PodTable:
     """Columns over pods, [pod], and sums over the pods of every node, [node]."""
 
     def __init__(self) -> None:

@@ -26,8 +26,8 @@ from extender.core.snapshot.arrays import (
     bounded,
     encode,
 )
-from extender.core.snapshot.node_layout import Layout
-from extender.core.snapshot.pod_table import PodPart, RunningPods, differences, identity, is_finished
+from extender.core.snapshot.node_layout import NodeLayout
+from extender.core.snapshot.pod_table import PodPart, PodTable, differences, identity, is_finished
 from extender.k8s.kinds import KINDS, ClusterObjects, Key, ObjectTables, key_of
 from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget, Value
 from extender.k8s.requests import allocatable
@@ -114,8 +114,8 @@ class Snapshot:
         self._unread: frozenset[str] = frozenset()
         self.changes = 0
         """How often an object came, changed or went, or other kinds may be read."""
-        self.running = RunningPods()
-        self.layout = Layout(self.running.importance)
+        self.running = PodTable()
+        self.layout = NodeLayout(self.running.importance)
         """In kube-scheduler's order of importance."""
         self.nodes: list[Node] = []
         self.node_names: list[str] = []

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from extender.config import Configuration
 from extender.server.admin import health, routes
 from extender.server.admin import openapi as openapi_admin
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.http.errors import add_error_handlers, error_response
 from extender.version import __version__
 
@@ -47,7 +47,7 @@ _REMOTE = (
 )
 
 
-def create_admin_app(service: Service, config: Configuration) -> ASGIApp:
+def create_admin_app(service: ServerContext, config: Configuration) -> ASGIApp:
     """The application of the admin listener; its Host header may name `admin.host`, beside addresses."""
     app = _unguarded(with_debug=config.debug.enabled)
     app.state.service = service

@@ -12,11 +12,11 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch.list_watch import PHASES
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.lifecycle import Lifecycle
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import Source
@@ -29,7 +29,7 @@ from extender.server.settings import LiveSettings
 class Picture(Collector):
     """The store and its source."""
 
-    def __init__(self, store: ClusterStore, source: Source) -> None:
+    def __init__(self, store: ClusterCache, source: Source) -> None:
         self._store = store
         self._source = source
 
@@ -242,7 +242,7 @@ def read_limit(files: Iterable[Path]) -> int | None:
 # --- all of it ------------------------------------------------------------------------------------------------------
 
 
-def show(metrics: Metrics, service: Service, waits: Waits) -> None:
+def show(metrics: Metrics, service: ServerContext, waits: Waits) -> None:
     """Have all of it shown beside what is counted."""
     metrics.follow(Picture(service.store, service.source))
     metrics.follow(Configured(service.configured, service.lifecycle, service.max_in_flight))

@@ -7,7 +7,7 @@ from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
 from extender.errors import ExtenderError
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.http.errors import error_response
 from extender.server.observability import metrics
 from extender.server.observability.cache_status import check_lines
@@ -31,11 +31,11 @@ async def readyz(request: Request) -> Response:
 
 async def show_metrics(request: Request) -> Response:
     """Counters since the start, in the Prometheus text format."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     return Response(service.metrics.text(), media_type=metrics.CONTENT_TYPE)
 
 
-def readiness(service: Service) -> tuple[str, list[str]]:
+def readiness(service: ServerContext) -> tuple[str, list[str]]:
     """(why not ready, or ""; one line per check).
 
     Ready is who is not about to end, and has a picture of the cluster to decide on if it needs one.
@@ -51,7 +51,7 @@ def readiness(service: Service) -> tuple[str, list[str]]:
     return draining or unpictured, checks
 
 
-def _cluster(service: Service) -> tuple[str, str]:
+def _cluster(service: ServerContext) -> tuple[str, str]:
     """(why there is no picture where one is needed, or ""; the line about it)."""
     try:
         snapshot = service.snapshot()

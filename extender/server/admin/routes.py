@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from extender.cluster.watch.decode import slim
 from extender.config.preemption import PRESETS
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import render
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -28,7 +28,7 @@ from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker, openapi
 from extender.server.admin.fork_worker import Apart
 from extender.server.admin.simulate import what_if
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import summary
@@ -57,7 +57,7 @@ _FILE_NAME = re.compile(r"[a-z0-9-]+\.[a-z]+")
 
 
 def create_router() -> APIRouter:
-    """All routes; `app.state` holds the Service, and the lock `simulating`."""
+    """All routes; `app.state` holds the ServerContext, and the lock `simulating`."""
     router = APIRouter(redirect_slashes=False)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/decisions", list_decisions),
@@ -83,7 +83,7 @@ def create_router() -> APIRouter:
 
 async def list_decisions(request: Request) -> Response:
     """The last decisions, the latest first: `?pod=&node=&verb=&since=&until=&limit=`."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     try:
         query = _query(request.query_params)
     except RequestError as error:
@@ -94,7 +94,7 @@ async def list_decisions(request: Request) -> Response:
 
 async def show_decision(request: Request) -> Response:
     """One decision, whole; `?pods=none` leaves the pods out, `?node=NAME` is about one node, with its pods."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     pods, node = request.query_params.get("pods", "all"), request.query_params.get("node")
     if pods not in ("all", "none"):
         return error_response(400, f"pods: must be all or none, not {pods!r}")
@@ -108,7 +108,7 @@ async def show_decision(request: Request) -> Response:
 
 async def show_pod(request: Request) -> Response:
     """The pod that was to be scheduled, as far as decisions read it: to be asked about once more."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     kept = service.decisions.get(request.path_params["id"])
     if kept is None:
         return error_response(404, NOT_KEPT)
@@ -142,7 +142,7 @@ def _time(key: str, text: str) -> int:
 
 async def simulate(request: Request) -> Response:
     """What would happen to some pods: see docs/simulate.md. One question at a time."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     try:
         body = await read_body(request, MAX_BODY)
         async with request.app.state.simulating:
@@ -157,14 +157,14 @@ async def simulate(request: Request) -> Response:
         return error_response(error.status, str(error))
 
 
-def _answer_on_copy(snapshot: Snapshot, profile: Profile, body: bytes, moment: Moment) -> bytes:
+def _answer_on_copy(snapshot: Snapshot, profile: Profile, body: bytes, moment: EvictionHistory) -> bytes:
     """Where the snapshot is ours: nobody else is to hear of what we do to it."""
     snapshot.observer = None
     return _answer(snapshot.frozen(), profile, body, moment, snapshot)
 
 
 def _answer(
-    objects: ClusterObjects, profile: Profile, body: bytes, moment: Moment, spare: Snapshot | None = None
+    objects: ClusterObjects, profile: Profile, body: bytes, moment: EvictionHistory, spare: Snapshot | None = None
 ) -> bytes:
     """The status in three digits, and the body."""
     try:
@@ -175,7 +175,7 @@ def _answer(
 
 async def show_status(request: Request) -> Response:
     """What the page shows at its top."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     status: dict[str, Any] = {
         "version": __version__,
         "picture": summary(service.store, service.source),
@@ -197,13 +197,13 @@ async def show_status(request: Request) -> Response:
 
 async def show_recording(request: Request) -> Response:
     """Whether calls are recorded, and where."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     return _json({"enabled": False} if service.recorder is None else service.recorder.status())
 
 
 async def switch_recording(request: Request) -> Response:
     """`{"enabled": true}` or false. Only into the configured directory: nobody chooses a path over HTTP."""
-    service: Service = request.app.state.service
+    service: ServerContext = request.app.state.service
     try:
         wanted = msgspec.json.decode(await read_body(request, 1024), type=_Switch, strict=True)
         if service.recorder is None:

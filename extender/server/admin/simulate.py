@@ -16,7 +16,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.config import load_config
 from extender.config.preemption import PRESETS, PreemptionSection
 from extender.config.values import suggestion
-from extender.core.eviction_history import TIMELESS, Moment
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import Profile
 from extender.core.simulator.result import CycleShown, Shown, Simulation
 from extender.core.simulator.schedule_one import draws
@@ -82,10 +82,10 @@ class Question:
     pending: bool = False
     """Also those that wait already."""
     seed: int | None = None
-    moment: Moment = TIMELESS
+    moment: EvictionHistory = NO_HISTORY
 
 
-class Fate(Shown, frozen=True):
+class PodOutcome(Shown, frozen=True):
     """What becomes of a pod: of its last attempt."""
 
     outcome: str
@@ -99,7 +99,7 @@ class Fate(Shown, frozen=True):
 
 class Difference(Shown, frozen=True):
     pod: str
-    fates: list[Fate | None]
+    fates: list[PodOutcome | None]
     """Under the one policy and under the other; null where it does not come up."""
 
 
@@ -163,13 +163,13 @@ def answer(
     return Comparison(compared=[policy.name for policy in policies], results=results, differences=differences)
 
 
-def fates(result: Simulation) -> dict[str, Fate]:
+def fates(result: Simulation) -> dict[str, PodOutcome]:
     """Pod -> its lot, in the order in which they were tried first."""
     of_pod: dict[str, list[CycleShown]] = {}
     for cycle in result.cycles:
         of_pod.setdefault(cycle.pod, []).append(cycle)
     return {
-        pod: Fate(
+        pod: PodOutcome(
             outcome=cycles[-1].outcome,
             node=cycles[-1].node,
             message=cycles[-1].message,
@@ -181,7 +181,7 @@ def fates(result: Simulation) -> dict[str, Fate]:
     }
 
 
-def _alike(one: Fate | None, other: Fate | None) -> bool:
+def _alike(one: PodOutcome | None, other: PodOutcome | None) -> bool:
     """Not in words: what is said of a pod that stays pending depends on all that was done for others."""
     if one is None or other is None:
         return one is other
@@ -248,7 +248,7 @@ def what_if(
     objects: ClusterObjects,
     base: Profile,
     body: bytes,
-    moment: Moment | None = None,
+    moment: EvictionHistory | None = None,
     spare: Snapshot | None = None,
 ) -> dict[str, Any]:
     """The answer to `POST /simulate`: a `Simulation`, or a `Comparison`, as plain values.
@@ -260,7 +260,7 @@ def what_if(
     given = ([] if asked.pod is None else [asked.pod]) + asked.pods
     if not given and not asked.pending:
         raise RequestError("nothing to place: give `pod`, `pods` or `pending: true`")
-    question = Question(read_pods(given), asked.pending, asked.seed, moment or Moment(time.time_ns()))
+    question = Question(read_pods(given), asked.pending, asked.seed, moment or EvictionHistory(time.time_ns()))
     _check_size(objects, question)
     plain: dict[str, Any] = msgspec.to_builtins(answer(objects, _policies(base, asked), question, spare=spare))
     return plain

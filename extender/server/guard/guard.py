@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import ge
 
-from extender.core.engine import Candidate, FilterDecision, Offer
-from extender.core.eviction_history import TIMELESS, Moment
-from extender.core.framework.constraint import Incoming
+from extender.core.engine import Candidate, FilterDecision, SentCandidate
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.framework.constraint import SchedulingContext
 from extender.core.preemption.protections import SYSTEM_CRITICAL, protects, reasons
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -47,9 +47,9 @@ class GuardResult:
 class Case:
     """One candidate with all that the rules compare it with."""
 
-    incoming: Incoming
+    incoming: SchedulingContext
     """The preemptor, and the policies and the time by which it was decided."""
-    offer: Offer | None
+    offer: SentCandidate | None
     candidate: Candidate
     present: Mapping[str, Pod]
     """UID -> pod that runs on the candidate's node; empty if we do not know the node."""
@@ -88,19 +88,19 @@ class Case:
 def guard_preempt(
     snapshot: Snapshot,
     preemptor: Pod,
-    offers: Mapping[str, Offer],
+    offers: Mapping[str, SentCandidate],
     candidates: Iterable[Candidate],
     *,
     as_offered: Collection[str] = (),
     profile: Profile = UPSTREAM,
-    moment: Moment = TIMELESS,
+    moment: EvictionHistory = NO_HISTORY,
 ) -> GuardResult:
     """The candidates that break no rule, in their order, and what the others break.
 
     `as_offered`: nodes that the engine could not judge (`not_evaluated`), where it answers what the scheduler chose.
     There the victims must be those offered, and the scheduler's count of violations is as good as ours.
     """
-    incoming, offered = Incoming(preemptor, snapshot, profile, (), moment), tuple(candidates)
+    incoming, offered = SchedulingContext(preemptor, snapshot, profile, (), moment), tuple(candidates)
     times = Counter(candidate.node for candidate in offered)
     kept, rejected = [], {}
     for candidate in offered:

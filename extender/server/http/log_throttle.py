@@ -11,7 +11,7 @@ INTERVAL = 10.0
 """Seconds."""
 
 
-class Seldom:
+class ThrottledLogger:
     """A logger for one kind of event."""
 
     def __init__(

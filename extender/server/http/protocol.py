@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 
 from extender.server.http.body import BEGAN, TIMEOUT
 from extender.server.http.errors import error_body, error_response
-from extender.server.http.log_throttle import Seldom
+from extender.server.http.log_throttle import ThrottledLogger
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Port(ServerState):
         self.tls = tls
         self.is_draining = False
         """Each answer is the last one of its connection."""
-        self.note = Seldom(log)
+        self.note = ThrottledLogger(log)
 
 
 class _Refused(Exception):

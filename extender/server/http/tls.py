@@ -21,7 +21,7 @@ from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
 from extender.k8s.time import SECOND, format_time
 from extender.server.http.file_watch import INTERVAL, Looks, Signature, signature
-from extender.server.http.log_throttle import Seldom
+from extender.server.http.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +52,8 @@ class TLSFiles:
         self._tls = tls
         self._clock = clock
         self._allowed = frozenset(_canonical(name) for name in tls.allowed_names)
-        self._note_failed = Seldom(log)
-        self._note_refused = Seldom(log)
+        self._note_failed = ThrottledLogger(log)
+        self._note_refused = ThrottledLogger(log)
         self._next_warning = 0.0
         self._looks = Looks(self._signatures())
         self.context, self.expires = self._load()

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import field
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.core.engine import Candidate, PreemptDecision
 from extender.core.explain.render import policies
 from extender.core.preemption.pdb.index import Charging
@@ -155,7 +155,7 @@ def preemptor(pod: Pod) -> Preemptor:
     )
 
 
-def picture(store: ClusterStore, source: Source) -> Picture:
+def picture(store: ClusterCache, source: Source) -> Picture:
     """The state of the cluster that is decided on now."""
     kinds = {
         one.kind: KindSaid(version=one.version, age=None if one.age is None else round(one.age, 3))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.view import StreamView
 from extender.core.profile import Profile
 
@@ -60,7 +60,7 @@ class NoSource:
 NO_SOURCE: Source = NoSource()
 
 
-def summary(store: ClusterStore, source: Source) -> str:
+def summary(store: ClusterCache, source: Source) -> str:
     """Which state of the cluster a decision is made on: `version=812 Node=8123@0.2s Pod=8125@0.0s …`."""
     streams = (f"{one.kind}={one.version or '-'}@{_seconds(one.age)}" for one in source.streams())
     return " ".join((f"version={store.version}", *streams))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import Verb
 from extender.k8s.time import format_time, parse_time
 from extender.server.settings import Settings
@@ -67,7 +67,7 @@ class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_d
     time: str
     verb: Verb
     status: int
-    moment: Moment
+    moment: EvictionHistory
     request: Raw
     answer: Raw
     problem: str | None = None

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config.serving import RecordingSection
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import Verb
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady, RecordingError
@@ -51,7 +51,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: ClusterStore,
+        store: ClusterCache,
         config: RecordingSection,
         problem: Callable[[], str | None] = lambda: None,
         *,
@@ -136,7 +136,7 @@ class Recorder:
         body: bytes,
         status: int,
         answer: bytes,
-        moment: Moment,
+        moment: EvictionHistory,
         settings: Settings,
     ) -> None:
         """A call was decided by this moment and these settings; what follows from it comes after this.
@@ -174,7 +174,7 @@ class Recorder:
             and self._writer.full < self._number
         )
 
-    def _begin(self, snapshot: Snapshot | None, moment: Moment, settings: Settings) -> bool:
+    def _begin(self, snapshot: Snapshot | None, moment: EvictionHistory, settings: Settings) -> bool:
         """A new segment, unless what the disk could not follow with is not written yet."""
         if self._is_behind and self._backlog.size:
             return False

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import Verb
 from extender.errors import NotReady, RecordingError
 from extender.k8s.kinds import ClusterObjects
@@ -29,7 +29,7 @@ from extender.server.recording.differences import Answered, Difference, differen
 from extender.server.recording.lines import CallLine, GoneLine, PutLine, UnreadLine
 from extender.server.recording.segments import SegmentFiles, object_of, segments_of
 from extender.server.scheduler import verbs
-from extender.server.scheduler.verbs import Service
+from extender.server.scheduler.verbs import ServerContext
 from extender.server.settings import LiveSettings, Settings
 
 
@@ -44,7 +44,7 @@ class RecordedCall:
     request: bytes
     status: int
     answer: bytes
-    moment: Moment
+    moment: EvictionHistory
     problem: str | None
     """Why nothing was decided on the picture."""
     segment: str
@@ -94,7 +94,7 @@ class Replayed:
     _number: int
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ServerContext:
         """What answered the call: that picture, those settings."""
         return self._place.service(self._number)
 
@@ -208,9 +208,9 @@ class _Place:
     changes: list[tuple[int, PutLine | GoneLine | UnreadLine]] = field(default_factory=list)
     """Those that are not made yet, with the numbers of their lines."""
     source: _Source = field(default_factory=_Source)
-    _service: Service | None = None
+    _service: ServerContext | None = None
 
-    def service(self, number: int) -> Service:
+    def service(self, number: int) -> ServerContext:
         """With all changes up to that line made."""
         if number != self.number:
             raise RuntimeError("the replay has gone on: a call is good until the next one is asked for")
@@ -221,22 +221,22 @@ class _Place:
             self._make(self._service.store, line_number, change)
         return self._service
 
-    def _start(self) -> Service:
-        store, picture = ClusterStore(), self.files.picture()
+    def _start(self) -> ServerContext:
+        store, picture = ClusterCache(), self.files.picture()
         store.prepare_for(self.settings.profile)
         if picture is not None:
             self._fill(store, picture)
         configured = LiveSettings(Configuration())
         configured.settings = self.settings
-        return Service(store, configured, self.source, max_body_names=sys.maxsize, max_body_full=sys.maxsize)
+        return ServerContext(store, configured, self.source, max_body_names=sys.maxsize, max_body_full=sys.maxsize)
 
-    def _fill(self, store: ClusterStore, picture: ClusterObjects) -> None:
+    def _fill(self, store: ClusterCache, picture: ClusterObjects) -> None:
         try:
             store.replace(picture)
         except ValueError as error:
             raise RecordingError(f"{self.files.path.name}: the picture does not hold together: {error}") from error
 
-    def _make(self, store: ClusterStore, number: int, change: PutLine | GoneLine | UnreadLine) -> None:
+    def _make(self, store: ClusterCache, number: int, change: PutLine | GoneLine | UnreadLine) -> None:
         try:
             snapshot = store.changing()
             if isinstance(change, PutLine):

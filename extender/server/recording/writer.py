@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from extender.cluster.files.dump import pieces
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import Verb
 from extender.errors import INTERNAL
 from extender.k8s.kinds import ClusterObjects, Key
@@ -69,7 +69,7 @@ class Noted(NamedTuple):
     body: bytes
     status: int
     answer: bytes
-    moment: Moment
+    moment: EvictionHistory
     problem: str | None
 
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.k8s.time import format_time
-from extender.server.context import Binder, Service
+from extender.server.context import Binder, ServerContext
 from extender.server.http.deadline import NEVER, Deadline
 from extender.server.observability.audit import BindLine, Mode, PodSaid
 from extender.server.scheduler import journal
 from extender.server.scheduler.failure_policy import failure, said
-from extender.server.scheduler.result import About, Answer
+from extender.server.scheduler.result import Answer, CallSummary
 from extender.wire import BindRequest, decode_bind, encode_bind
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ ANSWERED: Mode = "answered"
 GIVEN_UP = "not known whether the pod was bound: the call was given up"
 
 
-async def bind(service: Service, binder: Binder, body: bytes, deadline: Deadline = NEVER) -> Answer:
+async def bind(service: ServerContext, binder: Binder, body: bytes, deadline: Deadline = NEVER) -> Answer:
     """Bind the pod; the answer says why not if the API server does not say that it is bound. Raises RequestError."""
     began = time.perf_counter()
     request = decode_bind(body)
@@ -50,7 +50,7 @@ async def bind(service: Service, binder: Binder, body: bytes, deadline: Deadline
     except Exception as error:
         answer, mode, result = failure("bind", service, error), "failed", replace(result, error=said(error))
     _audit(service, number, request, result, mode, time.perf_counter() - began)
-    return replace(answer, id=number, about=About(request.pod_namespace, request.pod_name, mode, 1))
+    return replace(answer, id=number, about=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
 
 
 async def _bound(binder: Binder, request: BindRequest, deadline: Deadline) -> BindResult:
@@ -68,7 +68,7 @@ async def _bound(binder: Binder, request: BindRequest, deadline: Deadline) -> Bi
         return NO_END
 
 
-def _answered(service: Service, request: BindRequest, result: BindResult) -> Answer:
+def _answered(service: ServerContext, request: BindRequest, result: BindResult) -> Answer:
     if result.outcome == "bound" and service.store.version:
         service.store.assumed.bound(request.pod_namespace, request.pod_name, request.pod_uid, request.node)
     service.metrics.bind(result.outcome)
@@ -77,7 +77,9 @@ def _answered(service: Service, request: BindRequest, result: BindResult) -> Ans
     return Answer(encode_bind(result.error))
 
 
-def _audit(service: Service, number: str, request: BindRequest, result: BindResult, mode: Mode, seconds: float) -> None:
+def _audit(
+    service: ServerContext, number: str, request: BindRequest, result: BindResult, mode: Mode, seconds: float
+) -> None:
     line = BindLine(
         event="audit",
         timestamp=format_time(time.time_ns(), 6),

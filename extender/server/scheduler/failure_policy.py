@@ -12,7 +12,7 @@ Rule: every failure is logged once and counted once, here.
 import logging
 
 from extender.errors import INTERNAL, ExtenderError
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
 from extender.server.scheduler import passthrough
 from extender.server.scheduler.result import Answer
@@ -21,7 +21,7 @@ from extender.wire import encode_bind
 log = logging.getLogger(__name__)
 
 
-def failure(verb: str, service: Service, error: Exception) -> Answer:
+def failure(verb: str, service: ServerContext, error: Exception) -> Answer:
     """Log the error, count it, and say what is answered."""
     note_failure(verb, service, error)
     service.metrics.told(verb, "failed")
@@ -34,7 +34,7 @@ def failure(verb: str, service: Service, error: Exception) -> Answer:
     return Answer(error_body(said(error)), 503)
 
 
-def note_failure(verb: str, service: Service, error: Exception) -> None:
+def note_failure(verb: str, service: ServerContext, error: Exception) -> None:
     """Log and count it."""
     service.metrics.failed(error)
     if isinstance(error, ExtenderError):

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 
 from extender.core.engine import PreemptDecision
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
 from extender.core.explain.record import Capture
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
-from extender.server.context import Service
+from extender.server.context import ServerContext
 from extender.server.observability import audit
 from extender.server.observability.audit import AuditLine, BindLine, PreemptLine
 from extender.server.observability.cache_status import summary
@@ -52,14 +52,14 @@ class Taken:
 
 
 def take(
-    service: Service, call: Call, result: Result[Any], capture: Callable[[Any], Capture], milliseconds: float
+    service: ServerContext, call: Call, result: Result[Any], capture: Callable[[Any], Capture], milliseconds: float
 ) -> Taken:
     """All that is kept of the call, as long as the picture is what was decided on."""
     line = _line(service, call, result, milliseconds) if call.verb == "preempt" and _is_audited(service) else None
     return Taken(_kept(service, call, result, capture, milliseconds), line)
 
 
-def put_away(service: Service, taken: Taken, result: Result[Any]) -> None:
+def put_away(service: ServerContext, taken: Taken, result: Result[Any]) -> None:
     """The call is answered with that."""
     kept = taken.kept
     if kept is not None:
@@ -78,7 +78,7 @@ def put_away(service: Service, taken: Taken, result: Result[Any]) -> None:
 
 
 def _kept(
-    service: Service, call: Call, result: Result[Any], capture: Callable[[Any], Capture], milliseconds: float
+    service: ServerContext, call: Call, result: Result[Any], capture: Callable[[Any], Capture], milliseconds: float
 ) -> Kept | None:
     decisions, recorder = service.decisions, service.recorder
     try:
@@ -105,16 +105,16 @@ def _kept(
         return None
 
 
-def _moment(service: Service, result: Result[Any]) -> Moment:
+def _moment(service: ServerContext, result: Result[Any]) -> EvictionHistory:
     working = None if result.decision is None else result.decision.working
-    moment: Moment = service.moment() if working is None else working.incoming.moment
+    moment: EvictionHistory = service.moment() if working is None else working.incoming.moment
     return moment
 
 
 # --- audit lines ------------------------------------------------------------------------------------------------------
 
 
-def write(service: Service, line: Callable[[], AuditLine]) -> None:
+def write(service: ServerContext, line: Callable[[], AuditLine]) -> None:
     """An audit line, if there are any; it is written, or counted as lost."""
     if service.audit is None or not service.audit.is_on:
         return
@@ -124,22 +124,22 @@ def write(service: Service, line: Callable[[], AuditLine]) -> None:
         _not_written(service, error)
 
 
-def write_unread(service: Service, verb: Literal["preempt", "bind"], answer: Answer, error: str) -> None:
+def write_unread(service: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str) -> None:
     """The audit line of a call that failed before its request was read."""
     write(service, lambda: _unread(service, verb, answer, error))
 
 
-def _is_audited(service: Service) -> bool:
+def _is_audited(service: ServerContext) -> bool:
     return service.audit is not None and service.audit.is_on
 
 
-def _not_written(service: Service, error: Exception) -> None:
+def _not_written(service: ServerContext, error: Exception) -> None:
     log.error("audit: a line was lost", exc_info=error)
     if service.audit is not None:
         service.audit.count_lost()
 
 
-def _line(service: Service, call: Call, result: Result[Any], milliseconds: float) -> PreemptLine | None:
+def _line(service: ServerContext, call: Call, result: Result[Any], milliseconds: float) -> PreemptLine | None:
     """Of a /preempt, but for what is known once it is answered."""
     decision = result.decision
     try:
@@ -171,7 +171,7 @@ def _answer(answer: Answer, mode: audit.Mode) -> Literal["decided", "nobody", "a
     return "decided" if mode == "answered" else "asOffered"
 
 
-def _unread(service: Service, verb: Literal["preempt", "bind"], answer: Answer, error: str) -> AuditLine:
+def _unread(service: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str) -> AuditLine:
     now, number = format_time(time.time_ns(), 6), service.decisions.next_id(verb)
     if verb == "bind":
         return BindLine(

@@ -6,7 +6,7 @@ Rule: values; `server.scheduler.verbs` makes them, `server.scheduler.routes` put
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from extender.core.engine import Working
+from extender.core.engine import DecisionContext
 from extender.server.observability.decision_log import Mode
 
 
@@ -23,12 +23,12 @@ class Answer:
     """Why nobody is evicted; None: somebody is, or that was not the question."""
     id: str | None = None
     """What it is called in /decisions, in recordings and in audit lines; None: it never was a request."""
-    about: "About | None" = None
+    about: "CallSummary | None" = None
     """None: it never was a request."""
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class CallSummary:
     """What was asked and said, for those who follow calls."""
 
     namespace: str
@@ -46,7 +46,7 @@ class DecisionLike(Protocol):
     @property
     def not_evaluated(self) -> tuple[str, ...]: ...
     @property
-    def working(self) -> Working | None: ...
+    def working(self) -> DecisionContext | None: ...
 
 
 Dec = TypeVar("Dec", bound=DecisionLike)

@@ -53,7 +53,7 @@ class Application(FastAPI):
 
 
 def add_routes(app: Application) -> None:
-    """All routes; `app.state` holds the Service."""
+    """All routes; `app.state` holds the ServerContext."""
     answering = {name: _decided(verb) for name, verb in verbs.VERBS.items()} | {"bind": _bind}
     endpoints = {f"/{name}": _endpoint(name, answer) for name, answer in answering.items()}
     for path, endpoint in endpoints.items():
@@ -69,14 +69,14 @@ def add_routes(app: Application) -> None:
     app.endpoints = endpoints
 
 
-Answering = Callable[[Request, verbs.Service, Deadline], Awaitable[verbs.Answer]]
+Answering = Callable[[Request, verbs.ServerContext, Deadline], Awaitable[verbs.Answer]]
 
 
 def _endpoint(name: str, answering: Answering) -> Endpoint:
     """What answers the verb's calls: limited, timed and counted, and whatever goes wrong is an answer too."""
 
     async def endpoint(request: Request) -> Response:
-        service: verbs.Service = request.app.state.service
+        service: verbs.ServerContext = request.app.state.service
         start = began(request)
         with service.metrics.under_way() as calls:
             answer, headers = await _answered(
@@ -91,7 +91,7 @@ def _endpoint(name: str, answering: Answering) -> Endpoint:
     return endpoint
 
 
-def _overload(service: verbs.Service, calls: int) -> Overloaded | None:
+def _overload(service: verbs.ServerContext, calls: int) -> Overloaded | None:
     if calls <= service.max_in_flight:
         return None
     return Overloaded(f"more than {service.max_in_flight} calls are under way (server.maxInFlight)")
@@ -101,7 +101,7 @@ async def _answered(
     name: str, answering: Answering, request: Request, deadline: Deadline
 ) -> tuple[verbs.Answer, Mapping[str, str]]:
     """The answer and its headers, whatever comes."""
-    service: verbs.Service = request.app.state.service
+    service: verbs.ServerContext = request.app.state.service
     try:
         answer = await answering(request, service, deadline)
         return answer, _headers(answer) | (CLOSE if answer.status == 503 else {})
@@ -118,7 +118,7 @@ def _refusal(status: int, message: str) -> verbs.Answer:
 
 
 def _decided(verb: verbs.Verb[Any, Any]) -> Answering:
-    async def decide(request: Request, service: verbs.Service, deadline: Deadline) -> verbs.Answer:
+    async def decide(request: Request, service: verbs.ServerContext, deadline: Deadline) -> verbs.Answer:
         if deadline.refused is not None and service.settings.needs_picture:  # else all is left to kube-scheduler
             raise deadline.refused
         return verbs.answer(verb, service, await read_body(request, service.max_body_full), deadline=deadline)
@@ -126,7 +126,7 @@ def _decided(verb: verbs.Verb[Any, Any]) -> Answering:
     return decide
 
 
-async def _bind(request: Request, service: verbs.Service, deadline: Deadline) -> verbs.Answer:
+async def _bind(request: Request, service: verbs.ServerContext, deadline: Deadline) -> verbs.Answer:
     if service.binder is None:
         raise SwitchedOff(NO_BIND)
     if deadline.refused is not None:

@@ -16,11 +16,11 @@ from typing import Any, Generic, TypeVar
 
 from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
 from extender.core.explain.record import Capture, capture_filter, capture_preempt, capture_prioritize
 from extender.errors import GuardError
-from extender.server.context import Binder, Recorder, Service
+from extender.server.context import Binder, Recorder, ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.deadline import NEVER, Deadline
 from extender.server.observability.cache_status import summary
@@ -28,7 +28,7 @@ from extender.server.scheduler import journal, passthrough
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.failure_policy import failure, note_failure, said
 from extender.server.scheduler.journal import Call
-from extender.server.scheduler.result import About, Answer, DecisionLike, Result
+from extender.server.scheduler.result import Answer, CallSummary, DecisionLike, Result
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -41,7 +41,7 @@ from extender.wire import (
     encode_prioritize,
 )
 
-__all__ = ["VERBS", "Answer", "Binder", "Recorder", "Service", "Verb", "answer", "bind", "on_failure"]
+__all__ = ["VERBS", "Answer", "Binder", "Recorder", "ServerContext", "Verb", "answer", "bind", "on_failure"]
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +52,16 @@ MAX_GUARDED_TRIES = 3
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
-def read_filter(service: Service, body: bytes) -> FilterRequest:
+def read_filter(service: ServerContext, body: bytes) -> FilterRequest:
     """The pod and the nodes; RequestError if the body is none, or too large."""
     request = decode_filter(body)
     service.check_size(body, request.full)
     return request
 
 
-def decide_filter(service: Service, request: FilterRequest, moment: Moment | None, _: Deadline) -> FilterDecision:
+def decide_filter(
+    service: ServerContext, request: FilterRequest, moment: EvictionHistory | None, _: Deadline
+) -> FilterDecision:
     """Which of the offered nodes the pod can run on."""
     service.asked_for(request.pod)
     profile, moment = service.settings.profile, moment or service.moment()
@@ -73,7 +75,7 @@ def _say_filter(request: FilterRequest, decision: FilterDecision, _: str | None)
     log.debug("filter %r: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
 
 
-def read_prioritize(service: Service, body: bytes) -> PrioritizeRequest:
+def read_prioritize(service: ServerContext, body: bytes) -> PrioritizeRequest:
     """The same as `/filter`'s."""
     request = decode_prioritize(body)
     service.check_size(body, request.full)
@@ -81,7 +83,7 @@ def read_prioritize(service: Service, body: bytes) -> PrioritizeRequest:
 
 
 def decide_prioritize(
-    service: Service, request: PrioritizeRequest, moment: Moment | None, _: Deadline
+    service: ServerContext, request: PrioritizeRequest, moment: EvictionHistory | None, _: Deadline
 ) -> PrioritizeDecision:
     """How good each of the offered nodes is, 0 to 10."""
     profile, moment = service.settings.profile, moment or service.moment()
@@ -95,13 +97,13 @@ def _say_prioritize(request: PrioritizeRequest, _decision: PrioritizeDecision, _
     log.debug("prioritize %r: %d nodes", request.pod.key, len(request.nodes))
 
 
-def read_preempt(_: Service, body: bytes) -> PreemptRequest:
+def read_preempt(_: ServerContext, body: bytes) -> PreemptRequest:
     """The preemptor and what is offered; RequestError if the body is none."""
     return decode_preempt(body)
 
 
 def decide_preempt(
-    service: Service, request: PreemptRequest, moment: Moment | None, deadline: Deadline
+    service: ServerContext, request: PreemptRequest, moment: EvictionHistory | None, deadline: Deadline
 ) -> PreemptDecision:
     """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
     service.asked_for(request.pod)
@@ -138,7 +140,7 @@ def _say_preempt(request: PreemptRequest, decision: PreemptDecision, picture: st
     log.info("preempt %r: %s; %s", request.pod.key, nodes or f"nobody: {decision.why_nobody}", picture)
 
 
-def _preempted(service: Service, request: PreemptRequest, decision: PreemptDecision) -> None:
+def _preempted(service: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
     """Note what kube-scheduler will do now; with several nodes in the answer it chooses one of them itself."""
     if service.source.is_live and len(decision.kept) == 1:
         (chosen,) = decision.kept
@@ -151,7 +153,7 @@ def _preempted(service: Service, request: PreemptRequest, decision: PreemptDecis
     service.metrics.preempted(request, decision)
 
 
-def _nothing_follows(service: Service, request: FilterRequest, decision: object) -> None:
+def _nothing_follows(service: ServerContext, request: FilterRequest, decision: object) -> None:
     """kube-scheduler will go on asking."""
 
 
@@ -167,12 +169,12 @@ class Verb(Generic[Req, Dec]):
     """The steps of one call."""
 
     name: schema.Verb
-    read: Callable[[Service, bytes], Req]
+    read: Callable[[ServerContext, bytes], Req]
     """Raises RequestError."""
-    decide: Callable[[Service, Req, Moment | None, Deadline], Dec]
+    decide: Callable[[ServerContext, Req, EvictionHistory | None, Deadline], Dec]
     """Raises what is wrong on our side. Without a moment: now."""
     encode: Callable[[Req, Dec], bytes]
-    follow_up: Callable[[Service, Req, Dec], None]
+    follow_up: Callable[[ServerContext, Req, Dec], None]
     """Once the decision is answered."""
     hands_off: Callable[[Req], bytes]
     """The answer that leaves all to kube-scheduler."""
@@ -227,7 +229,11 @@ VERBS: dict[str, Verb[Any, Any]] = {
 
 
 def answer(
-    verb: Verb[Req, Dec], service: Service, body: bytes, moment: Moment | None = None, deadline: Deadline = NEVER
+    verb: Verb[Req, Dec],
+    service: ServerContext,
+    body: bytes,
+    moment: EvictionHistory | None = None,
+    deadline: Deadline = NEVER,
 ) -> Answer:
     """What kube-scheduler is told: what was decided, unless the settings say otherwise. Raises RequestError only.
 
@@ -243,7 +249,7 @@ def answer(
     if result.decision is not None:
         verb.say(request, result.decision, result.answer.picture)
     journal.put_away(service, taken, result)
-    about = About(request.pod.metadata.namespace, request.pod.metadata.name, result.mode, offered, _kept(result))
+    about = CallSummary(request.pod.metadata.namespace, request.pod.metadata.name, result.mode, offered, _kept(result))
     return replace(result.answer, id=call.id, about=about)
 
 
@@ -263,7 +269,7 @@ def _kept(result: Result[Any]) -> int:
 
 
 def _result(
-    verb: Verb[Req, Dec], service: Service, request: Req, moment: Moment | None, deadline: Deadline
+    verb: Verb[Req, Dec], service: ServerContext, request: Req, moment: EvictionHistory | None, deadline: Deadline
 ) -> Result[Dec]:
     settings = service.settings
     if settings.kill_switch is not None:
@@ -287,7 +293,7 @@ def _veto(decision: object) -> str | None:
 
 
 def _observe(
-    verb: Verb[Req, Dec], service: Service, request: Req, moment: Moment | None, deadline: Deadline
+    verb: Verb[Req, Dec], service: ServerContext, request: Req, moment: EvictionHistory | None, deadline: Deadline
 ) -> Result[Dec]:
     """Decide, and answer as if that had not been done, also where it fails."""
     try:
@@ -307,7 +313,7 @@ def _observe(
     return Result(Answer(verb.hands_off(request), 200, decision.not_evaluated, picture), "observed", decision)
 
 
-def _followed_up(verb: Verb[Req, Dec], service: Service, request: Req, result: Result[Dec]) -> Result[Dec]:
+def _followed_up(verb: Verb[Req, Dec], service: ServerContext, request: Req, result: Result[Dec]) -> Result[Dec]:
     """What is told in the end: if nothing can follow from a decision, it is none."""
     if result.mode != "answered" or result.decision is None:
         if result.mode != "failed":
@@ -321,7 +327,7 @@ def _followed_up(verb: Verb[Req, Dec], service: Service, request: Req, result: R
     return result
 
 
-def on_failure(verb: str, service: Service, error: Exception) -> Answer:
+def on_failure(verb: str, service: ServerContext, error: Exception) -> Answer:
     """What is answered to a call that failed before its request was read."""
     answer = failure(verb, service, error)
     if verb == "preempt":

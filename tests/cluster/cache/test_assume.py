@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from extender.cluster.cache import cache as store_module
 from extender.cluster.cache.assume import LIFETIME
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
@@ -19,7 +19,7 @@ URGENT_ONE = typed(incoming("urgent", "4", priority=100, metadata={"resourceVers
 MODEST = typed(incoming("modest", "1", priority=50))
 
 
-class Shop(ClusterStore):
+class Shop(ClusterCache):
     """n1: 4 cores, on which `a` and `b` take one each. `urgent`, 4 cores, and `new`, 2 cores, wait."""
 
     def __init__(self, *more, without=()) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.core.snapshot.snapshot import Index
 from extender.errors import NotReady
@@ -34,7 +34,7 @@ def pod(name, uid="", priority=0):
 
 
 def store(*pods):
-    filled = ClusterStore()
+    filled = ClusterCache()
     filled.replace(ClusterObjects(nodes=(node(),), pods=pods))
     return filled
 
@@ -45,16 +45,16 @@ def pods(of):
 
 def test_there_is_no_snapshot_before_the_first_picture():
     with pytest.raises(NotReady):
-        ClusterStore().snapshot()
+        ClusterCache().snapshot()
 
 
 def test_a_change_before_the_first_picture_is_refused():
     with pytest.raises(NotReady):
-        ClusterStore().apply(Change("Pod", pod("a")))
+        ClusterCache().apply(Change("Pod", pod("a")))
 
 
 def test_an_empty_cluster_is_a_picture():
-    empty = ClusterStore()
+    empty = ClusterCache()
     empty.replace(ClusterObjects())
     assert empty.snapshot().objects.frozen() == ClusterObjects()
 
@@ -74,7 +74,7 @@ def test_a_whole_new_picture_leaves_the_one_before_as_it_was():
 
 
 def test_what_could_not_be_read_when_a_file_was_written_is_not_known_to_its_reader_either():
-    held = ClusterStore()
+    held = ClusterCache()
     held.replace(ClusterObjects(nodes=(node(),), unread=("claims",)))
     assert held.snapshot().frozen() == ClusterObjects(nodes=(node(),), unread=("claims",))
 
@@ -141,7 +141,7 @@ def test_a_picture_that_was_replaced_is_gone_with_its_last_reader():
 
 
 def test_the_version_counts_changes_and_nothing_else():
-    held = ClusterStore()
+    held = ClusterCache()
     versions = [held.version]
     held.replace(ClusterObjects(nodes=(node(),), pods=(pod("a"),)))
     versions.append(held.version)
@@ -213,7 +213,7 @@ def test_applying_one_by_one_gives_what_replacing_by_all_gives():
             ],
         }
     )
-    held = ClusterStore()
+    held = ClusterCache()
     held.replace(ClusterObjects())
     for field, kind in [
         ("nodes", "Node"),

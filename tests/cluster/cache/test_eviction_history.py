@@ -1,8 +1,8 @@
 """What was approved lately: how long it is remembered, what a restart leaves of it, and clocks that jump."""
 
 from extender.cluster.cache import eviction_history as module
-from extender.cluster.cache.eviction_history import History
-from extender.core.eviction_history import Attempt, Eviction, Moment
+from extender.cluster.cache.eviction_history import EvictionLog
+from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.profile import Limits
 from extender.k8s.time import MINUTE, SECOND
 from tests.builders import incoming, node, pod, snapshot, typed
@@ -19,8 +19,8 @@ class Clocks:
         self.measured = 5_000 * SECOND
         self.wall = 1_767_225_600 * SECOND
 
-    def history(self) -> History:
-        return History(lambda: self.measured, lambda: self.wall)
+    def history(self) -> EvictionLog:
+        return EvictionLog(lambda: self.measured, lambda: self.wall)
 
     def pass_(self, seconds: float) -> None:
         self.measured += round(seconds * SECOND)
@@ -30,17 +30,17 @@ class Clocks:
 PER_MINUTE = Limits(evictions_per_minute=9)
 
 
-def evicted(moment: Moment) -> list[tuple[float, str]]:
+def evicted(moment: EvictionHistory) -> list[tuple[float, str]]:
     return [(one.ago / SECOND, one.workload[2]) for one in moment.evictions]
 
 
-def tried(moment: Moment) -> list[tuple[float, str]]:
+def tried(moment: EvictionHistory) -> list[tuple[float, str]]:
     return [(one.ago / SECOND, one.preemptor) for one in moment.attempts]
 
 
 def test_without_a_past_there_is_only_now():
     clocks = Clocks()
-    assert clocks.history().moment(Limits()) == Moment(clocks.wall)
+    assert clocks.history().moment(Limits()) == EvictionHistory(clocks.wall)
 
 
 def test_what_is_approved_is_in_the_next_moment():
@@ -48,7 +48,7 @@ def test_what_is_approved_is_in_the_next_moment():
     history = clocks.history()
     history.approved(URGENT, [A, B])
     clocks.pass_(10)
-    assert history.moment(COOLING) == Moment(
+    assert history.moment(COOLING) == EvictionHistory(
         clocks.wall,
         (Eviction(10 * SECOND, ("shop", "Pod", "b")), Eviction(10 * SECOND, ("shop", "Pod", "a"))),
         (Attempt(10 * SECOND, "uid-urgent"),),
@@ -77,7 +77,7 @@ def test_who_is_leaving_already_is_not_evicted_again():
     history = Clocks().history()
     leaving = typed(pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
     history.approved(URGENT, [leaving])
-    assert history.moment(COOLING) == Moment(1_767_225_600 * SECOND)
+    assert history.moment(COOLING) == EvictionHistory(1_767_225_600 * SECOND)
     history.approved(URGENT, [leaving, B])
     assert evicted(history.moment(COOLING)) == [(0, "b")]
     assert len(history.moment(COOLING).attempts) == 1
@@ -224,7 +224,7 @@ def test_a_machine_that_has_just_started_forgets_nothing():
 
 def test_by_itself_it_goes_by_the_clocks_of_the_machine():
     """Ages are never negative, and now is after this was written."""
-    history = History()
+    history = EvictionLog()
     history.approved(URGENT, [A])
     moment = history.moment(COOLING)
     assert moment.now > 1_767_225_600 * SECOND

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from extender.cluster.cache import cache as store_module
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import decode
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.preemption import victim_resolver
 from extender.core.preemption.pdb import index
 from extender.core.profile import (
@@ -70,7 +70,7 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(index, "_LONGEST_JOURNAL", FEW)
     monkeypatch.setattr(victim_resolver, "_MOST", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
-    profile, store = Profile(preemption=policy), ClusterStore()
+    profile, store = Profile(preemption=policy), ClusterCache()
     store.prepare_for(profile)
     store.replace(ClusterObjects(nodes=tuple(_decoded(decoders, "Node", _node(name)) for name in ("n1", "n2"))))
     seen = []
@@ -83,7 +83,7 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     assert {path: (before.get(path, 0), size) for path, size in after.items() if size > before.get(path, 0) + FEW} == {}
 
 
-def _come_and_go(store: ClusterStore, profile: Profile, objects: Objects, waiting: Pod, number: int) -> None:
+def _come_and_go(store: ClusterCache, profile: Profile, objects: Objects, waiting: Pod, number: int) -> None:
     """In this order or the other way round."""
     for kind, one in objects[:: 1 if number % 2 else -1]:
         store.apply(Change(kind, one))
@@ -98,12 +98,12 @@ def _come_and_go(store: ClusterStore, profile: Profile, objects: Objects, waitin
     store.snapshot()
 
 
-def _decide(store: ClusterStore, profile: Profile, pod: Pod) -> None:
+def _decide(store: ClusterCache, profile: Profile, pod: Pod) -> None:
     snapshot = store.snapshot()
     names = list(snapshot.node_names)
     engine.filter(snapshot, pod, names, profile)
     engine.prioritize(snapshot, pod, names, profile)
-    found = engine.preempt(snapshot, pod, dict.fromkeys(names, Offer(())), profile)
+    found = engine.preempt(snapshot, pod, dict.fromkeys(names, SentCandidate(())), profile)
     assert found.kept
     store.assumed.preempted(pod, found.kept[0].node, found.kept[0].victims)
 

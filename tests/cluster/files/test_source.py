@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.source import FileSource
 from extender.errors import ClusterFileError, NotReady
 
@@ -42,7 +42,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store():
-    return ClusterStore()
+    return ClusterCache()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 
 from extender.cluster.cache import cache
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.list_watch import Settings, StreamStatus
 from extender.cluster.watch.source import KubernetesSource
 from extender.k8s.kinds import KINDS, Key, key_of
@@ -99,7 +99,7 @@ class Live:
         self.clock = clock or Clock()
         self.sleeps = Sleeps()
         self.server = server_at(server) if isinstance(server, str) else server
-        self.store = ClusterStore(store_clock or self.clock)
+        self.store = ClusterCache(store_clock or self.clock)
         given: dict[str, Any] = {"compare_interval": 0.0, "sleep": self.sleeps} | options
         self.source = KubernetesSource(self.store, self.server, settings=settings, clock=self.clock, **given)
         self._loop = asyncio.get_running_loop()
@@ -189,7 +189,7 @@ class Live:
         return found
 
 
-def held(store: ClusterStore, kind: str) -> Identities:
+def held(store: ClusterCache, kind: str) -> Identities:
     """What the picture holds."""
     objects: Iterable[Any] = store.changing().objects.of(kind).values()
     return {key_of(kind, one): (one.metadata.uid, one.metadata.resource_version) for one in objects}

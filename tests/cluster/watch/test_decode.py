@@ -348,7 +348,7 @@ def test_what_is_remembered_is_bounded_however_different_the_pods_are(monkeypatc
         affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": name}]}}
         own = {"nodeName": name, "overhead": {name: "1"}, "affinity": affinity}
         decoder.decode(json.dumps(full_pod(number, labels={"job": name}, spec=own, status={"phase": name})).encode())
-    tables = [table for table in vars(decoder).values() if isinstance(table, decoding.Shared)]
+    tables = [table for table in vars(decoder).values() if isinstance(table, decoding.InternPool)]
     assert len(tables) > 1
     assert all(len(table._lately) <= 10 and len(table._before) <= 10 for table in tables)
 

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
-from extender.cluster.watch.delta_queue import Inbox
+from extender.cluster.watch.delta_queue import DeltaQueue
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.cluster.watch.source_rig import Clock
 
@@ -32,7 +32,7 @@ class Room(threading.Condition):
 
 async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
     monkeypatch.setattr(delta_queue, "MOST_WAITING", 2)
-    box = Inbox(ClusterStore(), Clock())
+    box = DeltaQueue(ClusterCache(), Clock())
     room = box._room = Room()
     box.open(asyncio.get_running_loop())
     box.changed("Pod", [change("a", 1), change("b", 2)])
@@ -50,7 +50,7 @@ async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
 
 async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
     monkeypatch.setattr(delta_queue, "MOST_WAITING", 1)
-    box = Inbox(ClusterStore(), Clock())
+    box = DeltaQueue(ClusterCache(), Clock())
     box.open(asyncio.get_running_loop())
     box.unreadable("Pod", "absent")
     threads = [threading.Thread(target=box.unreadable, args=("Pod", "absent")) for _ in range(3)]
@@ -64,7 +64,7 @@ async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
 
 async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_waits():
     clock = Clock()
-    box = Inbox(ClusterStore(), clock)
+    box = DeltaQueue(ClusterCache(), clock)
     box.open(asyncio.get_running_loop())
     box.listed("Pod", [], "7")
     clock.now += 1.0
@@ -82,7 +82,7 @@ async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_wa
 
 
 async def test_whoever_waits_for_something_is_woken_from_any_thread():
-    box = Inbox(ClusterStore(), Clock())
+    box = DeltaQueue(ClusterCache(), Clock())
     box.open(asyncio.get_running_loop())
     waiting = asyncio.create_task(box.next())
     await asyncio.sleep(0)

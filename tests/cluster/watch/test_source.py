@@ -12,7 +12,7 @@ import pytest
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
 from extender.cluster.cache import assume, cache
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
 from extender.cluster.watch import source as live
 from extender.cluster.watch.list_watch import RESOURCES, Settings
@@ -241,8 +241,8 @@ def test_C3_what_a_list_no_longer_shows_does_not_come_back_with_a_late_event(at_
     assert set(held(picture, "Pod")) == {("shop", "b"), ("shop", "c")}
 
 
-def empty() -> ClusterStore:
-    picture = ClusterStore()
+def empty() -> ClusterCache:
+    picture = ClusterCache()
     picture.replace(ClusterObjects())
     return picture
 

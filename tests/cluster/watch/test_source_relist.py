@@ -6,7 +6,7 @@ from itertools import groupby
 import pytest
 
 from extender.cluster.cache import cache as store_module
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as live_module
 from extender.core.snapshot.snapshot import Snapshot
@@ -71,7 +71,7 @@ def test_C2_every_step_of_a_relist_shows_the_old_picture_or_the_new_one(count):
     def pods(prefix):
         return [typed(placed(pod(f"{prefix}{number}", cpu="1m"), "n1")) for number in range(count)]
 
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("old"))))
     old, new = names(store), frozenset(one.metadata.name for one in pods("new"))
     seen = []
@@ -94,7 +94,7 @@ def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count)
     volumes = load_cluster(
         {"kind": "List", "items": [thing("PersistentVolume", f"v{n}") for n in range(count)]}
     ).volumes
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(ClusterObjects(volumes=volumes))
 
     def look():
@@ -165,7 +165,7 @@ def test_L3_of_a_pod_that_did_not_change_there_is_one_object_before_and_after_a_
     def pods(*prefixes):
         return [typed(placed(pod(f"{one}{number}", cpu="1m"), "n1")) for one in prefixes for number in range(others)]
 
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("kept", "old"))))
     before = store.snapshot().objects.pods.copy()
     for _ in store.relist("Pod", pods("new", "kept")):

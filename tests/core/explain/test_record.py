@@ -11,8 +11,8 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.eviction_history import Eviction, Moment
+from extender.core.engine import SentCandidate
+from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.explain import render, summary
 from extender.core.explain.record import Capture, capture_filter, capture_preempt, capture_prioritize
 from extender.core.preemption.pdb.violations import charging_of
@@ -60,12 +60,20 @@ def world():
 
 def captures(policy: PreemptionPolicy) -> Iterator[tuple[Any, Capture]]:
     """(snapshot, capture) of every verb."""
-    profile, moment = Profile(keep_candidates=None, preemption=policy), Moment(10**18, (Eviction(5, ("x", "y", "z")),))
+    profile, moment = (
+        Profile(keep_candidates=None, preemption=policy),
+        EvictionHistory(10**18, (Eviction(5, ("x", "y", "z")),)),
+    )
     wanted, names = typed(incoming(cpu="2")), ["n1", "n2", "n3", "n4"]
     snapshot = world()
     yield snapshot, capture_filter(engine.filter(snapshot, wanted, names, profile, moment))
     yield snapshot, capture_prioritize(engine.prioritize(snapshot, wanted, names, profile, moment))
-    offers = {"n1": Offer(("uid-b",)), "n2": Offer(("uid-d",)), "n4": Offer(()), "unknown": Offer(())}
+    offers = {
+        "n1": SentCandidate(("uid-b",)),
+        "n2": SentCandidate(("uid-d",)),
+        "n4": SentCandidate(()),
+        "unknown": SentCandidate(()),
+    }
     yield snapshot, capture_preempt(engine.preempt(snapshot, wanted, offers, profile, moment), offers)
 
 
@@ -203,7 +211,7 @@ def test_captures_of_the_same_namespaces_share_what_reasons_read():
 
 def test_what_reasons_read_is_made_anew_when_a_namespace_changes():
     snapshot, policy = world(), POLICIES["protections"]
-    offers = {"n2": Offer(("uid-d",))}
+    offers = {"n2": SentCandidate(("uid-d",))}
     profile = Profile(preemption=policy)
     before = capture_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), offers, profile), offers)
     said = told(before)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.eviction_history import Eviction, Moment
+from extender.core.engine import SentCandidate
+from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.explain.record import capture_filter, capture_preempt, capture_prioritize
 from extender.core.explain.render import AFTER_EVICTION, NO_EVICTION
 from extender.core.explain.schema import BudgetShown, Decision, NodeShown, PodShown
@@ -35,16 +35,16 @@ def preempted(
     policy: PreemptionPolicy = UPSTREAM,
     preemptor: JSON | None = None,
     keep: int | None = 1,
-    moment: Moment | None = None,
+    moment: EvictionHistory | None = None,
     rejected: Mapping[str, str] | None = None,
     **others: Any,
 ) -> Decision:
     """`offers`: names of victims by node; all nodes without any if left out. `rejected`: by the guard."""
     snapshot, wanted = built(cluster(nodes, **others)), typed(preemptor or incoming())
     named = dict.fromkeys((one.name for one in nodes), ()) if offers is None else offers
-    made = {name: Offer(tuple(f"uid-{victim}" for victim in victims)) for name, victims in named.items()}
+    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in named.items()}
     profile = Profile(keep_candidates=keep, preemption=policy)
-    decision = engine.preempt(snapshot, wanted, made, profile, moment or Moment(NOW))
+    decision = engine.preempt(snapshot, wanted, made, profile, moment or EvictionHistory(NOW))
     if rejected is not None:
         kept = tuple(one for one in decision.kept if one.node not in rejected)
         dropped = {name: f"rejected by the last check ({rule})" for name, rule in rejected.items()}
@@ -183,11 +183,11 @@ def test_a_node_that_is_not_chosen(nodes, settings, outcome, why):
 def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_anew_is_rejected():
     """As the service does it: without the offer the engine knows nothing of n1."""
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
-    rest = {"n2": Offer(())}
+    rest = {"n2": SentCandidate(())}
     decision = engine.preempt(snapshot, wanted, rest, Profile())
     why = "rejected by the last check (x)"
     decision = replace(decision, dropped=decision.dropped | {"n1": why}, rejected={"n1": "x"})
-    capture = capture_preempt(decision, {"n1": Offer(()), **rest})
+    capture = capture_preempt(decision, {"n1": SentCandidate(()), **rest})
     found = Kept("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", capture).decision()
     assert {one.name: one.outcome for one in found.nodes} == {"n1": "rejected", "n2": "chosen"}
     assert found.rejected == {"n1": "x"}
@@ -557,7 +557,7 @@ def test_a_protected_pod_has_every_reason_there_is():
     found = preempted(
         {node("n1", cpu="1"): [held, pod("system", "0", priority=1000)]},
         policy=ALL_POLICIES,
-        moment=Moment(NOW, (Eviction(MINUTE, ("shop", "Job", "etl")),)),
+        moment=EvictionHistory(NOW, (Eviction(MINUTE, ("shop", "Job", "etl")),)),
         namespaces=[namespace("shop", team="blue"), namespace("default", team="red")],
         others=[TOLERANT],
     )
@@ -584,9 +584,12 @@ def test_a_special_pod_that_kube_scheduler_named_is_not_protected():
 def test_reasons_are_those_of_the_moment_of_the_decision():
     """Told after 31 seconds more it would no longer be protected."""
     policy = PreemptionPolicy(protections=(Protection("young", min_runtime=60 * SECOND),))
-    found = preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, moment=Moment(NOW))
+    found = preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, moment=EvictionHistory(NOW))
     assert running(found, "a").protected_by == ["protected by young until 2026-01-01T00:01:00Z"]
-    assert on(preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, moment=Moment(NOW + MINUTE)), "n1").rank == 1
+    assert (
+        on(preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, moment=EvictionHistory(NOW + MINUTE)), "n1").rank
+        == 1
+    )
 
 
 # --- budgets, room, nominated pods ------------------------------------------------------------------------------------
@@ -770,7 +773,7 @@ def test_plugins_that_are_not_evaluated_are_named():
 
 def test_of_one_node_only_that_one_is_told_and_its_pods():
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
-    offers = {"n1": Offer(()), "n2": Offer(())}
+    offers = {"n1": SentCandidate(()), "n2": SentCandidate(())}
     capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
     one = Kept("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", capture)
     assert [(shown.name, len(shown.pods)) for shown in one.decision("n2", every_pod=False).nodes] == [("n2", 1)]

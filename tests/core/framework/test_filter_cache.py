@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from extender.core import engine
-from extender.core.eviction_history import Moment
-from extender.core.framework.filter import meet, run_filters
-from extender.core.framework.filter_cache import LastAsked
+from extender.core.eviction_history import EvictionHistory
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
+from extender.core.framework.filter_cache import FilterCache
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 from tests.core.explain.test_record import world
@@ -21,9 +21,9 @@ PROFILE = Profile()
 
 def judged(snapshot, profile=PROFILE, **of_pod):
     """What is found again is told by the checks, which are the same objects then."""
-    asked = meet(snapshot, typed(incoming(**({"cpu": "2"} | of_pod))), profile, Moment(7))
-    found = snapshot.index(LastAsked).filtering(asked)
-    anew = run_filters(asked)
+    asked = scheduling_context(snapshot, typed(incoming(**({"cpu": "2"} | of_pod))), profile, EvictionHistory(7))
+    found = snapshot.index(FilterCache).filtering(asked)
+    anew = run_filter_plugins(asked)
     assert found.incoming is asked
     assert (found.codes == anew.codes).all()
     assert found.verdicts(np.arange(len(found.codes))) == anew.verdicts(np.arange(len(anew.codes)))
@@ -105,7 +105,7 @@ def test_after_a_change_the_pod_is_filtered_anew(change):
 
 def test_nodes_that_were_offered_last_are_not_looked_up_again():
     snapshot = world()
-    last = snapshot.index(LastAsked)
+    last = snapshot.index(FilterCache)
     rows = last.rows(NAMES)
     assert [snapshot.node_names[row] for row in rows] == NAMES
     assert last.rows(list(NAMES)) is rows
@@ -114,7 +114,7 @@ def test_nodes_that_were_offered_last_are_not_looked_up_again():
 
 def test_nodes_are_looked_up_again_once_one_has_another_row():
     snapshot = world()
-    last = snapshot.index(LastAsked)
+    last = snapshot.index(FilterCache)
     before = last.rows(["n4"]).tolist()
     snapshot.remove("Node", ("", "n1"))
     assert [snapshot.node_names[row] for row in last.rows(["n4"])] == ["n4"]
@@ -123,7 +123,7 @@ def test_nodes_are_looked_up_again_once_one_has_another_row():
 
 def test_a_list_that_was_changed_since_is_looked_up_anew():
     snapshot, names = world(), list(NAMES)
-    last = snapshot.index(LastAsked)
+    last = snapshot.index(FilterCache)
     last.rows(names)
     names.reverse()
     assert [snapshot.node_names[row] for row in last.rows(names)] == names

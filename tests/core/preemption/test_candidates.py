@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.profile import RANKING, Limits, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, node, pod, thing, typed
@@ -24,7 +24,7 @@ GANGS_LAST = PreemptionPolicy(ranking=(*RANKING, "PodGroups"))
 def decide(nodes, offers, policy, preemptor=None, keep=None, **others):
     """The decision, to which the guard must have no objection; offers are names of pods by node."""
     snapshot, waiting = built(cluster(nodes, **others)), typed(preemptor or incoming())
-    made = {name: Offer(tuple(f"uid-{victim}" for victim in victims)) for name, victims in offers.items()}
+    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in offers.items()}
     profile = Profile(keep_candidates=keep, preemption=policy)
     decision = engine.preempt(snapshot, waiting, made, profile)
     looked_at = guard_preempt(snapshot, waiting, made, decision.kept, as_offered=decision.as_offered, profile=profile)

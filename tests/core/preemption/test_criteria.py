@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.framework.filter import meet, run_filters
+from extender.core.engine import SentCandidate
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import choose
-from extender.core.preemption.criteria import CRITERIA, costs
+from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.criteria import CRITERIA, ranking_keys
 from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, MORE_RANKING, RANKING, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Snapshot
@@ -45,12 +45,12 @@ def keeping(chosen, keep=None):
 
 
 def _offers(*names):
-    return {name: Offer(()) for name in names}
+    return {name: SentCandidate(()) for name in names}
 
 
 def tried(here, preemptor, chosen):
-    filtering = run_filters(meet(here, preemptor, chosen))
-    return choose(filtering.incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    filtering = run_filter_plugins(scheduling_context(here, preemptor, chosen))
+    return find_candidates(filtering.incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
 
 
 def keys(nodes, *ranking, preemptor=None, **others):
@@ -58,7 +58,7 @@ def keys(nodes, *ranking, preemptor=None, **others):
     run = tried(built(cluster(nodes, **others)), typed(preemptor or incoming()), profile(*ranking))
     places = np.flatnonzero(run.candidate)
     names = [run.snapshot.node_names[row] for row in run.rows[places]]
-    return dict(zip(names, zip(*(key.tolist() for key in costs(run, places)), strict=True), strict=True))
+    return dict(zip(names, zip(*(key.tolist() for key in ranking_keys(run, places)), strict=True), strict=True))
 
 
 def annotated(amount, key=DELETION_COST):
@@ -235,7 +235,7 @@ def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
         importance = IMPORTANCE if seed % 2 else tuple(chance.sample(every, chance.randint(1, 3)))
         run = tried(built(sample.cluster), typed(sample.pod), profile(importance=importance))
         places = np.flatnonzero(run.candidate)
-        found = [list(one) for one in zip(*(key.tolist() for key in costs(run, places)), strict=True)]
+        found = [list(one) for one in zip(*(key.tolist() for key in ranking_keys(run, places)), strict=True)]
         assert found == [plain_costs(run, place) for place in places.tolist()]
         seen += len(places)
     assert seen > 150
@@ -394,7 +394,7 @@ def test_a_gang_that_breaks_goes_as_a_whole_rather_than_others():
     """2 of 3 cores are wanted: the gang of two dies anyway, so that the other pod need not go."""
     nodes = {node("n1", cpu="3"): [member("a", priority=3), pod("x", priority=2), member("b", priority=1)]}
     here = built(cluster(nodes))
-    (kept,) = engine.preempt(here, typed(incoming(cpu="2")), {"n1": Offer(())}, profile("PodGroups")).kept
+    (kept,) = engine.preempt(here, typed(incoming(cpu="2")), {"n1": SentCandidate(())}, profile("PodGroups")).kept
     assert sorted(victim.metadata.name for victim in kept.victims) == ["a", "b"]
 
 

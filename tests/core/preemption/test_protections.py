@@ -12,9 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.eviction_history import Eviction, Moment
-from extender.core.framework.filter import meet
+from extender.core.engine import SentCandidate
+from extender.core.eviction_history import Eviction, EvictionHistory
+from extender.core.framework.filter import scheduling_context
 from extender.core.preemption import protections as policies
 from extender.core.preemption.protections import Protections, Toleration, reasons, toleration_of
 from extender.core.profile import Limits, PreemptionPolicy, Profile, Protection
@@ -37,7 +37,7 @@ def profile(*rules, limits=None, **policy):
 
 def after(seconds=0.0, *evictions):
     """So long after the pods have started."""
-    return Moment(STARTED + round(seconds * SECOND), evictions)
+    return EvictionHistory(STARTED + round(seconds * SECOND), evictions)
 
 
 def owned(kind, name="web", controller=True):
@@ -51,7 +51,7 @@ def annotated(**annotations):
 def why(one, chosen, moment=None, preemptor=None, **others):
     """The reasons for one running pod; the mask must say the same."""
     here = built(cluster({node("n1"): [one]}, **others))
-    asked = meet(here, typed(preemptor or incoming()), chosen, moment or after())
+    asked = scheduling_context(here, typed(preemptor or incoming()), chosen, moment or after())
     said = reasons(asked, next(iter(here.objects.pods.values())))
     mask = here.index(Protections, chosen.preemption).mask(asked, None)
     assert mask[0] == bool(said)
@@ -479,7 +479,7 @@ DAEMONS = Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"}))
 
 def decide(nodes, chosen, moment=None, preemptor=None, **others):
     here = built(cluster(nodes, **others))
-    offers = {one.name: Offer(()) for one in nodes}
+    offers = {one.name: SentCandidate(()) for one in nodes}
     return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, moment or after())
 
 
@@ -554,7 +554,7 @@ def test_pods_that_are_too_important_are_not_in_the_message():
 
 def test_a_protected_pod_is_no_victim_although_kube_scheduler_named_it():
     here = snapshot({node("n1", cpu="2"): [pod("a"), daemon("agent")]})
-    decision = engine.preempt(here, typed(incoming()), {"n1": Offer(("uid-agent",))}, profile(DAEMONS), after())
+    decision = engine.preempt(here, typed(incoming()), {"n1": SentCandidate(("uid-agent",))}, profile(DAEMONS), after())
     assert kept(decision) == {"n1": ["a"]}
 
 
@@ -563,7 +563,7 @@ def test_time_alone_changes_who_may_go():
     here = snapshot({node("n1", cpu="2"): [pod("a", start="2025-12-31T00:00:00Z"), pod("b")]})
     chosen, preemptor = profile(Protection("young", min_runtime=60 * SECOND)), typed(incoming())
     gone = [
-        kept(engine.preempt(here, preemptor, {"n1": Offer(())}, chosen, after(seconds)))["n1"]
+        kept(engine.preempt(here, preemptor, {"n1": SentCandidate(())}, chosen, after(seconds)))["n1"]
         for seconds in (0, 59, 60, 59)
     ]
     assert gone == [["a"], ["a"], ["b"], ["a"]]
@@ -585,7 +585,7 @@ def test_preemptors_take_turns_without_taking_over_each_others_protections():
     }
     for (where, priority), expected in [*asked.items(), *reversed(asked.items()), *asked.items()]:
         preemptor = typed(incoming(priority=priority, namespace=where))
-        found = kept(engine.preempt(here, preemptor, {"n1": Offer(())}, chosen, after()))
+        found = kept(engine.preempt(here, preemptor, {"n1": SentCandidate(())}, chosen, after()))
         assert found.get("n1") == expected
 
 
@@ -706,7 +706,7 @@ class World:
             unless_priority_at_least=chance.choice((None, None, 500, 1500)),
         )
 
-    def moment(self) -> Moment:
+    def moment(self) -> EvictionHistory:
         chance = self.chance
         ages = sorted(chance.randrange(120) * SECOND for _ in range(4))
         workloads = [
@@ -725,7 +725,7 @@ def typed_node(name):
 
 def masked(here, preemptor, chosen, moment):
     """Pod -> protected? Both ways must agree."""
-    asked = meet(here, preemptor, chosen, moment)
+    asked = scheduling_context(here, preemptor, chosen, moment)
     mask = here.index(Protections, chosen.preemption).mask(asked, None)
     found = {one.key: bool(mask[row]) for row, one in here.running_pods()}
     assert found == {one.key: bool(reasons(asked, one)) for _, one in here.running_pods()}
@@ -764,7 +764,7 @@ def answer(here, preemptor, chosen, moment):
     """What is evicted for a pod that needs nearly a whole node."""
     asked = replace(preemptor, spec=typed(incoming(cpu="990")).spec)
     asked = replace(asked, spec=replace(asked.spec, priority=preemptor.priority))
-    offers = {name: Offer(()) for name in sorted(here.node_names)}
+    offers = {name: SentCandidate(()) for name in sorted(here.node_names)}
     every = Profile(keep_candidates=None, preemption=chosen.preemption)
     decision = engine.preempt(here, asked, offers, every, moment)
     return {one.node: [victim.metadata.uid for victim in one.victims] for one in decision.kept}, decision.dropped

@@ -6,8 +6,8 @@ Now is 2026-01-01T01:00:00Z, unless a case says otherwise.
 import pytest
 
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.eviction_history import Attempt, Eviction, Moment
+from extender.core.engine import SentCandidate
+from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.k8s.time import MINUTE, SECOND
 from tests.builders import incoming, node, pod, snapshot, typed
@@ -24,7 +24,7 @@ def past(evicted=(), attempts=(), beyond=0):
     """`evicted`: seconds ago, or (seconds ago, namespace); `attempts`: the same, or with whose; `beyond`: now."""
     pairs = [(one, "default") if isinstance(one, (int, float)) else one for one in evicted]
     tries = [(one, "uid-incoming") if isinstance(one, (int, float)) else one for one in attempts]
-    return Moment(
+    return EvictionHistory(
         NOW + beyond,
         tuple(Eviction(round(ago * SECOND), (where, "Pod", "any")) for ago, where in sorted(pairs)),
         tuple(Attempt(round(ago * SECOND), whose) for ago, whose in sorted(tries)),
@@ -42,7 +42,7 @@ FULL = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b")]}
 def decide(chosen, moment, preemptor=None, nodes=FULL):
     here = snapshot(nodes)
     leaving = {one.name: [pod for pod in here.pods_on(one.name) if pod.metadata.deletion_timestamp] for one in nodes}
-    offers = {name: Offer(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
+    offers = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
     return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, moment)
 
 
@@ -86,7 +86,7 @@ def test_a_pod_waits_before_it_preempts(at, vetoed):
 
 
 @pytest.mark.parametrize("at", ["2026-01-01T01:00:00Z", "2026-01-01T01:00:10Z", None])
-@pytest.mark.parametrize("moment", [past(), Moment()], ids=["now", "at no time"])
+@pytest.mark.parametrize("moment", [past(), EvictionHistory()], ids=["now", "at no time"])
 def test_without_that_policy_no_pod_waits(at, moment):
     """Also one that was created in the future, as clocks have it; and none where the time is not looked at."""
     check_veto(profile(), moment, incoming(metadata=created(at)), None)

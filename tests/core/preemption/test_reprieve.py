@@ -1,9 +1,9 @@
 """Which columns are followed while pods are put back, where that is not plain to see."""
 
 import extender
-from extender.core.framework.filter import judge, meet, run_filters
-from extender.core.preemption.dry_run import groups, taken_off
-from extender.core.preemption.reprieve import victims_of
+from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
+from extender.core.preemption.dry_run import potential_victims, remove_pods
+from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import Profile
 from extender.k8s.storage.volumes import BIND_COMPLETED
 from tests.builders import built, cluster, incoming, node, pod, thing, typed
@@ -70,8 +70,8 @@ def test_a_pod_comes_back_only_where_that_will_do_beside_the_nominated_pods_too(
 
 def test_where_the_pod_does_not_fit_even_on_the_emptied_node_nobody_is_a_victim():
     here = built(cluster({node("n1", cpu="2"): [pod("small", cpu="1"), pod("tiny", cpu="100m")]}))
-    filtering = run_filters(meet(here, typed(incoming(cpu="4")), Profile()))
-    grouped = groups(filtering.incoming)
-    emptied = judge(filtering.checks, taken_off(filtering.checks, grouped.evictable), 1)
+    filtering = run_filter_plugins(scheduling_context(here, typed(incoming(cpu="4")), Profile()))
+    grouped = potential_victims(filtering.incoming)
+    emptied = evaluate_constraints(filtering.checks, remove_pods(filtering.checks, grouped.evictable), 1)
     assert grouped.evictable.mask.any()
-    assert not victims_of(emptied, grouped.evictable, (grouped.violating, grouped.others)).any()
+    assert not reprieve(emptied, grouped.evictable, (grouped.violating, grouped.others)).any()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from extender.core.preemption import victim_resolver
-from extender.core.preemption.node_pods import Residents
-from extender.core.preemption.victim_resolver import KnownVictims
+from extender.core.preemption.node_pods import NodePods
+from extender.core.preemption.victim_resolver import VictimResolver
 from extender.core.profile import UPSTREAM
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Node
@@ -36,7 +36,7 @@ def looked_up(snapshot, offered):
 def known(snapshot, offered):
     """The same as decisions ask: node name and UIDs of each offer."""
     nodes = [snapshot.node_row[name] for name, _ in offered]
-    complete, rows = snapshot.index(KnownVictims).of(nodes, [uids for _, uids in offered])
+    complete, rows = snapshot.index(VictimResolver).of(nodes, [uids for _, uids in offered])
     return complete.tolist(), rows.tolist()
 
 
@@ -72,7 +72,7 @@ def test_what_was_looked_up_is_not_looked_up_again_until_the_node_changes():
 def test_L3_no_more_victims_are_remembered_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(victim_resolver, "_MOST", 8)
     snapshot = world()
-    index = snapshot.index(KnownVictims)
+    index = snapshot.index(VictimResolver)
     for number in range(20):
         offered = [("n1", (f"uid-{number}", "uid-n1-a", "uid-n1-b")), ("n2", ("uid-n2-a",) * (number % 8))]
         assert known(snapshot, offered) == looked_up(snapshot, offered)
@@ -85,7 +85,7 @@ def test_after_any_changes_it_is_the_same_as_looked_up_and_laid_out_anew(seed):
     chance, snapshot = Random(seed), world()
     uids = [tuple(chance.sample([f"uid-{one}" for one in "abcdef"], chance.randint(0, 3))) for _ in range(4)]
     offered = [(name, one) for name in (*NODES, "n4") for one in uids]
-    residents = snapshot.index(Residents, UPSTREAM.preemption)
+    residents = snapshot.index(NodePods, UPSTREAM.preemption)
     for _ in range(60):
         change(chance, snapshot)
         snapshot.settle()

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core.engine import Candidate
-from extender.core.eviction_history import Eviction, Moment
+from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile, Protection
 from extender.core.simulator.schedule_one import MOST_TIES, draws, pick_one, run_cycle
 from tests.builders import budget, incoming, node, pod, snapshot, typed
@@ -292,7 +292,7 @@ def test_reasons_that_nodes_share_are_said_once_and_the_most_common_three_only()
 
 def test_what_holds_for_all_nodes_is_said_once():
     profile = Profile(preemption=PreemptionPolicy(limits=Limits(evictions_per_minute=1)))
-    before = Moment(0, (Eviction(0, ("default", "Pod", "x")),))
+    before = EvictionHistory(0, (Eviction(0, ("default", "Pod", "x")),))
     here = snapshot({node(f"n{place}", cpu="1"): [pod(f"p{place}")] for place in range(3)})
     found = run_cycle(here, typed(incoming()), profile, before)
     assert found.vetoed == "1 evictions a minute are the limit: not until 1970-01-01T00:01:00Z"

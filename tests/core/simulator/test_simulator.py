@@ -3,7 +3,7 @@
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.simulator.schedule_one import draws
 from extender.core.simulator.simulator import simulate
@@ -502,5 +502,5 @@ def test_a_claim_without_a_volume_has_one_made_on_the_node_that_its_first_pod_go
 def test_time_stands_still_at_the_given_moment():
     profile = Profile(preemption=PreemptionPolicy(preempt_after=MINUTE))
     young = incoming("new", metadata={"creationTimestamp": "1970-01-01T00:00:00Z"})
-    assert run(snapshot(TWO_NODES), young, profile=profile, moment=Moment(MINUTE - 1)).summary.evicted == 0
-    assert run(snapshot(TWO_NODES), young, profile=profile, moment=Moment(MINUTE)).summary.evicted == 1
+    assert run(snapshot(TWO_NODES), young, profile=profile, moment=EvictionHistory(MINUTE - 1)).summary.evicted == 0
+    assert run(snapshot(TWO_NODES), young, profile=profile, moment=EvictionHistory(MINUTE)).summary.evicted == 1

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.evaluation import evaluate
 from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_costs import cost, grace_period
@@ -39,7 +39,7 @@ def costs(amount, key=DELETION_COST):
 
 def victims(pods, chosen, cpu="1", size="2", **others):
     here = snapshot({node("n1", cpu=size): pods}, **others)
-    decision = engine.preempt(here, typed(incoming(cpu=cpu)), {"n1": Offer(())}, chosen)
+    decision = engine.preempt(here, typed(incoming(cpu=cpu)), {"n1": SentCandidate(())}, chosen)
     return [victim.metadata.name for one in decision.kept for victim in one.victims]
 
 
@@ -373,7 +373,7 @@ def test_a_cost_that_changes_counts_at_once():
     here, chosen = Snapshot.build(load_cluster(raw)), profile("PodDeletionCost")
 
     def gone():
-        (one,) = engine.preempt(here, typed(incoming()), {"n1": Offer(())}, chosen).kept
+        (one,) = engine.preempt(here, typed(incoming()), {"n1": SentCandidate(())}, chosen).kept
         return one.victims[0].metadata.name
 
     assert gone() == "a"

@@ -16,7 +16,7 @@ import typer.main
 import yaml
 
 from extender import cli
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.serving import TLSSection
@@ -339,7 +339,7 @@ def test_a_link_leads_to_a_heading(link):
 
 
 def test_paths_that_are_asked_with_curl_exist():
-    app = create_app(ClusterStore(), Configuration())
+    app = create_app(ClusterCache(), Configuration())
     asked = {re.sub(r"^https?://[^/]+|\?.*$", "", words[-1]) for words in commands("curl", "-s")}
     assert asked == {"/readyz", "/metrics"}
     assert asked <= admin.openapi_document()["paths"].keys()

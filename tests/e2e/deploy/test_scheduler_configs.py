@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.serving import ServerSection
 from extender.config.values import is_loopback
@@ -89,7 +89,7 @@ def test_all_keys_are_those_of_kube_scheduler(source):
 
 @each
 def test_verbs_are_paths_of_the_service(source):
-    paths = openapi_document(create_app(ClusterStore(), Configuration()))["paths"]
+    paths = openapi_document(create_app(ClusterCache(), Configuration()))["paths"]
     extender = one_extender(source)
     verbs = {key: verb for key, verb in extender.items() if key.endswith("Verb")}
     assert verbs == {f"{verb}Verb": verb for verb in verbs.values()}

@@ -7,7 +7,7 @@ from functools import cache
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.view import StreamView
 from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES
 from extender.config import Configuration
@@ -40,7 +40,7 @@ class Live(NoSource):
 
 def everything(source: Live | None = None) -> Metrics:
     """Of an application that has just started."""
-    service = create_app(ClusterStore(), Configuration(), source or Live()).state.service
+    service = create_app(ClusterCache(), Configuration(), source or Live()).state.service
     service.lifecycle.certificates.update(server=Certificate(), admin=Certificate())
     metrics = Metrics()
     show(metrics, service, Waits(memory_limit=lambda: 1 << 30))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch.list_watch import PHASES, RESOURCES
 from extender.config import Configuration
 from extender.server.app import create_app
@@ -59,7 +59,7 @@ def test_what_has_never_been_proved_current_has_no_age():
 
 
 def test_without_a_cluster_and_tls_only_what_may_be_missing_is():
-    shown = families(create_app(ClusterStore(), Configuration()).state.service.metrics)
+    shown = families(create_app(ClusterCache(), Configuration()).state.service.metrics)
     missing = {name_of(one) for one in families()} - {name_of(one) for one in shown}
     assert {"extender_streams", "extender_certificate_files_valid"} <= missing
     assert not [name for name in missing if not name.startswith(tuple(SOMETIMES))]

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin.app import create_admin_app
@@ -55,7 +55,7 @@ class Served:
 @contextlib.contextmanager
 def serving(objects: ClusterObjects, **sections: Any) -> Iterator[Served]:
     """The service on a cluster, with sections of the configuration."""
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(objects)
     config = Configuration.model_validate(sections)
     app = create_app(store, config)

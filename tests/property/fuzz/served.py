@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from extender import wire
 from extender.cluster.apiserver.binding import Api
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.errors import RequestError
 from extender.server.admin.app import create_admin_app
@@ -43,7 +43,7 @@ class Served:
 
     def __init__(self, api: Api | None = None, **sections: Any) -> None:
         config = Configuration.model_validate({"server": {"schedulerTimeout": "1h"}, **sections})
-        self.store = ClusterStore()
+        self.store = ClusterCache()
         self.store.replace(cluster())
         self.scheduler = create_app(self.store, config, api=api)
         self.service = self.scheduler.state.service

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.serving import TLSSection
 from extender.server.admin.app import FOR_EVERYBODY, SECURITY, create_admin_app, is_this_machine, openapi_document
@@ -156,7 +156,7 @@ async def test_what_is_wrong_with_certificates_is_told_and_keeps_nobody_from_bei
 
 
 async def test_draining_is_said_before_anything_else():
-    app = app_with(ClusterStore())
+    app = app_with(ClusterCache())
     app.state.service.lifecycle.draining = True
     async with admin_client(app.state.service) as machine:
         ready, verbose = await machine.get("/readyz"), await machine.get("/readyz?verbose")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.server.admin.collectors import LOOK, WINDOW, Audit, Certificates, Configured, Picture, Waits, read_limit
 from extender.server.lifecycle import Lifecycle
@@ -161,7 +161,7 @@ def test_objects_are_counted_by_kind_and_0_without_a_picture():
     found = shown(Picture(filled_store(), NO_SOURCE))
     assert (found["extender_objects", "Node"], found["extender_objects", "Pod"]) == (3, 2)
     assert found["extender_objects", "PodGroup.scheduling.x-k8s.io"] == 0
-    empty = shown(Picture(ClusterStore(), NO_SOURCE))
+    empty = shown(Picture(ClusterCache(), NO_SOURCE))
     assert {value for key, value in empty.items() if key[0] == "extender_objects"} == {0}
     assert (found["extender_picture_ready"], empty["extender_picture_ready"]) == (1, 0)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import ClusterObjects
@@ -104,7 +104,7 @@ def test_the_moment_is_the_given_one_or_now():
     base = Profile(preemption=PreemptionPolicy(preempt_after=MINUTE))
     young = {"pod": incoming("new", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})}
     assert asked(young, base=base)["summary"]["evicted"] == 1
-    then = Moment(1_767_225_600 * 10**9 + MINUTE - 1)
+    then = EvictionHistory(1_767_225_600 * 10**9 + MINUTE - 1)
     assert asked(young, base=base, moment=then)["pending"][0]["vetoed"].startswith("a pod may preempt once")
 
 

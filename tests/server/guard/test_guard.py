@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.engine import Candidate, Offer
-from extender.core.eviction_history import TIMELESS, Moment
-from extender.core.framework.constraint import Incoming
+from extender.core.engine import Candidate, SentCandidate
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.framework.constraint import SchedulingContext
 from extender.core.profile import UPSTREAM, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
@@ -82,7 +82,7 @@ PREEMPTOR = pod("preemptor", 100, node="")
 
 
 def offer(*victims, violations=0):
-    return Offer(tuple(victim.metadata.uid for victim in victims), violations)
+    return SentCandidate(tuple(victim.metadata.uid for victim in victims), violations)
 
 
 def candidate(*victims, node="n1", violations=0):
@@ -102,7 +102,7 @@ SPENT = snapshot(*RUNNING, budgets=[budget(app("mid"))])
 class Planted:
     rule: str
     candidate: Candidate
-    offers: dict[str, Offer]
+    offers: dict[str, SentCandidate]
     preemptor: Pod = PREEMPTOR
     as_offered: frozenset = frozenset()
     policy: PreemptionPolicy = UPSTREAM.preemption
@@ -252,7 +252,7 @@ BREAK_TWO = {
 def test_of_two_rules_that_are_broken_the_first_is_named(name, case):
     """The name of the case is the second one."""
     present, (node, as_offered) = running_on(case.cluster, "n1"), (case.candidate.node, bool(case.as_offered))
-    incoming = Incoming(case.preemptor, case.cluster, Profile(preemption=case.policy), (), TIMELESS)
+    incoming = SchedulingContext(case.preemptor, case.cluster, Profile(preemption=case.policy), (), NO_HISTORY)
     holds = dict(RULES)[name.partition(": ")[2]]
     assert not holds(Case(incoming, case.offers.get(node), case.candidate, present, as_offered))
     assert looked_at(case).rejected == {node: case.rule}
@@ -331,7 +331,7 @@ def test_a_protection_that_has_ended_protects_nobody():
     rule = Protection("young", min_runtime=31 * 86_400 * 10**9)
     profile = Profile(preemption=PreemptionPolicy(protections=(rule,)))
     for day, kept in ((30, 0), (31, 1)):
-        now = Moment(OLD_STARTED + day * 86_400 * 10**9)
+        now = EvictionHistory(OLD_STARTED + day * 86_400 * 10**9)
         result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(OLD)}, [candidate(OLD)], profile=profile, moment=now)
         assert len(result.kept) == kept
 

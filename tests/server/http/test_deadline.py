@@ -19,7 +19,7 @@ import pytest
 from fastapi import FastAPI
 
 from extender.cluster.apiserver.stream import ApiError
-from extender.cluster.cache.eviction_history import History
+from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core import engine
 from extender.core.engine import Candidate
 from extender.errors import INTERNAL, UnknownNode
@@ -170,7 +170,7 @@ class Recording:
         raise RuntimeError("a bug")
 
 
-class Forgetful(History):
+class Forgetful(EvictionLog):
     def approved(self, preemptor, victims):
         raise RuntimeError("a bug")
 

@@ -2,12 +2,12 @@
 
 import logging
 
-from extender.server.http.log_throttle import INTERVAL, Seldom
+from extender.server.http.log_throttle import INTERVAL, ThrottledLogger
 
 
 def test_one_line_an_interval_and_the_next_says_how_many_were_left_out(caplog):
     now = 1000.0
-    note = Seldom(logging.getLogger("seldom"), clock=lambda: now)
+    note = ThrottledLogger(logging.getLogger("seldom"), clock=lambda: now)
     for _ in range(4):
         note("%s called", "mallory")
     now += INTERVAL - 0.1

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from extender.cli import logs
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.server.app import create_app
 from tests.server.conftest import admin_client, client_for, configuration
@@ -72,7 +72,7 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
     caplog.set_level(logging.DEBUG)
     cluster = example()
     assert SECRET in json.dumps(cluster)
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(load_cluster(cluster))
     names = list(store.snapshot().node_names)
     sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path / "recording")}}

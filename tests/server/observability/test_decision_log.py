@@ -10,8 +10,8 @@ import pytest
 
 from extender.config import Configuration
 from extender.core import engine
-from extender.core.engine import Offer
-from extender.core.eviction_history import Eviction, Moment
+from extender.core.engine import SentCandidate
+from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.explain.record import SAMPLED, capture_filter, capture_preempt
 from extender.core.explain.schema import Decision
 from extender.core.profile import Profile
@@ -21,7 +21,7 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
 from extender.server.observability.decision_log import POD_BYTES, Decisions, Kept, Query
-from extender.server.scheduler.verbs import VERBS, Service, answer
+from extender.server.scheduler.verbs import VERBS, ServerContext, answer
 from extender.server.settings import LiveSettings
 from tests.builders import built, cluster, incoming, node, placed, pod, typed
 from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_store, filter_body, preempt_body
@@ -37,7 +37,7 @@ def filtered(number: int, at: int = 0, name: str = "incoming", nodes: tuple[str,
 
 def preempted(number: int, at: int = 0, name: str = "incoming", victim: str = "victim") -> Kept:
     snapshot, wanted = built(cluster({node("n1", cpu="1"): [pod(victim)]})), typed(incoming(name))
-    offers = {"n1": Offer((f"uid-{victim}",))}
+    offers = {"n1": SentCandidate((f"uid-{victim}",))}
     capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
     return Kept(f"preempt-{number}", "preempt", at, 1.0, wanted, Profile(), "answered", "", capture)
 
@@ -82,7 +82,7 @@ def test_one_decision_that_is_too_large_is_not_kept_and_takes_no_other_with_it()
 def preempted_on_many(count: int) -> Kept:
     names = [f"n{place}" for place in range(count)]
     snapshot = built(cluster({node(name, cpu="1"): [pod(f"{name}-a")] for name in names}))
-    wanted, offers = typed(incoming()), dict.fromkeys(names, Offer(()))
+    wanted, offers = typed(incoming()), dict.fromkeys(names, SentCandidate(()))
     capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
     return Kept("preempt-1", "preempt", 0, 1.0, wanted, Profile(), "answered", "", capture)
 
@@ -90,7 +90,7 @@ def preempted_on_many(count: int) -> Kept:
 def preempted_again(number: int, pods: list[Pod]) -> Kept:
     """Of a node with these pods, `number` seconds after 1970."""
     snapshot = Snapshot.build(ClusterObjects(nodes=(N1,), pods=tuple(pods)))
-    wanted, offers = typed(incoming()), {"n1": Offer(())}
+    wanted, offers = typed(incoming()), {"n1": SentCandidate(())}
     capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
     return Kept(f"preempt-{number}", "preempt", number * SECOND, 1.0, wanted, Profile(), "answered", "", capture)
 
@@ -137,7 +137,7 @@ def test_L3_what_a_moment_remembers_counts():
     one = filtered(1)
     assert one.capture is not None
     evictions = tuple(Eviction(ago, ("default", "Job", "sort")) for ago in range(1000))
-    incoming_then = replace(one.capture.asked.incoming, moment=Moment(0, evictions))
+    incoming_then = replace(one.capture.asked.incoming, moment=EvictionHistory(0, evictions))
     capture = replace(one.capture, asked=replace(one.capture.asked, incoming=incoming_then))
     assert replace(one, capture=capture).size - one.size >= 100 * len(evictions)
 
@@ -205,11 +205,13 @@ def test_the_time_is_shown_in_milliseconds():
 # --- the service fills them -------------------------------------------------------------------------------------------
 
 
-def service(**sections) -> Service:
-    return Service(filled_store(CLUSTER), LiveSettings(configuration(**sections)), decisions=Decisions(100, PLENTY))
+def service(**sections) -> ServerContext:
+    return ServerContext(
+        filled_store(CLUSTER), LiveSettings(configuration(**sections)), decisions=Decisions(100, PLENTY)
+    )
 
 
-def asked(verb: str, body: bytes, moment: Moment | None = None, **sections) -> Decision:
+def asked(verb: str, body: bytes, moment: EvictionHistory | None = None, **sections) -> Decision:
     """What is kept of one call."""
     running = service(**sections)
     answer(VERBS[verb], running, body, moment)
@@ -236,7 +238,7 @@ def test_the_victims_that_are_assumed_to_leave_are_told_as_they_were():
 
 
 def test_the_moment_of_the_decision_is_its_time():
-    assert asked("filter", filter_body(), Moment(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
+    assert asked("filter", filter_body(), EvictionHistory(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
 
 
 def test_a_preemption_that_evicts_nobody_says_so():
@@ -294,7 +296,7 @@ def test_a_body_that_cannot_be_read_is_no_decision():
 
 
 def test_without_rings_the_answer_is_the_same():
-    running = Service(filled_store(CLUSTER), LiveSettings(Configuration()))
+    running = ServerContext(filled_store(CLUSTER), LiveSettings(Configuration()))
     assert answer(VERBS["filter"], running, filter_body()) == answer(VERBS["filter"], service(), filter_body())
     assert running.decisions.find(Query()) == []
 

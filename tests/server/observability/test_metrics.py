@@ -9,7 +9,7 @@ import logging
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import Candidate
 from extender.core.framework.plugins import NOT_MODELLED
@@ -88,7 +88,7 @@ async def test_metrics_are_in_the_prometheus_text_format(client):
 
 
 async def test_every_series_of_a_label_is_there_from_the_start_at_0():
-    store = ClusterStore()
+    store = ClusterCache()
     async with served(store) as client:
         found = await samples(client)
     counters = [sample for sample in found if sample[0].endswith(("_total", "_bucket", "_count", "_sum"))]
@@ -114,7 +114,7 @@ async def test_every_series_of_a_label_is_there_from_the_start_at_0():
 
 
 async def test_metrics_are_there_without_a_picture_and_are_not_posted_to():
-    async with served(ClusterStore()) as client:
+    async with served(ClusterCache()) as client:
         assert (await client.get("/metrics")).status_code == 200
         response = await client.post("/metrics")
     assert response.status_code == 405
@@ -200,7 +200,7 @@ async def test_two_applications_count_apart():
 @pytest.mark.parametrize("path", CLAIMING)
 @pytest.mark.parametrize("body", [b"{", None], ids=["a bad request", "no picture"])
 async def test_no_decision_nothing_counted(path, body):
-    async with served(ClusterStore() if body is None else None) as client:
+    async with served(ClusterCache() if body is None else None) as client:
         response = await client.post(path, content=body or CLAIMING[path])
         assert NOT_EVALUATED not in response.headers
         assert await not_evaluated(client) == {}

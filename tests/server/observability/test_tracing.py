@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.errors import ConfigError
 from extender.server.app import create_app
 from extender.server.observability import tracing
@@ -98,7 +98,7 @@ async def test_every_verb_says_how_many_nodes_it_keeps(traced, spans, path, kept
 
 
 async def test_a_failure_is_an_error_also_where_the_answer_is_not(traced, spans):
-    app = traced(ClusterStore())
+    app = traced(ClusterCache())
     await post(app, "/prioritize")
     (span,) = spans.get_finished_spans()
     assert (span.attributes["http.response.status_code"], span.status.status_code) == (200, StatusCode.ERROR)

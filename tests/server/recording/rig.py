@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import SECOND
 from extender.server.observability.cache_status import NO_SOURCE, Source
@@ -47,7 +47,7 @@ class Rig:
     def __init__(
         self,
         directory: Path,
-        store: ClusterStore | None = None,
+        store: ClusterCache | None = None,
         source: Source = NO_SOURCE,
         *,
         disk: Disk | None = None,
@@ -59,7 +59,7 @@ class Rig:
         self.store = filled_store(CLUSTER) if store is None else store
         section = RecordingSection(directory=str(directory), **(sizes or {}))
         self.recorder = Recorder(self.store, section, source.problem, disk=disk, most_waiting=most_waiting)
-        self.service = verbs.Service(
+        self.service = verbs.ServerContext(
             self.store, LiveSettings(configuration(**sections)), source, recorder=self.recorder
         )
         self.store.prepare_for(self.service.settings.profile)
@@ -72,7 +72,7 @@ class Rig:
     def note(self, key: str = "filter-1", body: bytes = b"", seconds: int = 0) -> None:
         """A call as it is, whatever the service would answer."""
         request = body or b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":[]}'
-        moment = Moment(NOW + seconds * SECOND)
+        moment = EvictionHistory(NOW + seconds * SECOND)
         self.recorder.note(key, "filter", request, 200, b"{}", moment, self.service.settings)
 
     def results(self) -> list[Result]:
@@ -90,7 +90,7 @@ class Rig:
         return sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
 
 
-def applied(store: ClusterStore, raw: dict[str, Any], *, deleted: bool = False) -> None:
+def applied(store: ClusterCache, raw: dict[str, Any], *, deleted: bool = False) -> None:
     """A pod or a node came, changed or went."""
     kind = raw["kind"]
     (one,) = getattr(load_cluster({"kind": "List", "items": [raw]}), KINDS[kind].field)

@@ -3,7 +3,7 @@
 import pytest
 
 import extender
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.server.app import create_app
 from tests.cluster.watch.source_rig import serving
@@ -44,7 +44,7 @@ async def test_what_is_answered_is_recorded_from_the_start_to_the_end(tmp_path):
 
 
 async def test_the_example_cluster_is_recorded(tmp_path):
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(example_cluster())
     app = create_app(store, recording_into(tmp_path))
     offers: dict[str, list[str]] = {node.metadata.name: [] for node in store.snapshot().nodes}

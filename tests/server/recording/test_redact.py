@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core.profile import Profile
@@ -112,7 +112,7 @@ def test_a_canary_is_in_no_file_of_a_recording(tmp_path):
     nodes = [telling_node("worker-1"), telling_node("worker-2")]
     running = [telling("small", on="worker-1", priority=10), telling("large", on="worker-2", cpu="3", priority=10)]
     items = [*nodes, *running, *OTHERS]
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(load_cluster({"kind": "List", "items": items}))
     rig = Rig(tmp_path, store, Live())
     urgent = telling("urgent", cpu="4", priority=100)

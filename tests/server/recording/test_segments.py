@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from extender.cluster.cache.cache import Change, ClusterStore
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
-from extender.core.eviction_history import Moment
+from extender.core.eviction_history import EvictionHistory
 from extender.errors import RecordingError
 from extender.k8s.time import MINUTE
 from extender.server.admin.collectors import Recording
@@ -240,7 +240,7 @@ def test_kinds_that_may_not_be_read_any_more_are_noted(rig):
 
 
 def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(replace(load_cluster(CLUSTER), unread=("claims",)))
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     wanting = URGENT | {"spec": URGENT["spec"] | {"volumes": [claim]}}
@@ -289,7 +289,7 @@ def test_limits_that_look_back_see_what_was_seen_then(tmp_path):
 
 def test_a_moment_is_read_back_as_it_was(rig):
     moment = Rig(rig.directory, source=Live()).service.moment()
-    assert msgspec.json.decode(msgspec.json.encode(moment), type=Moment) == moment
+    assert msgspec.json.decode(msgspec.json.encode(moment), type=EvictionHistory) == moment
     assert moment.now > 365 * 24 * 60 * MINUTE
 
 
@@ -328,7 +328,7 @@ def test_failures_of_ours_are_recorded_too(tmp_path, on_failure):
 
 @pytest.mark.parametrize("on_failure", ["Error", "Veto"])
 def test_without_a_picture_there_is_none_in_the_replay(tmp_path, on_failure):
-    rig = Rig(tmp_path, ClusterStore(), preemption={"onFailure": on_failure})
+    rig = Rig(tmp_path, ClusterCache(), preemption={"onFailure": on_failure})
     rig.recorder.start()
     for verb, body in CALLS.items():
         rig.ask(verb, body)

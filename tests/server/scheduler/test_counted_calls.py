@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.errors import ExtenderError, RequestError
 from extender.server.app import create_app
@@ -85,7 +85,7 @@ async def test_a_call_is_timed_from_its_first_byte():
 
 @pytest.mark.parametrize("path", ["/filter", "/preempt"])
 async def test_a_failure_is_timed_apart(path):
-    app = application(ClusterStore())
+    app = application(ClusterCache())
     async with client_for(app) as client:
         assert (await client.post(path, content=BODIES[path])).status_code == 503
     assert counted(app, "request_duration_seconds_count") == {f"503 {path[1:]}": 1}
@@ -178,7 +178,7 @@ async def test_a_failure_is_counted_once_by_its_reason(reason, body, sections, m
         monkeypatch.setattr(engine, "filter", lambda *_: engine.FilterDecision((0,), {}, {}, ()))
     elif reason in ("Internal", "Other"):
         monkeypatch.setattr(engine, "filter", fail)
-    app = application(ClusterStore() if body is None else None, **sections)
+    app = application(ClusterCache() if body is None else None, **sections)
     async with client_for(app) as client:
         await client.post("/filter", content=body or filter_body())
     assert counted(app, "failures_total") == {reason: 1}

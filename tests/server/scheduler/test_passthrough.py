@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.app import create_app
@@ -67,7 +67,7 @@ def sections(request):
 
 @pytest.fixture(params=[True, False], ids=["a picture", "no picture"])
 def store(request):
-    return filled_store() if request.param else ClusterStore()
+    return filled_store() if request.param else ClusterCache()
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ OBSERVED = {
 @pytest.mark.parametrize(("path", "body", "cluster", "outcome"), OBSERVED.values(), ids=OBSERVED)
 async def test_what_would_have_been_answered_is_counted_and_logged(path, body, cluster, outcome, caplog):
     verb = path[1:]
-    async with served(filled_store(cluster) if cluster else ClusterStore(), OBSERVE) as client:
+    async with served(filled_store(cluster) if cluster else ClusterCache(), OBSERVE) as client:
         with caplog.at_level(logging.INFO, logger="extender.server.scheduler.verbs"):
             response = await client.post(path, content=body)
         counted = await samples(client, "extender_observed_answers_total")

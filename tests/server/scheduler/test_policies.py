@@ -5,7 +5,7 @@ Two nodes of 4 cores run one replica of `cart` each, 3 cores; a budget keeps one
 
 import pytest
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.core.profile import PreemptionPolicy
 from extender.server.app import create_app
@@ -137,7 +137,7 @@ async def test_why_nobody_is_evicted_is_at_most_500_characters_of_plain_text(api
     """Names of files may be anything; whatever stands there, the header is one."""
     odd = pod("été\n" + 600 * "x", on="worker-1", cpu="3", priority=10, uid="uid-odd")
     config = configuration(preemption={"protections": [{"name": "everybody"}]})
-    store = ClusterStore()
+    store = ClusterCache()
     store.replace(load_cluster({"kind": "List", "items": [node("worker-1"), odd]}))
     async with client_for(create_app(store, config)) as client:
         answer = await client.post("/preempt", content=preempt_body(preemptor("first"), **{"worker-1": ["uid-odd"]}))

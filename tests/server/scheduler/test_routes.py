@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
-from extender.cluster.cache.cache import ClusterStore
+from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import Candidate
 from extender.server.app import create_app, openapi_document
@@ -291,7 +291,7 @@ async def test_the_failure_rule(path, on_failure, status, answer, fault, monkeyp
     if fault == "bug":
         for verb in ("filter", "prioritize", "preempt"):
             monkeypatch.setattr(engine, verb, broken)
-    store = ClusterStore() if fault == "no picture" else filled_store()
+    store = ClusterCache() if fault == "no picture" else filled_store()
     with caplog.at_level(logging.WARNING):
         async with served(store, preemption={"onFailure": on_failure}) as client:
             response = await client.post(path, content=BODIES[path])
@@ -306,7 +306,7 @@ async def test_the_failure_rule(path, on_failure, status, answer, fault, monkeyp
 @pytest.mark.parametrize("on_failure", ["Error", "Veto"])
 @pytest.mark.parametrize("path", BODIES)
 async def test_a_bad_request_is_the_senders_whatever_the_failure_rule(path, on_failure, caplog):
-    async with served(ClusterStore(), preemption={"onFailure": on_failure}) as client:
+    async with served(ClusterCache(), preemption={"onFailure": on_failure}) as client:
         response = await client.post(path, content=b"{")
     assert response.status_code == 400
     assert not caplog.records
@@ -377,7 +377,7 @@ class Source(NoSource):
         await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("store", [ClusterStore(), filled_store()], ids=["no picture", "picture"])
+@pytest.mark.parametrize("store", [ClusterCache(), filled_store()], ids=["no picture", "picture"])
 async def test_livez_is_always_ok(store):
     async with served(store) as client:
         response = await client.get("/livez")
@@ -390,7 +390,7 @@ async def test_readyz_is_ok_with_a_picture(client):
 
 
 async def test_readyz_is_503_without_one():
-    async with served(ClusterStore()) as client:
+    async with served(ClusterCache()) as client:
         response = await client.get("/readyz")
         verbose = await client.get("/readyz?verbose")
     assert response.status_code == verbose.status_code == 503
@@ -470,14 +470,14 @@ def test_plain_http_elsewhere_needs_a_word(host):
 
 
 def test_the_examples_of_the_document_spell_every_key():
-    document = openapi_document(create_app(ClusterStore(), configuration()))
+    document = openapi_document(create_app(ClusterCache(), configuration()))
     text = json.dumps(document["paths"]["/filter"]["post"])
     assert '"Nodes": null, "NodeNames": ["worker-0001"' in text
     assert '"NodeNames": null' in text
 
 
 def test_the_document_describes_the_wire():
-    document = openapi_document(create_app(ClusterStore(), configuration()))
+    document = openapi_document(create_app(ClusterCache(), configuration()))
     assert sorted(document["paths"]) == ["/bind", "/filter", "/preempt", "/prioritize"]
     assert {path: next(iter(item.values()))["operationId"] for path, item in document["paths"].items()} == {
         path: path[1:] for path in document["paths"]
@@ -489,7 +489,7 @@ def test_the_document_describes_the_wire():
 
 
 def test_every_reference_of_the_document_leads_somewhere():
-    text = json.dumps(openapi_document(create_app(ClusterStore(), configuration())))
+    text = json.dumps(openapi_document(create_app(ClusterCache(), configuration())))
     schemas = json.loads(text)["components"]["schemas"]
     references = {part.split('"', 1)[0] for part in text.split('"#/components/schemas/')[1:]}
     assert references
@@ -498,7 +498,7 @@ def test_every_reference_of_the_document_leads_somewhere():
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_the_examples_of_the_document_are_understood(client, path):
-    operation = openapi_document(create_app(ClusterStore(), configuration()))["paths"][path]["post"]
+    operation = openapi_document(create_app(ClusterCache(), configuration()))["paths"][path]["post"]
     examples = operation["requestBody"]["content"]["application/json"]["examples"]
     for example in examples.values():
         response = await client.post(path, content=json.dumps(example["value"]))

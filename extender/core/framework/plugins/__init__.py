@@ -6,7 +6,7 @@ the others would have a say, so that nobody takes silence for a verdict.
 
 from collections.abc import Callable, Sequence
 
-from extender.core.framework.constraint import Check, Incoming, Rows
+from extender.core.framework.constraint import Check, Rows, SchedulingContext
 from extender.core.framework.plugins import (
     dynamic_resources,
     image_locality,
@@ -29,7 +29,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.default_selector import Services
 from extender.core.snapshot.snapshot import Index
 
-PREFILTERS: dict[str, Callable[[Incoming], PreFilter]] = {
+PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilter]] = {
     node_affinity.NAME: node_affinity.prefilter,
     volume_restrictions.NAME: volume_restrictions.prefilter,
     volume_binding.NAME: volume_binding.prefilter,
@@ -38,7 +38,7 @@ PREFILTERS: dict[str, Callable[[Incoming], PreFilter]] = {
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
 
-FILTERS: dict[str, Callable[[Incoming], Sequence[Check]]] = {
+FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     node_unschedulable.NAME: node_unschedulable.filter,
     node_name.NAME: node_name.filter,
     taint_toleration.NAME: taint_toleration.filter,
@@ -54,7 +54,7 @@ FILTERS: dict[str, Callable[[Incoming], Sequence[Check]]] = {
     node_declared_features.NAME: node_declared_features.filter,
 }
 
-SCORES: dict[str, Callable[[Incoming, Rows], IntArray | None]] = {
+SCORES: dict[str, Callable[[SchedulingContext, Rows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
     pod_topology_spread.NAME: pod_topology_spread.score,
@@ -77,7 +77,7 @@ INDEXES: tuple[type[Index], ...] = (
 )
 """What plugins look up: built before a request waits for it."""
 
-NOT_MODELLED: dict[str, Callable[[Incoming], BoolArray]] = {
+NOT_MODELLED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.decides,
 }
 """Filter plugins of kube-scheduler that are not modelled -> [node] where they have a say about the pod."""

@@ -6,7 +6,7 @@ DeviceClass backs, on nodes where no device plugin offers that resource.
 
 import numpy as np
 
-from extender.core.framework.constraint import Incoming
+from extender.core.framework.constraint import SchedulingContext
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.device_classes import left_to_device_classes
 from extender.k8s.requests import incoming_requests
@@ -14,7 +14,7 @@ from extender.k8s.requests import incoming_requests
 NAME = "DynamicResources"
 
 
-def decides(incoming: Incoming) -> BoolArray:
+def decides(incoming: SchedulingContext) -> BoolArray:
     """[node]: is the verdict on the pod kube-scheduler's alone?"""
     size = len(incoming.snapshot.nodes)
     if incoming.pod.spec.resource_claims:

@@ -7,7 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from extender.core.framework.constraint import Incoming, Rows
+from extender.core.framework.constraint import Rows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot, derived_by
@@ -70,7 +70,7 @@ def normalized(image: str) -> str:
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
-def score(incoming: Incoming, rows: Rows) -> IntArray:
+def score(incoming: SchedulingContext, rows: Rows) -> IntArray:
     """[row] 0-100: bytes of the pod's images on the node, each scaled by the share of nodes that have it."""
     snapshot = incoming.snapshot
     found = np.zeros(len(snapshot.nodes), np.int64)

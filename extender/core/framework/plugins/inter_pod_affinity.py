@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from extender.core.framework.constraint import CodeArray, Conflicts, Constraint, Incoming, Rows
+from extender.core.framework.constraint import CodeArray, Conflicts, Constraint, Rows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.framework.plugins.prefilter import PreFilter
 from extender.core.framework.status import Code
@@ -48,7 +48,7 @@ class _Terms:
     """Of both kinds; anti-affinity weighs less than nothing."""
 
 
-def _own_terms(incoming: Incoming) -> _Terms:
+def _own_terms(incoming: SchedulingContext) -> _Terms:
     """SelectorError if a term does not parse."""
     pod, namespaces = incoming.pod, incoming.snapshot.namespace_labels
     affinity = pod.spec.affinity
@@ -160,7 +160,7 @@ def _only_in(terms: _Terms) -> frozenset[str] | None:
     return frozenset(name for one in selectors for name in one.namespaces)
 
 
-def asks_namespaces(incoming: Incoming) -> bool:
+def asks_namespaces(incoming: SchedulingContext) -> bool:
     """May any term, the pod's own or a running pod's, choose namespaces by their labels?"""
     affinity = incoming.pod.spec.affinity
     sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
@@ -278,7 +278,9 @@ class Affinity(Constraint):
         return replace(super().at(rows), has_keys=self.has_keys[rows])
 
 
-def _nominated(incoming: Incoming, near: Sequence[_Near], takes: Callable[[Pod], Sequence[int]]) -> IntArray | None:
+def _nominated(
+    incoming: SchedulingContext, near: Sequence[_Near], takes: Callable[[Pod], Sequence[int]]
+) -> IntArray | None:
     """[column, node] what each nominee `takes` in each column, where its node has the key."""
     return incoming.nominated(
         len(near),
@@ -287,7 +289,7 @@ def _nominated(incoming: Incoming, near: Sequence[_Near], takes: Callable[[Pod],
 
 
 def _anti_affinity(
-    incoming: Incoming, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
+    incoming: SchedulingContext, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
 ) -> Conflicts:
     takes = Placed(incoming.layout, tuple(column.by for column in near))
     room = -np.stack([column.matches for column in near])
@@ -299,14 +301,14 @@ def _means(term: AffinityTerm, pod: Pod) -> bool:
     return term.pods.matches(pod.metadata.namespace, pod.metadata.labels or {}, None)
 
 
-def _own_anti_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Conflicts:
+def _own_anti_affinity(incoming: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> Conflicts:
     """Pods that match the incoming pod's anti-affinity terms."""
     snapshot = incoming.snapshot
     near = [_near_selected(snapshot, (term.topology_key, (term.pods,))) for term in terms]
     return _anti_affinity(incoming, near, lambda pod: [_means(term, pod) for term in terms], REASON_ANTI_AFFINITY)
 
 
-def _own_affinity(incoming: Incoming, terms: tuple[AffinityTerm, ...]) -> Affinity:
+def _own_affinity(incoming: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> Affinity:
     """Pods that match all of the incoming pod's affinity terms."""
     snapshot, selectors = incoming.snapshot, tuple(term.pods for term in terms)
     keys = dict.fromkeys(term.topology_key for term in terms)
@@ -337,7 +339,7 @@ def _everywhere(snapshot: Snapshot, selectors: tuple[PodSelector, ...], near: Se
     return _Near(matches, PodAmounts(pods.rows, pods.nodes, amounts), near[0].has_key)
 
 
-def _towards_incoming(incoming: Incoming) -> tuple[Conflicts | None, bool]:
+def _towards_incoming(incoming: SchedulingContext) -> tuple[Conflicts | None, bool]:
     """Other pods' anti-affinity to the incoming pod; and whether a running pod's counts anywhere."""
     snapshot, group = incoming.snapshot, _Group.of(incoming.pod)
     running = _repelling(snapshot, group)
@@ -356,7 +358,7 @@ def _towards_incoming(incoming: Incoming) -> tuple[Conflicts | None, bool]:
     return constraint, seen
 
 
-def prefilter(incoming: Incoming) -> PreFilter:
+def prefilter(incoming: SchedulingContext) -> PreFilter:
     """A rejection if a term of the incoming pod does not parse."""
     try:
         _own_terms(incoming)
@@ -365,7 +367,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     return PreFilter()
 
 
-def filter(incoming: Incoming) -> tuple[Constraint, ...]:
+def filter(incoming: SchedulingContext) -> tuple[Constraint, ...]:
     """Up to three constraints, in the order in which upstream asks them.
 
     Quirk: with no term of its own and no running pod's term against it, the plugin is skipped, and a nominated
@@ -400,7 +402,7 @@ def _preferring(snapshot: Snapshot, asked: tuple[_Group, int]) -> dict[str, _Nea
     return _owners_near(snapshot, group, weighed)
 
 
-def score(incoming: Incoming, rows: Rows) -> IntArray | None:
+def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
     """[row] 0-100 by the weights of preferred terms, from the worst row to the best; None if none matches anybody."""
     snapshot, profile = incoming.snapshot, incoming.profile
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from extender.core.framework.constraint import Incoming
+from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import (
     inter_pod_affinity,
     node_volume_limits,
@@ -29,23 +29,23 @@ class Needs:
     """What a plugin reads beside nodes and pods, as fields of ObjectTables, and for which pods."""
 
     fields: frozenset[str]
-    concerns: Callable[[Incoming, Point], bool]
+    concerns: Callable[[SchedulingContext, Point], bool]
 
 
-def _has_claims(incoming: Incoming, _point: Point = "filter") -> bool:
+def _has_claims(incoming: SchedulingContext, _point: Point = "filter") -> bool:
     return any(True for _ in claim_uses(incoming.pod))
 
 
-def _has_volumes(incoming: Incoming, _point: Point) -> bool:
+def _has_volumes(incoming: SchedulingContext, _point: Point) -> bool:
     inline = (volume for volume in incoming.pod.spec.volumes or () if volume.persistent_volume_claim is None)
     return _has_claims(incoming) or any(migrated_volume(volume) is not None for volume in inline)
 
 
-def _spreads_with_its_owner(incoming: Incoming, point: Point) -> bool:
+def _spreads_with_its_owner(incoming: SchedulingContext, point: Point) -> bool:
     return pod_topology_spread.asks_owner(incoming, "DoNotSchedule" if point == "filter" else "ScheduleAnyway")
 
 
-def _selects_namespaces(incoming: Incoming, _point: Point) -> bool:
+def _selects_namespaces(incoming: SchedulingContext, _point: Point) -> bool:
     return inter_pod_affinity.asks_namespaces(incoming)
 
 
@@ -64,7 +64,7 @@ NEEDS: Mapping[str, Needs] = {
 }
 
 
-def blind(incoming: Incoming, point: Point) -> frozenset[str]:
+def blind(incoming: SchedulingContext, point: Point) -> frozenset[str]:
     """The plugins that have a say about the pod, but may not read what it depends on."""
     unread = incoming.snapshot.unread
     if not unread:

@@ -5,7 +5,7 @@ Mirrors pkg/scheduler/framework/plugins/nodeaffinity (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import Incoming, Rows, StaticCheck
+from extender.core.framework.constraint import Rows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.normalize import normalize
 from extender.core.framework.plugins.prefilter import PreFilter
 from extender.core.snapshot.arrays import IntArray
@@ -19,13 +19,13 @@ REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 
-def _required_terms(incoming: Incoming) -> list[NodeSelectorTerm]:
+def _required_terms(incoming: SchedulingContext) -> list[NodeSelectorTerm]:
     affinity = incoming.pod.spec.affinity
     required: NodeSelector | None = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     return (required.node_selector_terms or []) if required else []
 
 
-def prefilter(incoming: Incoming) -> PreFilter:
+def prefilter(incoming: SchedulingContext) -> PreFilter:
     """The only nodes that can match, if every term names nodes; a rejection if the terms name none in common."""
     terms = _required_terms(incoming)
     names: set[str] = set()
@@ -51,7 +51,7 @@ def _named_nodes(term: NodeSelectorTerm) -> set[str] | None:
     return set.intersection(*named) if named else None
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
     """The profile's added affinity and the pod's own, each a check of its own."""
     checks = []
     added = incoming.profile.added_affinity
@@ -64,7 +64,7 @@ def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
     return tuple(checks)
 
 
-def score(incoming: Incoming, rows: Rows) -> IntArray | None:
+def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
     """[row] 0-100 by the weights of the matching preferred terms; None (skipped) if there are no terms."""
     affinity = incoming.pod.spec.affinity
     own = (affinity.node_affinity.preferred if affinity and affinity.node_affinity else None) or None

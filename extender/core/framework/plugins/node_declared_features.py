@@ -6,7 +6,7 @@ of the features known there only two are inferred when a pod is scheduled.
 
 from itertools import chain
 
-from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.k8s.objects import Pod
 
 NAME = "NodeDeclaredFeatures"
@@ -25,7 +25,7 @@ def required_features(pod: Pod) -> frozenset[str]:
     return frozenset(features)
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod that needs nothing special."""
     required = required_features(incoming.pod)
     if not required:

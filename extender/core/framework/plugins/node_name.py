@@ -5,13 +5,13 @@ Mirrors pkg/scheduler/framework/plugins/nodename (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.core.framework.constraint import SchedulingContext, StaticCheck
 
 NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod without spec.nodeName."""
     wanted = incoming.pod.spec.node_name
     if not wanted:

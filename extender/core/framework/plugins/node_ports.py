@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.framework.constraint import Conflicts, Evictable, Incoming, Rows
+from extender.core.framework.constraint import Conflicts, Evictable, Rows, SchedulingContext
 from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.node_layout import Placed
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -57,7 +57,7 @@ class HeldPorts(Index):
                 del self.holders[port]
 
 
-def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
+def filter(incoming: SchedulingContext) -> tuple[PortConflicts, ...]:
     """One constraint, or none for a pod without host ports."""
     wanted = host_ports(incoming.pod)
     if not wanted:
@@ -73,7 +73,7 @@ def filter(incoming: Incoming) -> tuple[PortConflicts, ...]:
     return (PortConflicts(NAME, room[np.newaxis], placed, _nominated(incoming, wanted), REASON, holders),)
 
 
-def _nominated(incoming: Incoming, wanted: frozenset[HostPort]) -> IntArray | None:
+def _nominated(incoming: SchedulingContext, wanted: frozenset[HostPort]) -> IntArray | None:
     def takes(pod: Pod, _node: int) -> list[int]:
         return [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
 

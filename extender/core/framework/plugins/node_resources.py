@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import CodeArray, EveryColumn, Evictable, Incoming, Rows
+from extender.core.framework.constraint import CodeArray, EveryColumn, Evictable, Rows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code
 from extender.core.profile import Profile, ScoringStrategy
@@ -72,7 +72,7 @@ class ResourceColumns(EveryColumn):
         return replace(super().at(rows), too_small=self.too_small[rows])
 
 
-def filter(incoming: Incoming) -> tuple[ResourceColumns, ...]:
+def filter(incoming: SchedulingContext) -> tuple[ResourceColumns, ...]:
     """Always one constraint: the number of pods is limited everywhere. Trailing columns that are not asked for are
     left out."""
     snapshot = incoming.snapshot
@@ -112,7 +112,7 @@ def _is_ignored(name: str, profile: Profile) -> bool:
     return is_extended(name) and (name in profile.ignored_resources or group in profile.ignored_resource_groups)
 
 
-def _nominated(incoming: Incoming, names: tuple[str, ...]) -> IntArray | None:
+def _nominated(incoming: SchedulingContext, names: tuple[str, ...]) -> IntArray | None:
     def takes(pod: Pod, _node: int) -> list[int]:
         requests = running_usage(pod).requests
         return [1 if name == "pods" else bounded(requests.get(name, 0)) for name in names]
@@ -133,7 +133,9 @@ class _Load:
     after: IntArray
 
 
-def _loads(incoming: Incoming, rows: Rows, resources: tuple[tuple[str, int], ...], *, balanced: bool) -> list[_Load]:
+def _loads(
+    incoming: SchedulingContext, rows: Rows, resources: tuple[tuple[str, int], ...], *, balanced: bool
+) -> list[_Load]:
     """Quirk: the fit score reads non-zero requests and neither pod-level requests nor resizes (see docs/parity.md)."""
     snapshot, loads = incoming.snapshot, []
     for place, (name, weight) in enumerate(resources):
@@ -161,7 +163,7 @@ def _capacity_and_use(snapshot: Snapshot, name: str, *, non_zero: bool) -> tuple
     return snapshot.allocatable[column], used[column]
 
 
-def fit_score(incoming: Incoming, rows: Rows) -> IntArray:
+def fit_score(incoming: SchedulingContext, rows: Rows) -> IntArray:
     """[row] 0-100 by the profile's scoring strategy."""
     strategy = incoming.profile.fit_strategy
     loads = _loads(incoming, rows, strategy.resources, balanced=False)
@@ -201,7 +203,7 @@ def _broken_line(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> I
     return np.where(utilization <= points[0][0], points[0][1], scores)
 
 
-def balanced_score(incoming: Incoming, rows: Rows) -> IntArray | None:
+def balanced_score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
     """[row] 50-100: 75 leaves the balance as it is; None (skipped) for a pod that requests none of the resources."""
     names = incoming.profile.balanced_resources
     asked = (scoring_request(incoming.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)

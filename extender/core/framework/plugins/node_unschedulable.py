@@ -3,7 +3,7 @@
 Mirrors pkg/scheduler/framework/plugins/nodeunschedulable (v1.36).
 """
 
-from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.k8s.objects import Taint
 from extender.k8s.selectors import tolerates
 
@@ -13,7 +13,7 @@ REASON = "node(s) were unschedulable"
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod that tolerates cordons."""
     if any(tolerates(toleration, _CORDON) for toleration in incoming.pod.spec.tolerations or ()):
         return ()

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, Incoming, Rows, StaticCheck
+from extender.core.framework.constraint import Constraint, Rows, SchedulingContext, StaticCheck
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.node_layout import Placed
 from extender.core.snapshot.snapshot import Index, Snapshot, derived, derived_by
@@ -332,7 +332,7 @@ class VolumeLimits(Constraint):
         return replace(super().at(rows), always=self.always[:, rows])
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck | VolumeLimits, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck | VolumeLimits, ...]:
     """One constraint for all drivers, or none for a pod that brings no volume of a limited driver."""
     snapshot, found = incoming.snapshot, storage(incoming.snapshot)
     unusable = _unusable_claim(incoming)
@@ -348,7 +348,7 @@ def filter(incoming: Incoming) -> tuple[StaticCheck | VolumeLimits, ...]:
     return (_columns(incoming, limits, drivers, wanted, singles),)
 
 
-def _unusable_claim(incoming: Incoming) -> str | None:
+def _unusable_claim(incoming: SchedulingContext) -> str | None:
     """Why a claim of the pod cannot be counted: VolumeBinding has said so before, if it is enabled."""
     pod = incoming.pod
     for use in claim_uses(pod):
@@ -365,7 +365,7 @@ def _users(snapshot: Snapshot, volume: VolumeID) -> set[int]:
 
 
 def _columns(
-    incoming: Incoming,
+    incoming: SchedulingContext,
     limits: Mapping[str, IntArray],
     drivers: Sequence[str],
     wanted: frozenset[VolumeID],

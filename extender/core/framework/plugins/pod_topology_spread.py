@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import CodeArray, EveryColumn, Incoming, Rows
+from extender.core.framework.constraint import CodeArray, EveryColumn, Rows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.framework.plugins.prefilter import PreFilter
 from extender.core.framework.status import Code
@@ -82,7 +82,7 @@ def _compiled(pod: Pod, constraint: TopologySpreadConstraint) -> _Spread:
     )
 
 
-def _constraints(incoming: Incoming, action: str) -> tuple[_Spread, ...]:
+def _constraints(incoming: SchedulingContext, action: str) -> tuple[_Spread, ...]:
     """The pod's own, or the default ones for what Services and owner select; SelectorError if one does not parse."""
     pod, defaults = incoming.pod, incoming.profile.default_spread_constraints
     if pod.spec.topology_spread_constraints:
@@ -94,7 +94,7 @@ def _constraints(incoming: Incoming, action: str) -> tuple[_Spread, ...]:
     return () if selector.is_empty else tuple(replace(one, selector=selector) for one in found)
 
 
-def asks_owner(incoming: Incoming, action: str) -> bool:
+def asks_owner(incoming: SchedulingContext, action: str) -> bool:
     """Does it depend on the pod's Services and controller?"""
     defaults = incoming.profile.default_spread_constraints
     found = SYSTEM_DEFAULTS if defaults is None else defaults
@@ -102,20 +102,20 @@ def asks_owner(incoming: Incoming, action: str) -> bool:
     return not own and any(one.when_unsatisfiable == action for one in found)
 
 
-def _pods(incoming: Incoming, constraint: _Spread) -> Pods:
+def _pods(incoming: SchedulingContext, constraint: _Spread) -> Pods:
     """All pods of the namespace that the selector means, terminating ones too."""
     own_namespace = frozenset((incoming.pod.metadata.namespace,))
     return pods_matching(incoming.snapshot, PodSelector(own_namespace, NOTHING, constraint.selector))
 
 
-def _counted(incoming: Incoming, constraint: _Spread) -> IntArray:
+def _counted(incoming: SchedulingContext, constraint: _Spread) -> IntArray:
     """[node]: pods that count, which terminating ones do not. Quirk: an empty selector counts nobody."""
     if constraint.selector.is_empty:
         return np.zeros(len(incoming.snapshot.nodes), np.int64)
     return _pods(incoming, constraint).lasting
 
 
-def _included(incoming: Incoming, constraint: _Spread) -> BoolArray:
+def _included(incoming: SchedulingContext, constraint: _Spread) -> BoolArray:
     """[node]: do its pods count, by nodeAffinityPolicy and nodeTaintsPolicy?"""
     snapshot, included = incoming.snapshot, np.ones(len(incoming.snapshot.nodes), np.bool_)
     affinity = required_node_affinity(incoming.pod) if constraint.honors_affinity else None
@@ -170,7 +170,7 @@ class SpreadColumns(EveryColumn):
         return replace(super().at(rows), has_key=self.has_key[:, rows])
 
 
-def prefilter(incoming: Incoming) -> PreFilter:
+def prefilter(incoming: SchedulingContext) -> PreFilter:
     """A rejection if a hard constraint does not parse: kube-scheduler fails such a pod there."""
     try:
         _constraints(incoming, "DoNotSchedule")
@@ -180,7 +180,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     return PreFilter()
 
 
-def filter(incoming: Incoming) -> tuple[SpreadColumns, ...]:
+def filter(incoming: SchedulingContext) -> tuple[SpreadColumns, ...]:
     """One constraint with all columns, or none for a pod that need not spread."""
     constraints = _constraints(incoming, "DoNotSchedule")
     if not constraints:
@@ -214,7 +214,7 @@ class _Column:
     """Quirk: unlike `room`, this counts terminating pods, and all pods of the namespace for an empty selector."""
 
 
-def _column(incoming: Incoming, constraint: _Spread, counting: BoolArray) -> _Column:
+def _column(incoming: SchedulingContext, constraint: _Spread, counting: BoolArray) -> _Column:
     labels = incoming.snapshot.label(constraint.topology_key)
     totals, counted = _per_domain(labels, counting, _counted(incoming, constraint))
     room = _room(_limit(incoming.pod, constraint), constraint.min_domains, totals, counted)
@@ -247,7 +247,9 @@ def _fewest_of_others(totals: IntArray, counted: BoolArray) -> IntArray:
     return fewest
 
 
-def _nominated(incoming: Incoming, constraints: Sequence[_Spread], columns: Sequence[_Column]) -> IntArray | None:
+def _nominated(
+    incoming: SchedulingContext, constraints: Sequence[_Spread], columns: Sequence[_Column]
+) -> IntArray | None:
     def takes(pod: Pod, node: int) -> list[bool]:
         if pod.metadata.namespace != incoming.pod.metadata.namespace:
             return [False] * len(columns)
@@ -262,7 +264,7 @@ def _nominated(incoming: Incoming, constraints: Sequence[_Spread], columns: Sequ
 # --- score ----------------------------------------------------------------------------------------------------------
 
 
-def score(incoming: Incoming, rows: Rows) -> IntArray | None:
+def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
     """[row] 0-100, the fewer matching pods around the better; None (skipped) for a pod without soft constraints."""
     try:
         constraints = _constraints(incoming, "ScheduleAnyway")
@@ -283,7 +285,9 @@ def score(incoming: Incoming, rows: Rows) -> IntArray | None:
     return scores
 
 
-def _raw_score(incoming: Incoming, constraint: _Spread, with_keys: BoolArray, scored: Rows) -> npt.NDArray[np.float64]:
+def _raw_score(
+    incoming: SchedulingContext, constraint: _Spread, with_keys: BoolArray, scored: Rows
+) -> npt.NDArray[np.float64]:
     """[scored row]: the matching pods around, weighted so that a key with many values counts as one with few."""
     labels = incoming.snapshot.label(constraint.topology_key)
     if constraint.topology_key == HOSTNAME:

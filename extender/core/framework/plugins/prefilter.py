@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from extender.core.framework.status import Code, Verdict
+from extender.core.framework.status import Code, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,9 +11,9 @@ class PreFilter:
     """`nodes`: the only ones worth asking (None: all); `rejection`: the pod fits nowhere."""
 
     nodes: frozenset[str] | None = None
-    rejection: Verdict | None = None
+    rejection: Status | None = None
 
     @classmethod
     def rejecting(cls, plugin: str, reason: str) -> Self:
         """No node will do, whoever is evicted."""
-        return cls(rejection=Verdict(Code.UNRESOLVABLE, plugin, (reason,)))
+        return cls(rejection=Status(Code.UNRESOLVABLE, plugin, (reason,)))

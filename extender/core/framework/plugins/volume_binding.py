@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.core.framework.plugins.prefilter import PreFilter
 from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, encode
 from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_with_labels
@@ -87,7 +87,7 @@ class _Claims:
     """For the pod to have a node."""
 
 
-def _claims(incoming: Incoming) -> _Claims | str:
+def _claims(incoming: SchedulingContext) -> _Claims | str:
     """In the order of the pod's volumes; or a text why the pod cannot have them."""
     found, bound, waiting, is_late = storage(incoming.snapshot), [], [], False
     for use in claim_uses(incoming.pod):
@@ -108,7 +108,7 @@ def _claims(incoming: Incoming) -> _Claims | str:
     return REASON_UNBOUND if is_late else _Claims(tuple(bound), tuple(waiting))
 
 
-def _problem(incoming: Incoming, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
+def _problem(incoming: SchedulingContext, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
     name = claim.metadata.name
     if claim.status.phase == "Lost":
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
@@ -125,7 +125,7 @@ def _waits(storage_class: StorageClass | None, claim: PersistentVolumeClaim) -> 
     return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def prefilter(incoming: Incoming) -> PreFilter:
+def prefilter(incoming: SchedulingContext) -> PreFilter:
     """A rejection if a claim is missing, lost, going, somebody else's, or should have been bound before."""
     claims = _claims(incoming)
     if isinstance(claims, str):
@@ -133,7 +133,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     return PreFilter()
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
     """A check for every set of reasons that some nodes have in common."""
     claims = _claims(incoming)
     if isinstance(claims, str) or not (claims.bound or claims.waiting):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.framework.constraint import Conflicts, Incoming
+from extender.core.framework.constraint import Conflicts, SchedulingContext
 from extender.core.framework.plugins.prefilter import PreFilter
 from extender.core.snapshot.arrays import IntArray, PodAmounts
 from extender.core.snapshot.node_layout import Placed
@@ -80,7 +80,7 @@ class Mounts(Index):
                 del self.of_disk[disk.identity]
 
 
-def _disk_conflicts(incoming: Incoming, wanted: list[_Disk]) -> Conflicts:
+def _disk_conflicts(incoming: SchedulingContext, wanted: list[_Disk]) -> Conflicts:
     in_use = incoming.snapshot.index(Mounts).of_disk
     rows = {row for disk in wanted for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
 
@@ -117,14 +117,14 @@ class ClaimUsers(Index):
                 del self.of_claim[name]
 
 
-def _exclusive_claims(incoming: Incoming) -> set[str]:
+def _exclusive_claims(incoming: SchedulingContext) -> set[str]:
     """Names of the pod's ReadWriteOncePod claims."""
     pod, found = incoming.pod, storage(incoming.snapshot)
     claims = ((name, found.claim(pod, name)) for name in named_claims(pod))
     return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
 
 
-def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Conflicts:
+def _claim_conflicts(incoming: SchedulingContext, names: set[str], in_use: int) -> Conflicts:
     """The same on every node: how many of the claims are in use.
 
     Quirk: what a dry run takes off or puts back is counted by the name of the claim, whatever the namespace.
@@ -143,7 +143,7 @@ def _claim_conflicts(incoming: Incoming, names: set[str], in_use: int) -> Confli
     )
 
 
-def _in_use(incoming: Incoming, names: set[str]) -> int:
+def _in_use(incoming: SchedulingContext, names: set[str]) -> int:
     """How many of the claims a running pod of the same namespace uses."""
     snapshot, namespace = incoming.snapshot, incoming.pod.metadata.namespace
     users = snapshot.index(ClaimUsers).of_claim
@@ -154,13 +154,13 @@ def _in_use(incoming: Incoming, names: set[str]) -> int:
 
 
 def _column(
-    incoming: Incoming, reason: str, room: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
+    incoming: SchedulingContext, reason: str, room: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
 ) -> Conflicts:
     nominated = incoming.nominated(1, lambda pod, _node: [of_nominee(pod)])
     return Conflicts(NAME, room[np.newaxis], Placed(incoming.layout, (takes,)), nominated, reason)
 
 
-def prefilter(incoming: Incoming) -> PreFilter:
+def prefilter(incoming: SchedulingContext) -> PreFilter:
     """A rejection if a claim that the pod names does not exist."""
     found = storage(incoming.snapshot)
     for name in named_claims(incoming.pod):
@@ -170,7 +170,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     return PreFilter()
 
 
-def filter(incoming: Incoming) -> tuple[Conflicts, ...]:
+def filter(incoming: SchedulingContext) -> tuple[Conflicts, ...]:
     """One constraint for disks and one for claims; none (skipped) without disks while no claim is in use."""
     wanted, names = _disks_of(incoming.pod), _exclusive_claims(incoming)
     in_use = _in_use(incoming, names)

@@ -5,7 +5,7 @@ Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import Incoming, StaticCheck
+from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.core.framework.plugins.prefilter import PreFilter
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.snapshot import Snapshot
@@ -21,7 +21,7 @@ _NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Label of a volume -> the one that counts on a node that does not have the same."""
 
 
-def _volume(incoming: Incoming, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
+def _volume(incoming: SchedulingContext, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
     """The claim's volume; a text why there is none; None if the volume is still to be chosen."""
     found = storage(incoming.snapshot)
     if claim.spec.volume_name:
@@ -36,7 +36,7 @@ def _volume(incoming: Incoming, claim: PersistentVolumeClaim) -> PersistentVolum
     return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
 
 
-def _volumes(incoming: Incoming) -> list[PersistentVolume] | str:
+def _volumes(incoming: SchedulingContext) -> list[PersistentVolume] | str:
     """Those of the pod's claims; or a text why one has none."""
     volumes = []
     for name in named_claims(incoming.pod):
@@ -53,7 +53,7 @@ def _volumes(incoming: Incoming) -> list[PersistentVolume] | str:
     return volumes
 
 
-def prefilter(incoming: Incoming) -> PreFilter:
+def prefilter(incoming: SchedulingContext) -> PreFilter:
     """A rejection if a claim has no volume and waits for none."""
     volumes = _volumes(incoming)
     if isinstance(volumes, str):
@@ -61,7 +61,7 @@ def prefilter(incoming: Incoming) -> PreFilter:
     return PreFilter()
 
 
-def filter(incoming: Incoming) -> tuple[StaticCheck, ...]:
+def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none if no volume has a zone; nodes without any of the labels take all volumes."""
     volumes, snapshot = _volumes(incoming), incoming.snapshot
     topologies = [

@@ -16,7 +16,7 @@ from extender.core.preemption.pdb.index import Charging
 from extender.core.preemption.pdb.live import LiveCharging
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, exceeding
-from extender.core.snapshot.node_layout import Layout
+from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Snapshot
 
 
@@ -26,7 +26,7 @@ def charging_of(snapshot: Snapshot, policy: PreemptionPolicy) -> Charging:
     return snapshot.index(kind, policy.empty_selector)
 
 
-def violating(charging: Charging, layout: Layout, evictable: BoolArray, *, other_order: bool = False) -> BoolArray:
+def violating(charging: Charging, layout: NodeLayout, evictable: BoolArray, *, other_order: bool = False) -> BoolArray:
     """[k, node] of evictable pods -> those whose loss would break a budget.
 
     `other_order`: the least important ones charge first.

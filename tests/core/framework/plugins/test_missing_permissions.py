@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.evaluation import evaluate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.k8s.objects import TopologySpreadConstraint
@@ -88,7 +88,7 @@ def test_a_score_that_may_not_read_is_left_out():
 
 def test_a_preemption_keeps_what_kube_scheduler_chose_where_it_may_not_read():
     snapshot = cut_off("claims", running=[pod("a"), pod("b", priority=5)])
-    decision = engine.preempt(snapshot, typed(incoming(**CLAIM)), {"n1": Offer(("uid-b",))}, Profile())
+    decision = engine.preempt(snapshot, typed(incoming(**CLAIM)), {"n1": SentCandidate(("uid-b",))}, Profile())
     assert [(one.node, [victim.metadata.name for victim in one.victims]) for one in decision.kept] == [("n1", ["b"])]
     assert decision.as_offered == {"n1"}
 
@@ -119,6 +119,6 @@ def test_nobody_is_evicted_where_it_cannot_be_known_who_is_protected(fields, pol
     """n1 has 2 cores: a takes them, the preemptor wants them."""
     snapshot = cut_off(*fields, running=[pod("a", cpu="2")])
     profile = Profile(preemption=PreemptionPolicy(**policy))
-    decision = engine.preempt(snapshot, typed(incoming(cpu="2")), {"n1": Offer(("uid-a",))}, profile)
+    decision = engine.preempt(snapshot, typed(incoming(cpu="2")), {"n1": SentCandidate(("uid-a",))}, profile)
     assert decision.vetoed == vetoed
     assert [candidate.node for candidate in decision.kept] == ([] if vetoed else ["n1"])

@@ -7,7 +7,7 @@ import pytest
 
 import extender
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.framework.plugins import FILTERS, NOT_MODELLED, SCORES
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile
 from extender.k8s.objects import TopologySpreadConstraint
@@ -254,7 +254,7 @@ def test_the_schedulers_victims_are_kept_only_where_devices_decide():
         },
         others=[DEVICE_CLASS],
     )
-    offers = {"plugin": Offer(("uid-a", "uid-b")), "devices": Offer(("uid-c", "uid-d"))}
+    offers = {"plugin": SentCandidate(("uid-a", "uid-b")), "devices": SentCandidate(("uid-c", "uid-d"))}
     decision = engine.preempt(built(objects), typed(incoming(requests=GPU)), offers, Profile(keep_candidates=None))
     victims = {kept.node: [pod.metadata.name for pod in kept.victims] for kept in decision.kept}
     assert victims == {"plugin": ["a"], "devices": ["d", "c"]}

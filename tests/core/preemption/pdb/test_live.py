@@ -11,7 +11,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import Offer
+from extender.core.engine import SentCandidate
 from extender.core.preemption.pdb.index import Charging
 from extender.core.preemption.pdb.live import LiveCharging
 from extender.core.profile import PreemptionPolicy, Profile
@@ -54,7 +54,7 @@ def ask(snapshot, policy, count=1, names=("n1",)):
     """Who must go for a pod of so many cpus: names by node, and why other nodes are out; the guard has no objection."""
     profile = Profile(keep_candidates=None, preemption=policy)
     leaving = {name: [pod for pod in snapshot.pods_on(name) if pod.metadata.deletion_timestamp] for name in names}
-    offers = {name: Offer(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
+    offers = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
     waiting = typed(incoming(cpu=str(count)))
     decision = engine.preempt(snapshot, waiting, offers, profile)
     rejected = guard_preempt(snapshot, waiting, offers, decision.kept, profile=profile).rejected

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from extender.core import engine
-from extender.core.engine import MAX_EXTENDER_SCORE, Offer
+from extender.core.engine import MAX_EXTENDER_SCORE, SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, budget, built, cluster, incoming, node, pod, typed
@@ -31,7 +31,7 @@ def ask(nodes, preemptor=None, policy=STRICT, offers=None, keep=None, **others) 
     """Every node is offered, with nobody in particular, unless `offers` says otherwise; the guard has no objection."""
     snapshot, waiting = built(cluster(nodes, **others)), typed(preemptor or incoming())
     given = dict.fromkeys(snapshot.node_names, ()) if offers is None else offers
-    made = {name: Offer(tuple(f"uid-{victim}" for victim in victims)) for name, victims in given.items()}
+    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in given.items()}
     profile = Profile(keep_candidates=keep, preemption=policy)
     decision = engine.preempt(snapshot, waiting, made, profile)
     looked_at = guard_preempt(snapshot, waiting, made, decision.kept, as_offered=decision.as_offered, profile=profile)
@@ -317,7 +317,7 @@ def test_both_ways_of_counting_are_at_hand_on_one_snapshot():
     snapshot = built(cluster({node("n1", cpu="1"): [of("x", "a")]}, budgets=[budget(app="x")]))
     for policy, violations in ((STRICT, []), (BEST_EFFORT, [1]), (STRICT, []), (BEST_EFFORT, [1])):
         profile = Profile(preemption=policy)
-        kept = engine.preempt(snapshot, typed(incoming()), {"n1": Offer(())}, profile).kept
+        kept = engine.preempt(snapshot, typed(incoming()), {"n1": SentCandidate(())}, profile).kept
         assert [one.num_pdb_violations for one in kept] == violations
 
 
@@ -328,5 +328,5 @@ def test_a_budget_that_is_spent_meanwhile_is_heeded():
     expected = {3: ["first", "second"], 1: ["outsider", "second"], 0: None, 2: ["first", "second"]}
     for allowed, victims in expected.items():
         snapshot.put("PodDisruptionBudget", built(cluster({}, budgets=[budget(allowed=allowed, app="x")])).budgets[0])
-        kept = engine.preempt(snapshot, typed(incoming(cpu="4")), {"n1": Offer(())}, profile).kept
+        kept = engine.preempt(snapshot, typed(incoming(cpu="4")), {"n1": SentCandidate(())}, profile).kept
         assert [[pod.metadata.name for pod in one.victims] for one in kept] == ([] if victims is None else [victims])
