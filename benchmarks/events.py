@@ -46,12 +46,12 @@ class Changing:
         return msgspec.json.encode({"type": "MODIFIED", "object": pod})
 
 
-def take(store: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
+def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
     """What the reflector and the source do with the lines of a watch, as many at a time as a read may bring."""
-    held = partial(store.known, "Pod")
+    held = partial(cache.known, "Pod")
     for start in range(0, len(lines), 10):
         for line in lines[start : start + 10]:
             found = decoder.event(line, held)
             assert found is not None, "a line that cannot be read"
-            store.apply(Change("Pod", found[1]))
-        store.settle(50)
+            cache.apply(Change("Pod", found[1]))
+        cache.settle(50)

@@ -21,9 +21,9 @@ def main() -> None:
     parser.add_argument("--pods", type=int, nargs=2, default=PODS_PER_NODE, help="on a node, at least and at most")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
-    store, config = ClusterCache(), Configuration.model_validate(sections)
-    store.replace(generate.as_objects(Plan(given.seed, given.nodes, tuple(given.pods))))
-    serve(create_app(store, config), config, socket.socket(fileno=given.fd))
+    cache, config = ClusterCache(), Configuration.model_validate(sections)
+    cache.replace(generate.as_objects(Plan(given.seed, given.nodes, tuple(given.pods))))
+    serve(create_app(cache, config), config, socket.socket(fileno=given.fd))
 
 
 if __name__ == "__main__":

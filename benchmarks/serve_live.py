@@ -23,9 +23,9 @@ def main() -> None:
     parser.add_argument("--ca", help="file of the authority that its certificate is from")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
-    store, config = ClusterCache(), Configuration.model_validate(sections)
-    source = KubernetesSource(store, api_at(given.url, given.ca))
-    serve(create_app(store, config, source), config, socket.socket(fileno=given.fd))
+    cache, config = ClusterCache(), Configuration.model_validate(sections)
+    source = KubernetesSource(cache, api_at(given.url, given.ca))
+    serve(create_app(cache, config, source), config, socket.socket(fileno=given.fd))
 
 
 def api_at(url: str, ca_file: str | None = None) -> ApiServer:

@@ -21,9 +21,9 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True, help="0: the example cluster")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}, "preemption": {"preset": "strict"}}
-    store, config = ClusterCache(), Configuration.model_validate(sections)
-    store.replace(generate.as_objects(Plan(given.seed, given.nodes)) if given.nodes else example_cluster())
-    serve(create_app(store, config), config, socket.socket(fileno=given.fd))
+    cache, config = ClusterCache(), Configuration.model_validate(sections)
+    cache.replace(generate.as_objects(Plan(given.seed, given.nodes)) if given.nodes else example_cluster())
+    serve(create_app(cache, config), config, socket.socket(fileno=given.fd))
 
 
 if __name__ == "__main__":

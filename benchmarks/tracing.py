@@ -23,7 +23,7 @@ LIMIT = Limit("≤", 1.3)
 
 
 def rows(world: World) -> Iterator[Row]:
-    kept, forgotten = keeping(world), ServerContext(world.store, LiveSettings(Configuration()))
+    kept, forgotten = keeping(world), ServerContext(world.cache, LiveSettings(Configuration()))
     nowhere, everywhere = generate.incoming(world.plan), generate.undemanding(world.plan)
     names, few = world.node_names, world.candidates[:FEW]
     calls = (

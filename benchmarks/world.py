@@ -45,15 +45,15 @@ class World:
         return generate.as_objects(self.plan)
 
     @cached_property
-    def store(self) -> ClusterCache:
-        store = ClusterCache()
-        store.replace(self.objects)
-        return store
+    def cache(self) -> ClusterCache:
+        cache = ClusterCache()
+        cache.replace(self.objects)
+        return cache
 
     @cached_property
     def snapshot(self) -> Snapshot:
         """The store's: what changes the store changes it."""
-        return self.store.snapshot()
+        return self.cache.snapshot()
 
     @cached_property
     def pod(self) -> Pod:

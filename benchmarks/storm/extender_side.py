@@ -16,22 +16,22 @@ from extender.k8s.objects import Pod
 class Extender:
     """Asked by kube-scheduler, once for every preemption."""
 
-    store: ClusterCache
+    cache: ClusterCache
     profile: Profile
     history: EvictionLog
 
     @classmethod
-    def begin(cls, clock: Clock, store: ClusterCache, profile: Profile) -> "Extender":
-        return cls(store, profile, EvictionLog(clock.nanoseconds, clock.nanoseconds))
+    def begin(cls, clock: Clock, cache: ClusterCache, profile: Profile) -> "Extender":
+        return cls(cache, profile, EvictionLog(clock.nanoseconds, clock.nanoseconds))
 
     def preempt(self, pod: Pod, offers: Mapping[str, SentCandidate]) -> Candidate | None:
         """As the service does it: decide, and assume and remember what was approved. None: a veto."""
-        self.store.assumed.asked_for(pod)
+        self.cache.assumed.asked_for(pod)
         moment = self.history.moment(self.profile.preemption.limits)
-        decision = engine.preempt(self.store.snapshot(), pod, offers, self.profile, moment)
+        decision = engine.preempt(self.cache.snapshot(), pod, offers, self.profile, moment)
         if not decision.kept:
             return None
         (candidate,) = decision.kept
-        self.store.assumed.preempted(pod, candidate.node, candidate.victims)
+        self.cache.assumed.preempted(pod, candidate.node, candidate.victims)
         self.history.approved(pod, candidate.victims)
         return candidate

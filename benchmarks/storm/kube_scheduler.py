@@ -67,7 +67,7 @@ class KubeScheduler:
     """The queue, and a turn."""
 
     clock: Clock
-    store: ClusterCache
+    cache: ClusterCache
     doing: Doing
     chance: random.Random
     is_leaving_for: Callable[[Life], bool]
@@ -121,7 +121,7 @@ class KubeScheduler:
     # --- a turn -----------------------------------------------------------------------------------------------
 
     def _try(self, life: Life) -> None:
-        snapshot = self.store.snapshot()
+        snapshot = self.cache.snapshot()
         filtering = run_filter_plugins(scheduling_context(snapshot, life.pod, FITTING))
         fitting = filtering.rows(Code.SUCCESS)
         if len(fitting):
@@ -134,7 +134,7 @@ class KubeScheduler:
         self._wait(life)
 
     def _bind(self, life: Life, node: str) -> None:
-        self.store.assumed.bound(life.pod.metadata.namespace, life.name, life.uid, node)
+        self.cache.assumed.bound(life.pod.metadata.namespace, life.name, life.uid, node)
         self.doing.bind(life, node)
 
     def _preempt(self, snapshot: Snapshot, life: Life, potential: IntArray) -> None:
@@ -145,7 +145,7 @@ class KubeScheduler:
         if not _are_known(snapshot, candidate):
             self.doing.fail()
             return
-        self.store.assumed.preempted(life.pod, candidate.node, ())
+        self.cache.assumed.preempted(life.pod, candidate.node, ())
         self.doing.preempt(life, candidate)
 
     def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, SentCandidate]:
@@ -170,7 +170,7 @@ class KubeScheduler:
         """Bind those that fit beside all that are nominated, most important first -> those that still wait."""
         if not waiting:
             return []
-        snapshot = self.store.snapshot()
+        snapshot = self.cache.snapshot()
         room = _room(snapshot)
         left = []
         for life in sorted(waiting, key=lambda one: -one.template.priority):

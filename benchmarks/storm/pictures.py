@@ -41,8 +41,8 @@ class Pictures:
             pods=tuple(life.pod for life in truth.pods.values()),
             budgets=tuple(budget.object for budget in truth.budgets),
         )
-        for store in stores:
-            store.replace(objects)
+        for cache in stores:
+            cache.replace(objects)
         pictures = cls(storm, clock, truth, *stores, seen, set())
         truth.listen(pictures.pod_changed, pictures.health_changed)
         return pictures
@@ -65,8 +65,8 @@ class Pictures:
 
     def _show(self, later: float, change: Change) -> None:
         def show() -> None:
-            for store in (self.of_scheduler, self.of_extender):
-                store.apply(change)
+            for cache in (self.of_scheduler, self.of_extender):
+                cache.apply(change)
             self.seen(change)
 
         self.clock.after(later, show)

@@ -61,7 +61,7 @@ def keeping(world: World) -> ServerContext:
     """With the default configuration."""
     config = Configuration()
     kept = Decisions(config.debug.decisions, config.debug.decisions_size)
-    return ServerContext(world.store, LiveSettings(config), decisions=kept)
+    return ServerContext(world.cache, LiveSettings(config), decisions=kept)
 
 
 def asked(service: ServerContext, verb: str, bodies: Sequence[bytes]) -> Run:

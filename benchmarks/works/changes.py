@@ -19,15 +19,15 @@ LINES = 2000
 
 def event(world: World) -> Work:
     """One event of a pod, decoded and applied; half of them matter to decisions."""
-    store, decoder, changing = ClusterCache(), Decoder("Pod"), Changing(world.plan)
-    store.replace(world.objects)
-    take(store, decoder, changing.all())
+    cache, decoder, changing = ClusterCache(), Decoder("Pod"), Changing(world.plan)
+    cache.replace(world.objects)
+    take(cache, decoder, changing.all())
     lines: list[bytes] = []
 
     def prepare() -> None:
         lines[:] = changing.events(LINES)
 
-    return Work(lambda: take(store, decoder, lines), prepare, parts=LINES)
+    return Work(lambda: take(cache, decoder, lines), prepare, parts=LINES)
 
 
 def dirty(world: World, count: int) -> Work:
@@ -37,13 +37,13 @@ def dirty(world: World, count: int) -> Work:
     ready: list[Change] = []
 
     def prepare() -> None:
-        pods = world.store.snapshot().objects.pods
+        pods = world.cache.snapshot().objects.pods
         ready[:] = [Change("Pod", relabelled(pods[key])) for key in keys]
 
     def run() -> None:
         for change in ready:
-            world.store.apply(change)
-        world.store.snapshot()
+            world.cache.apply(change)
+        world.cache.snapshot()
 
     return Work(run, prepare)
 

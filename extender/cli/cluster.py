@@ -50,11 +50,11 @@ def dump(
 
     given = cluster_options(cluster, cluster is None, kubeconfig, context)
     settings = configuration(config, {option: to for option, to in given.items() if to[1] is not None})
-    store = ClusterCache()
-    source = open_cluster(settings, store, api_server(settings))
+    cache = ClusterCache()
+    source = open_cluster(settings, cache, api_server(settings))
     if isinstance(source, KubernetesSource):
         asyncio.run(source.read_once(timeout))
-    write(store.snapshot().frozen(), out, settings.preemption.policy().annotations)
-    typer.echo(f"{out}: {counts(store)}")
+    write(cache.snapshot().frozen(), out, settings.preemption.policy().annotations)
+    typer.echo(f"{out}: {counts(cache)}")
     for warning in source.warnings():
         typer.echo(f"extender: {warning}", err=True)

@@ -60,7 +60,7 @@ def api_server(settings: "Configuration") -> "ApiServer | None":
     return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
 
 
-def open_cluster(settings: "Configuration", store: "ClusterCache", api: "ApiServer | None") -> "Source":
+def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "Source":
     """The source that keeps the store up to date; a file is read at once, a live cluster when the service runs."""
     from extender.cluster.files.manifests import example_cluster
     from extender.cluster.files.source import FileSource
@@ -71,7 +71,7 @@ def open_cluster(settings: "Configuration", store: "ClusterCache", api: "ApiServ
     if api is not None:
         policy = settings.preemption.policy()
         return KubernetesSource(
-            store,
+            cache,
             api,
             stale_after=cluster.stale_after,
             compare_interval=cluster.compare_interval,
@@ -79,9 +79,9 @@ def open_cluster(settings: "Configuration", store: "ClusterCache", api: "ApiServ
             pod_groups=policy.reads_pod_groups,
         )
     if cluster.path is None:
-        store.replace(example_cluster())
+        cache.replace(example_cluster())
         return NO_SOURCE
-    source = FileSource(Path(cluster.path), store, cluster.reload_interval)
+    source = FileSource(Path(cluster.path), cache, cluster.reload_interval)
     source.load()
     return source
 
@@ -92,6 +92,6 @@ def configuration(path: Path | None, overrides: "dict[str, tuple[str, object]] |
     return load_config(path, os.environ, overrides)
 
 
-def counts(store: "ClusterCache") -> str:
-    objects = store.snapshot().objects
+def counts(cache: "ClusterCache") -> str:
+    objects = cache.snapshot().objects
     return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"

@@ -110,11 +110,11 @@ def serve(
         check_directory(Path(settings.recording.directory))
     if settings.audit.enabled:
         audit_log.check(Path(settings.audit.path) if settings.audit.path is not None else None)
-    store = ClusterCache()
+    cache = ClusterCache()
     api = api_server(settings)
-    source = open_cluster(settings, store, api)
-    announce(banner(settings, store, source, api), settings)
-    app = create_app(store, settings, source, api, config_file(config, overrides))
+    source = open_cluster(settings, cache, api)
+    announce(banner(settings, cache, source, api), settings)
+    app = create_app(cache, settings, source, api, config_file(config, overrides))
     if is_example(settings):
         ask_examples(app.state.service)
     listen(app, settings)
@@ -151,7 +151,7 @@ def config_file(path: Path | None, overrides: "dict[str, tuple[str, object]]") -
     return ConfigFile(path, lambda: configuration(path, overrides)) if path is not None else None
 
 
-def banner(settings: "Configuration", store: "ClusterCache", source: "Source", api: "ApiServer | None") -> str:
+def banner(settings: "Configuration", cache: "ClusterCache", source: "Source", api: "ApiServer | None") -> str:
     """Where it listens, what it knows, and what to do next."""
     from extender.cluster.files.source import FileSource
 
@@ -165,7 +165,7 @@ def banner(settings: "Configuration", store: "ClusterCache", source: "Source", a
     if api is not None:
         lines.append(f"cluster: {api.place}; GET {admin}/readyz says when it has been read")
         return "\n".join(lines)
-    known = counts(store)
+    known = counts(cache)
     if not isinstance(source, FileSource):
         lines.append(f"cluster: the example: {known}; your own with --cluster FILE, a live one with --kubernetes")
         request = json.dumps(EXAMPLE_REQUEST, separators=(",", ":"))
@@ -179,7 +179,7 @@ def banner(settings: "Configuration", store: "ClusterCache", source: "Source", a
     if source.report and source.report.left_out:
         kinds = (f"{count} {kind}" for kind, count in sorted(source.report.left_out.items()))
         lines.append(f"left out, because no decision reads them: {', '.join(kinds)}")
-    if not store.snapshot().nodes:
+    if not cache.snapshot().nodes:
         lines.append("warning: there is no node in it, so every call about a node will be refused")
     return "\n".join(lines)
 

@@ -169,13 +169,13 @@ def _objects(settings: "Configuration", timeout: float) -> "ClusterObjects":
 
     if settings.cluster.source != "kubernetes":
         return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
-    store = ClusterCache()
-    source = open_cluster(settings, store, api_server(settings))
+    cache = ClusterCache()
+    source = open_cluster(settings, cache, api_server(settings))
     if isinstance(source, KubernetesSource):
         asyncio.run(source.read_once(timeout))
     for warning in source.warnings():
         typer.echo(f"extender: {warning}", err=True)
-    return store.snapshot().frozen()
+    return cache.snapshot().frozen()
 
 
 # --- while it runs ----------------------------------------------------------------------------------------------------

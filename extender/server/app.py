@@ -38,7 +38,7 @@ NOT_FOUND = (
 
 
 def create_app(
-    store: ClusterCache,
+    cache: ClusterCache,
     config: Configuration,
     source: Source = NO_SOURCE,
     api: binding.Api | None = None,
@@ -60,9 +60,9 @@ def create_app(
     )
     threads = ThreadPoolExecutor(BINDINGS_AT_ONCE, "bind")
     app.state.stop = lambda: None
-    recorder = Recorder(store, config.recording, source.problem)
+    recorder = Recorder(cache, config.recording, source.problem)
     service = app.state.service = ServerContext(
-        store,
+        cache,
         LiveSettings(config, file),
         source,
         Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
@@ -71,14 +71,14 @@ def create_app(
         max_in_flight=config.server.max_in_flight,
         timeout=config.server.deadline,
         decisions=Decisions(
-            config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size, store.holds
+            config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size, cache.holds
         ),
         recorder=recorder,
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
         tracing=tracing.start(config.tracing.endpoint),
     )
     app.state.record = config.recording.directory is not None
-    store.prepare_for(service.settings.profile)
+    cache.prepare_for(service.settings.profile)
     service.configured.make_ready = source.adopt
     app.state.waits = collectors.Waits()
     collectors.show(service.metrics, service, app.state.waits)

@@ -74,7 +74,7 @@ class Recorder(Protocol):
 class ServerContext:
     """What the verbs need."""
 
-    store: ClusterCache
+    cache: ClusterCache
     configured: LiveSettings
     """Which settings are in effect."""
     source: Source = NO_SOURCE
@@ -116,7 +116,7 @@ class ServerContext:
         problem = self.source.problem()
         if problem is not None:
             raise NotReady(problem)
-        snapshot = self.store.snapshot()
+        snapshot = self.cache.snapshot()
         if self.source.is_live:
             self.history.begin(snapshot)
         return snapshot
@@ -124,7 +124,7 @@ class ServerContext:
     def asked_for(self, pod: Pod) -> None:
         """kube-scheduler asks about the pod."""
         if self.source.is_live:
-            self.store.assumed.asked_for(pod)
+            self.cache.assumed.asked_for(pod)
 
     def check_size(self, body: bytes, full: bool) -> None:
         """RequestTooLarge for a body that holds only node names and is larger than those may be."""

@@ -119,8 +119,8 @@ def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, cap
 
 def opened(**cluster) -> Any:
     settings = Configuration(cluster=cluster)
-    store = ClusterCache()
-    return settings, store, open_cluster(settings, store, None), None
+    cache = ClusterCache()
+    return settings, cache, open_cluster(settings, cache, None), None
 
 
 def test_the_banner_of_the_example_has_a_request_to_try():
@@ -136,17 +136,17 @@ def test_the_banner_of_the_example_has_a_request_to_try():
 
 
 def test_the_banner_names_no_page_where_there_is_none():
-    settings, store, *rest = opened()
+    settings, cache, *rest = opened()
     settings = settings.model_copy(update={"debug": DebugSection(enabled=False)})
-    assert "/ui" not in banner(settings, store, *rest)
-    assert "explain" not in banner(settings, store, *rest)
-    assert "http://127.0.0.1:8889/readyz" in banner(settings, store, *rest)
+    assert "/ui" not in banner(settings, cache, *rest)
+    assert "explain" not in banner(settings, cache, *rest)
+    assert "http://127.0.0.1:8889/readyz" in banner(settings, cache, *rest)
 
 
 def test_the_example_has_been_asked_about_before_anybody_asks():
     """So that the page, and `extender explain`, have something to show."""
-    settings, store, *_ = opened()
-    service = create_app(store, settings).state.service
+    settings, cache, *_ = opened()
+    service = create_app(cache, settings).state.service
     ask_examples(service)
     kept = service.decisions.find(Query())
     assert [(one.id, one.pod.key, one.mode) for one in kept] == [
@@ -157,8 +157,8 @@ def test_the_example_has_been_asked_about_before_anybody_asks():
 
 
 def test_the_request_to_try_names_nodes_of_the_example():
-    _, store, *_ = opened()
-    assert set(EXAMPLE_REQUEST["NodeNames"]) <= set(store.snapshot().node_names)
+    _, cache, *_ = opened()
+    assert set(EXAMPLE_REQUEST["NodeNames"]) <= set(cache.snapshot().node_names)
 
 
 def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(tmp_path):
@@ -173,8 +173,8 @@ def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(t
 
 def test_an_ipv6_address_stands_in_brackets():
     settings = Configuration(server={"host": "::1"})
-    _, store, source, _ = opened()
-    assert banner(settings, store, source, None).splitlines()[0].endswith("http://[::1]:8888")
+    _, cache, source, _ = opened()
+    assert banner(settings, cache, source, None).splitlines()[0].endswith("http://[::1]:8888")
 
 
 TLS_FILES = {"certificate": "tls.crt", "key": "tls.key"}
@@ -182,8 +182,8 @@ TLS_FILES = {"certificate": "tls.crt", "key": "tls.key"}
 
 def test_the_banner_says_where_https_is_spoken_and_how_to_ask_there():
     settings = Configuration(server={"tls": TLS_FILES}, admin={"port": 9443, "tls": TLS_FILES})
-    _, store, source, _ = opened()
-    said = banner(settings, store, source, None)
+    _, cache, source, _ = opened()
+    said = banner(settings, cache, source, None)
     assert said.splitlines()[0].endswith("on https://127.0.0.1:8888")
     assert "page: https://127.0.0.1:9443/ui\n" in said
     assert "extender explain shop/cart-9 --url https://127.0.0.1:9443 " in said
@@ -192,8 +192,8 @@ def test_the_banner_says_where_https_is_spoken_and_how_to_ask_there():
 @pytest.mark.parametrize(("host", "local"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("10.1.2.3", "10.1.2.3")])
 def test_the_banner_names_addresses_that_can_be_asked(host, local):
     everywhere = {"host": host, "allow_plain_http": True}
-    _, store, source, _ = opened()
-    said = banner(Configuration(server=everywhere, admin=everywhere), store, source, None).splitlines()
+    _, cache, source, _ = opened()
+    said = banner(Configuration(server=everywhere, admin=everywhere), cache, source, None).splitlines()
     assert said[0].endswith(f"on http://{f'[{host}]' if ':' in host else host}:8888")
     assert said[1] == f"health and metrics: http://{local}:8889/readyz, http://{local}:8889/metrics"
     assert said[4].endswith(f" http://{local}:8888/filter")
@@ -202,8 +202,8 @@ def test_the_banner_names_addresses_that_can_be_asked(host, local):
 @pytest.mark.parametrize(("debug", "is_said"), [({}, True), ({"allow_remote": True}, False)], ids=["closed", "open"])
 def test_the_banner_says_that_the_page_is_not_for_everybody_who_reaches_it(debug, is_said):
     settings = Configuration(admin={"host": "0.0.0.0", "allow_plain_http": True}, debug=debug)
-    _, store, source, _ = opened()
-    assert ("for callers from 127.0.0.1 or ::1 only" in banner(settings, store, source, None)) == is_said
+    _, cache, source, _ = opened()
+    assert ("for callers from 127.0.0.1 or ::1 only" in banner(settings, cache, source, None)) == is_said
 
 
 # --- the configuration file while it runs ---------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from tests.server.conftest import (
     CLUSTER,
     INCOMING,
     configuration,
-    filled_store,
+    filled_cache,
     filter_body,
     listening,
     preempt_body,
@@ -61,7 +61,7 @@ def fill(service: ServerContext) -> None:
 
 
 def new_service() -> ServerContext:
-    return ServerContext(filled_store(CLUSTER), LiveSettings(configuration()), decisions=Decisions(100, 1 << 26))
+    return ServerContext(filled_cache(CLUSTER), LiveSettings(configuration()), decisions=Decisions(100, 1 << 26))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.server.recording.lines import SETTINGS
 from extender.server.scheduler import verbs
-from tests.server.conftest import CLUSTER, filled_store, filter_body, pod, preempt_body
+from tests.server.conftest import CLUSTER, filled_cache, filter_body, pod, preempt_body
 from tests.server.recording.rig import Rig
 
 PAGE = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_a_preset_shows_what_it_would_change(tmp_path):
     daemon = pod("small", on="worker-1", priority=10)
     daemon["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]
     items = [one for one in CLUSTER["items"] if one["metadata"]["name"] != "small"]
-    rig = Rig(tmp_path, filled_store({"kind": "List", "items": [*items, daemon]}))
+    rig = Rig(tmp_path, filled_cache({"kind": "List", "items": [*items, daemon]}))
     rig.recorder.start()
     rig.ask("preempt", preempt_body(**{"worker-1": ["uid-small"]}))
     rig.recorder.stop()
@@ -246,8 +246,8 @@ def test_a_running_service_is_asked_and_the_same_json_is_enough(rig, service):
 
 
 def test_a_running_service_has_a_picture_of_its_own(rig, service):
-    rig.store.changing().remove("Pod", ("shop", "small"))
-    rig.store.changing().settle()
+    rig.cache.changing().remove("Pod", ("shop", "small"))
+    rig.cache.changing().settle()
     result = replay(rig.directory, "--url", service[1])
     assert result.exit_code == 1
     assert "evicts" in result.stdout

@@ -125,15 +125,15 @@ class Replay:
         self.entry = entry
         self.calls = [Call(mode, name) for name in sorted(entry["calls"])]
         self.version = 10**9  # of the next change, beyond all recorded ones
-        self.store = ClusterCache()
-        self.store.replace(cluster_of(mode, entry))
+        self.cache = ClusterCache()
+        self.cache.replace(cluster_of(mode, entry))
         self.bound = {call.body["PodUID"]: call.body["Node"] for call in self.calls if call.verb == "bind"}
         self.evicted = {pod["uid"] for pod in entry["evicted"]}
 
     @property
     def eye(self):
-        pods = self.store.snapshot().pods
-        nodes = self.store.snapshot().node_names
+        pods = self.cache.snapshot().pods
+        nodes = self.cache.snapshot().node_names
         by_node = {node: {p.metadata.uid: p for p in pods if p.spec.node_name == node} for node in nodes}
         return SchedulerEye(by_node)
 
@@ -164,19 +164,19 @@ class Replay:
         status = msgspec.structs.replace(call.pod.status, nominated_node_name=node)
         self._apply(msgspec.structs.replace(call.pod, status=status))
         uids, _ = call.offers[node]
-        for pod in list(self.store.snapshot().pods):
+        for pod in list(self.cache.snapshot().pods):
             if pod.metadata.uid in uids:
                 self._apply(terminating(pod))
 
     def _gone_from(self, nodes):
-        for pod in list(self.store.snapshot().pods):
+        for pod in list(self.cache.snapshot().pods):
             if pod.spec.node_name in nodes and pod.metadata.deletion_timestamp:
                 self._apply(pod, deleted=True)
 
     def _apply(self, pod, deleted=False):
         self.version += 1
         metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.version))
-        self.store.apply(Change("Pod", msgspec.structs.replace(pod, metadata=metadata), deleted))
+        self.cache.apply(Change("Pod", msgspec.structs.replace(pod, metadata=metadata), deleted))
 
 
 def on(pod, node_name):
@@ -204,7 +204,7 @@ def ignored_resources(entry):
 async def answered(replay, call, ignored=None, **preemption):
     ignored = ignored_resources(replay.entry) if ignored is None else ignored
     config = configuration(preemption=preemption, filter={"ignoredResources": ignored})
-    async with client_for(create_app(replay.store, config)) as client:
+    async with client_for(create_app(replay.cache, config)) as client:
         response = await client.post(f"/{call.verb}", content=call.request)
     return response.status_code, response.content
 
@@ -257,7 +257,7 @@ async def test_a_resource_that_the_scheduler_ignores_is_ours_to_check(mode):
     call = replay.calls[0]
     lacking = {
         node.metadata.name
-        for node in replay.store.snapshot().nodes
+        for node in replay.cache.snapshot().nodes
         if "example.com/accelerator" not in (node.status.allocatable or {})
     }
     filtered = replay.eye.filter(call.request, *await answered(replay, call, ignored=[]))

@@ -14,7 +14,7 @@ def recorded(directory, mode, entry, **preemption):
     """The scenario, decided and recorded -> the calls, and what they were answered."""
     replay = Replay(mode, entry)
     ignored = {"ignoredResources": ignored_resources(entry)}
-    rig = Rig(directory, replay.store, filter=ignored, preemption=preemption)
+    rig = Rig(directory, replay.cache, filter=ignored, preemption=preemption)
     rig.recorder.start()
     answers = []
     for call in replay.calls:
@@ -55,7 +55,7 @@ def test_a_recording_of_a_replay_is_the_same_recording(tmp_path, mode, entry):
 
 def recorded_again(directory, mode, entry, calls):
     replay = Replay(mode, entry)
-    rig = Rig(directory, replay.store, filter={"ignoredResources": ignored_resources(entry)})
+    rig = Rig(directory, replay.cache, filter={"ignoredResources": ignored_resources(entry)})
     rig.recorder.start()
     asked = [call for call in replay.calls if call.verb != "bind"]
     for call, before in zip(asked, calls, strict=True):

@@ -145,14 +145,14 @@ def kube_scheduler(example: JSON, keep: int | None, looked_at: list[str]) -> JSO
 
 def served(example: JSON) -> httpx.AsyncClient:
     """A client of the service, as the example configures it, after what it says happened before."""
-    store = ClusterCache()
-    store.replace(load_cluster(cluster_of(example)))
-    app = create_app(store, Configuration.model_validate(example["configuration"]))
+    cache = ClusterCache()
+    cache.replace(load_cluster(cluster_of(example)))
+    app = create_app(cache, Configuration.model_validate(example["configuration"]))
     app.state.service = replace(app.state.service, history=history_of(example))
     for name in example.get("approved", ()):
-        (victim,) = (one for one in store.snapshot().objects.pods.values() if one.metadata.name == name)
+        (victim,) = (one for one in cache.snapshot().objects.pods.values() if one.metadata.name == name)
         other = typed(pod("another-preemptor", None, start=None, phase="Pending"))
-        store.assumed.preempted(other, victim.spec.node_name, [victim])
+        cache.assumed.preempted(other, victim.spec.node_name, [victim])
     return client_for(app)
 
 

@@ -34,10 +34,10 @@ async def test_a_request_answers_as_printed(command, printed):
     words = shlex.split(command)
     url = urlsplit("//" + next(word for word in words if word.startswith("localhost")))
     body = words[words.index("--json") + 1] if "--json" in words else None
-    store = ClusterCache()
-    store.replace(example_cluster())
+    cache = ClusterCache()
+    cache.replace(example_cluster())
     config = Configuration()
-    app = create_app(store, config)
+    app = create_app(cache, config)
     clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.state.service)}
     async with clients[url.port or 80] as client:
         headers = {"Content-Type": "application/json"} if body else {}
@@ -71,9 +71,9 @@ def test_a_question_is_answered_as_printed(stdin, command, printed, example):
 @pytest.fixture(scope="module")
 def example():
     """The address that `make run` would have for people."""
-    store = ClusterCache()
-    store.replace(example_cluster())
-    service = create_app(store, Configuration()).state.service
+    cache = ClusterCache()
+    cache.replace(example_cluster())
+    service = create_app(cache, Configuration()).state.service
     ask_examples(service)
     with listening(service) as url:
         yield url

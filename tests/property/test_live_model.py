@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.cluster.cache import cache
+from extender.cluster.cache import cache as cache_module
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as live_module
 from extender.cluster.watch.decode import Decoder
@@ -72,12 +72,12 @@ def check(seed: int) -> None:
 @contextlib.contextmanager
 def small_steps(seed: int) -> Iterator[None]:
     """Small clusters are to come the way of large ones, too: as a new picture, in many turns."""
-    at_once, turn = cache.AT_ONCE, live_module.TURN
-    cache.AT_ONCE, live_module.TURN = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
+    at_once, turn = cache_module.AT_ONCE, live_module.TURN
+    cache_module.AT_ONCE, live_module.TURN = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
     try:
         yield
     finally:
-        cache.AT_ONCE, live_module.TURN = at_once, turn
+        cache_module.AT_ONCE, live_module.TURN = at_once, turn
 
 
 @contextlib.contextmanager
@@ -116,7 +116,7 @@ async def play(world: World) -> None:
     silence = SILENCE if world.is_silent else 10 * CALM
     settings = replace(SHORT, silence=silence, page_size=chance.choice((2, 5, 500)))
     async with following(
-        world.chaos.url(), clock=time.monotonic, store_clock=clock, settings=settings, sleep=at_once
+        world.chaos.url(), clock=time.monotonic, cache_clock=clock, settings=settings, sleep=at_once
     ) as live:
         if chance.random() < 0.7:
             await live.read()
@@ -154,9 +154,9 @@ def decide(world: World, live: Live, clock: Clock) -> None:
     preemptor, node = world.preemptor(), f"n{world.chance.randint(0, 7)}"
     bound = world.chance.random()
     live.source.problem()
-    live.store.assumed.asked_for(preemptor)
+    live.cache.assumed.asked_for(preemptor)
     try:
-        snapshot = live.store.snapshot()
+        snapshot = live.cache.snapshot()
     except NotReady:
         world.log.append("no decision")
         return
@@ -165,10 +165,10 @@ def decide(world: World, live: Live, clock: Clock) -> None:
     uids = found["candidates"].get(node, {"victims": ()})["victims"]
     if node in found["filter"] and not preemptor.spec.node_name:
         victims = [one for one in snapshot.pods_on(node) if not uids or one.metadata.uid in uids]
-        live.store.assumed.preempted(preemptor, node, victims)
+        live.cache.assumed.preempted(preemptor, node, victims)
     for one in list(snapshot.objects.pods.values())[:1]:
         if bound < 0.5 and not one.spec.node_name:
-            live.store.assumed.bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
+            live.cache.assumed.bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
 
 
 async def to_be_true(world: World, live: Live) -> None:
@@ -177,8 +177,8 @@ async def to_be_true(world: World, live: Live) -> None:
     def is_true() -> bool:
         if live.source.problem() is not None:
             return False
-        live.store.assumed.expire()
-        return live.holds(world.api) and not live.store.changing().unread
+        live.cache.assumed.expire()
+        return live.holds(world.api) and not live.cache.changing().unread
 
     if world.doubtful:
         for _ in range(12):
@@ -199,7 +199,7 @@ async def to_be_true(world: World, live: Live) -> None:
 
 def compare_all(world: World, live: Live) -> None:
     """Every object, and decisions about some pods, against what is made anew of the server's objects."""
-    snapshot = live.store.snapshot()
+    snapshot = live.cache.snapshot()
     items = list(in_order(world.api, snapshot))
     for kind, item in items:
         decoded = Decoder(kind).decode(msgspec.json.encode(item))

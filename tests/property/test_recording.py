@@ -61,14 +61,14 @@ class Calls:
         self.material = [found for cluster, _ in worlds for found in self.objects_of(cluster)]
         self.now = 0.0
         self.version = 0
-        self.store, self.source = ClusterCache(self.clock), Live()
-        self.store.prepare_for(Profile())
+        self.cache, self.source = ClusterCache(self.clock), Live()
+        self.cache.prepare_for(Profile())
         if self.chance.random() < 0.9:
             self.build()
         section = RecordingSection(segment_size=self.chance.choice(SEGMENT_SIZES))
-        self.recorder = Recorder(self.store, section, self.source.problem)
+        self.recorder = Recorder(self.cache, section, self.source.problem)
         self.service = verbs.ServerContext(
-            self.store,
+            self.cache,
             LiveSettings(configuration()),
             self.source,
             history=EvictionLog(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
@@ -91,37 +91,37 @@ class Calls:
         kept = {(kind, one.metadata.namespace, one.metadata.name): one for kind, one in self.material if self.rarely(2)}
         unread = [kind for kind in ("ReplicaSet", "StorageClass", "PersistentVolume") if self.rarely(5)]
         objects = {kind: [one for (k, *_), one in kept.items() if k == kind] for kind in KINDS}
-        for _ in self.store.build(objects, unread):
+        for _ in self.cache.build(objects, unread):
             pass
 
     def rarely(self, times: int) -> bool:
         return self.chance.randrange(times) == 0
 
     def change(self) -> None:
-        if not self.store.version:
+        if not self.cache.version:
             return self.build()
         for _ in range(self.chance.randint(1, 5)):
             kind, one = self.chance.choice(self.material)
             self.version += 1
             again = "-again" if self.rarely(10) else ""
             metadata = replace(one.metadata, uid=one.metadata.uid + again, resource_version=str(self.version))
-            held = list(self.store.changing().objects.of(kind).values())
+            held = list(self.cache.changing().objects.of(kind).values())
             if held and self.rarely(2):
-                self.store.apply(Change(kind, self.chance.choice(held), deleted=True))
+                self.cache.apply(Change(kind, self.chance.choice(held), deleted=True))
             else:
-                self.store.apply(Change(kind, replace(one, metadata=metadata)))
+                self.cache.apply(Change(kind, replace(one, metadata=metadata)))
         return None
 
     def relist(self) -> None:
-        if self.store.version:
+        if self.cache.version:
             kind = self.chance.choice(list(KINDS))
-            held = list(self.store.changing().objects.of(kind).values())
-            for _ in self.store.relist(kind, [one for one in held if not self.rarely(3)], is_unread=self.rarely(2)):
+            held = list(self.cache.changing().objects.of(kind).values())
+            for _ in self.cache.relist(kind, [one for one in held if not self.rarely(3)], is_unread=self.rarely(2)):
                 pass
 
     def rebuild(self) -> None:
-        if self.store.version:
-            for _ in self.store.rebuild():
+        if self.cache.version:
+            for _ in self.cache.rebuild():
                 pass
 
     def other_settings(self) -> None:
@@ -136,7 +136,7 @@ class Calls:
             self.rarely(6),
             self.chance.choice(("Veto", "PassThrough")) if self.rarely(8) else None,
         )
-        self.store.prepare_for(profile)
+        self.cache.prepare_for(profile)
 
     def trouble(self) -> None:
         self.source.said = "the picture is too old" if self.source.said is None else None
@@ -160,7 +160,7 @@ class Calls:
         verbs.answer(verbs.VERBS[name], self.service, msgspec.json.encode(body))
 
     def arguments(self, pod: JSON) -> JSON:
-        known = list(self.store.changing().node_names) if self.store.version else ["n1"]
+        known = list(self.cache.changing().node_names) if self.cache.version else ["n1"]
         names = self.chance.sample(known, self.chance.randint(0, len(known))) + ["unknown"] * self.rarely(20)
         if self.rarely(2):
             return {"Pod": pod, "Nodes": None, "NodeNames": names}
@@ -172,8 +172,8 @@ class Calls:
 
     def preemption(self, pod: JSON) -> JSON:
         offers = {}
-        if self.store.version:
-            snapshot = self.store.snapshot()
+        if self.cache.version:
+            snapshot = self.cache.snapshot()
             offers = {
                 node: (offer.victims, offer.num_pdb_violations)
                 for node, offer in offers_of_kube_scheduler(snapshot, typed(pod)).items()

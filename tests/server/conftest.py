@@ -77,10 +77,10 @@ def configuration(**sections):
     return Configuration.model_validate(sections)
 
 
-def filled_store(cluster=CLUSTER):
-    store = ClusterCache()
-    store.replace(load_cluster(cluster))
-    return store
+def filled_cache(cluster=CLUSTER):
+    cache = ClusterCache()
+    cache.replace(load_cluster(cluster))
+    return cache
 
 
 def client_for(app):
@@ -128,7 +128,7 @@ def listening(service: ServerContext) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 async def client(anyio_backend):
-    async with client_for(create_app(filled_store(), configuration())) as client:
+    async with client_for(create_app(filled_cache(), configuration())) as client:
         yield client
 
 

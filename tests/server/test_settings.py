@@ -12,7 +12,7 @@ from extender.config import load_config
 from extender.server.app import create_app
 from extender.server.http.file_watch import INTERVAL
 from extender.server.settings import ConfigFile, LiveSettings
-from tests.server.conftest import client_for, filled_store, filter_body, preempt_body
+from tests.server.conftest import client_for, filled_cache, filter_body, preempt_body
 
 pytestmark = pytest.mark.anyio
 
@@ -229,10 +229,10 @@ async def test_not_even_a_bug_of_ours_ends_the_following(path):
 class Service:
     """The application with its lifespan, before a file, on a clock."""
 
-    def __init__(self, path, store=None):
+    def __init__(self, path, cache=None):
         self.clock = Clock()
         file = ConfigFile(path, partial(load_config, path, {}), self.clock)
-        self.app = create_app(store or filled_store(), file.load(), file=file)
+        self.app = create_app(cache or filled_cache(), file.load(), file=file)
 
     async def __aenter__(self):
         self._lifespan = self.app.router.lifespan_context(self.app)
@@ -267,7 +267,7 @@ class Service:
 @pytest.mark.parametrize("preempt", ["Veto", "PassThrough"])
 @pytest.mark.parametrize("has_picture", [True, False], ids=["a picture", "no picture"])
 async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, preempt, has_picture):
-    async with Service(path, filled_store() if has_picture else ClusterCache()) as service:
+    async with Service(path, filled_cache() if has_picture else ClusterCache()) as service:
         for _ in range(3):
             await service.clock.turn()
         write(path, f"killSwitch: {{enabled: true, preempt: {preempt}}}")

@@ -17,7 +17,7 @@ from extender.server import run
 from extender.server.app import create_app
 from extender.server.http.listener import log as log_of_listeners
 from tests.fakes.certificates import Certificates
-from tests.server.conftest import configuration, filled_store
+from tests.server.conftest import configuration, filled_cache
 from tests.server.processes import LIMIT, running
 from tests.server.sockets import post
 
@@ -149,7 +149,7 @@ def test_a_lost_cluster_ends_it_without_waiting(monkeypatch):
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # not for all the tests that come after this one
     monkeypatch.setattr(gc, "freeze", lambda: None)
     config = configuration(server={"port": 0, "drainTime": "60s"}, admin={"port": 0})
-    app, opened = create_app(filled_store(), config), threading.Event()
+    app, opened = create_app(filled_cache(), config), threading.Event()
     monkeypatch.setattr(log_of_listeners, "info", lambda *_: opened.set())
     serving = threading.Thread(target=run.serve, args=(app, config))
     serving.start()
@@ -169,7 +169,7 @@ def test_a_port_that_is_taken_is_said(section):
         config = configuration(**{"server": {"port": 0}, "admin": {"port": 0}, section: {"port": port}})
         words = rf"{section}.host and {section}.port \(EXTENDER_{section.upper()}__PORT\)"
         with pytest.raises(CannotListen, match=f"127.0.0.1:{port}: Address already in use; .* {words}"):
-            run.serve(create_app(filled_store(), config), config)
+            run.serve(create_app(filled_cache(), config), config)
 
 
 def test_security_a_key_that_does_not_fit_ends_the_start(tmp_path):
@@ -178,4 +178,4 @@ def test_security_a_key_that_does_not_fit_ends_the_start(tmp_path):
     tls = {"certificate": str(pair.certificate), "key": str(other.key)}
     config = configuration(server={"port": 0, "tls": tls}, admin={"port": 0})
     with pytest.raises(ConfigError, match=r"server.tls.key: .*b.key: does not belong to the certificate in .*a.crt"):
-        run.serve(create_app(filled_store(), config), config)
+        run.serve(create_app(filled_cache(), config), config)

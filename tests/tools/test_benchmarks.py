@@ -138,10 +138,10 @@ def test_both_preemptors_fit_nowhere_and_somebody_must_leave(world):
 def test_dirty_nodes_are_as_many_as_it_says(world):
     work = dirty(world, 5)
     work.prepare()
-    before, pods = world.store.version, world.snapshot.objects.pods.copy()
+    before, pods = world.cache.version, world.snapshot.objects.pods.copy()
     work.run()
     changed = [pod for key, pod in world.snapshot.objects.pods.items() if pods[key] is not pod]
-    assert len({pod.spec.node_name for pod in changed}) == world.store.version - before == 5
+    assert len({pod.spec.node_name for pod in changed}) == world.cache.version - before == 5
 
 
 @pytest.mark.parametrize("part", [decisions, changes, calls, nodes, sync, start], ids=lambda part: part.__name__)

@@ -167,7 +167,7 @@ def test_pods_are_seen_soon_and_the_status_of_budgets_late():
     simulation.truth.evict(victim)
 
     def seen() -> tuple[bool, int]:
-        objects = simulation.scheduler.store.snapshot().objects
+        objects = simulation.scheduler.cache.snapshot().objects
         pod = objects.pods[victim.pod.metadata.namespace, victim.name]
         known = objects.budgets[budget.limits.namespace, budget.limits.name]
         return pod.metadata.deletion_timestamp is not None, known.status.disruptions_allowed

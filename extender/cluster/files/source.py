@@ -29,12 +29,12 @@ class FileSource:
     def __init__(
         self,
         path: Path,
-        store: ClusterCache,
+        cache: ClusterCache,
         interval: float = 2.0,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.path = path
-        self.store = store
+        self.cache = cache
         self.interval = interval
         """Seconds between two looks; 0: never look again."""
         self.last_error: str | None = None
@@ -67,14 +67,14 @@ class FileSource:
 
     async def adopt(self, profile: Profile) -> None:
         """What decisions by this profile need of the picture is worked out now."""
-        self.store.prepare_for(profile)
+        self.cache.prepare_for(profile)
 
     def load(self) -> LoadReport:
         """Read the source into the store; ClusterFileError, and the store stays as it was, if that fails."""
         self._tried = self._seen = _signature(self.path)
         report = read_cluster(self.path)
         try:
-            self.store.replace(report.objects)
+            self.cache.replace(report.objects)
         except ValueError as error:
             raise ClusterFileError(f"{self.path}: {error}") from error
         self.report = report

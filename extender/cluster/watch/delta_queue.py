@@ -66,8 +66,8 @@ Item = Listed | Changed | Unreadable | Policies
 class DeltaQueue:
     """A queue from many threads to one event loop; the Sink of reflectors."""
 
-    def __init__(self, store: ClusterCache, clock: Callable[[], float]) -> None:
-        self._store = store
+    def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
+        self._cache = cache
         self._clock = clock
         self._items: deque[tuple[float, int, Item]] = deque()
         self._waiting = 0
@@ -83,10 +83,10 @@ class DeltaQueue:
 
     def known(self, kind: str, namespace: str, name: str) -> Value | None:
         self._give_way()
-        return self._store.known(kind, (namespace, name))
+        return self._cache.known(kind, (namespace, name))
 
     def held(self, kind: str, key: Key) -> Value | None:
-        return self._store.known(kind, key) if self._lists[kind] == 0 else None
+        return self._cache.known(kind, key) if self._lists[kind] == 0 else None
 
     def _give_way(self) -> None:
         """Asked for every object of a list: let the thread that decides go first, once there is something to decide on.
@@ -94,7 +94,7 @@ class DeltaQueue:
         Both need the interpreter; it goes from one to the other faster when the one sleeps than when the other asks.
         """
         self._read += 1  # by many threads, and so not exact
-        if self._read % READ_AT_ONCE == 0 and self._store.version:
+        if self._read % READ_AT_ONCE == 0 and self._cache.version:
             time.sleep(PAUSE)
 
     def listed(self, kind: str, objects: list[Value], version: str) -> None:

@@ -58,7 +58,7 @@ class KubernetesSource:
 
     def __init__(
         self,
-        store: ClusterCache,
+        cache: ClusterCache,
         api: Api,
         *,
         stale_after: float = 30.0,
@@ -73,13 +73,13 @@ class KubernetesSource:
 
         `pod_annotations`: those that decisions read beside KEPT_ANNOTATIONS; `pod_groups`: whether they read PodGroups.
         """
-        self.store = store
+        self.cache = cache
         self.stale_after = stale_after
         self.compare_interval = compare_interval
         """0: never compare."""
         self.fatal: str | None = None
         """Why there was no point in going on."""
-        self.inbox = DeltaQueue(store, clock)
+        self.inbox = DeltaQueue(cache, clock)
         self._clock = clock
         self._sleep = sleep
         resources = (*RESOURCES, *POD_GROUPS) if pod_groups else RESOURCES
@@ -105,7 +105,7 @@ class KubernetesSource:
         """Why nothing may be decided on the picture now; None if it is true."""
         if self.fatal is not None:
             return self.fatal
-        if self.store.version == 0:
+        if self.cache.version == 0:
             return self._not_read_yet()
         now = self._clock()
         for reflector in self.reflectors.values():
@@ -243,13 +243,13 @@ class KubernetesSource:
                 await self._in_turns(self._steps(item))
             except Exception:  # a bug of ours must not end the following; what is held may be wrong now
                 log.exception("%s: what was read could not be applied", item.kind)
-                await self._in_turns(self.store.rebuild(self._refuse) if self.store.version else iter(()))
+                await self._in_turns(self.cache.rebuild(self._refuse) if self.cache.version else iter(()))
                 await self._sleep(AFTER_A_BUG)
                 self.reflectors[item.kind].request_relist("what was read could not be applied")
             self.inbox.done()
 
     async def _in_turns(self, steps: Iterator[None]) -> None:
-        turn = TURN if self.store.version else FIRST_TURN
+        turn = TURN if self.cache.version else FIRST_TURN
         ends = time.perf_counter() + turn
         for _ in steps:
             if time.perf_counter() >= ends:
@@ -262,12 +262,12 @@ class KubernetesSource:
 
     def _steps(self, item: Item) -> Iterator[None]:
         if isinstance(item, Policies):
-            yield from self.store.adopt(item.profile, self._refuse)
+            yield from self.cache.adopt(item.profile, self._refuse)
             item.is_ready.set()
             return
         if isinstance(item, Listed):
             self._listed_at[item.kind] = item.version
-        if self.store.version == 0:
+        if self.cache.version == 0:
             yield from self._begin(item)
             return
         if isinstance(item, Changed):
@@ -275,8 +275,8 @@ class KubernetesSource:
         else:
             is_unread = isinstance(item, Unreadable) and item.why == "forbidden"
             objects = item.objects if isinstance(item, Listed) else ()
-            yield from self.store.relist(item.kind, objects, self._refuse, is_unread)
-        while not self.store.settle(LAID_OUT_AT_ONCE):
+            yield from self.cache.relist(item.kind, objects, self._refuse, is_unread)
+        while not self.cache.settle(LAID_OUT_AT_ONCE):
             yield
 
     def _begin(self, item: Item) -> Iterator[None]:
@@ -292,7 +292,7 @@ class KubernetesSource:
             self._forbidden.discard(item.kind)
         if self._first.keys() == self.reflectors.keys():
             gc.collect()
-            yield from self.store.build(self._first, self._forbidden, self._refuse)
+            yield from self.cache.build(self._first, self._forbidden, self._refuse)
             gc.freeze()
             yield from self._apply(self._early)
             self._early = []
@@ -301,7 +301,7 @@ class KubernetesSource:
             log.info("the cluster has been read: %s", self._counts())
 
     def _counts(self) -> str:
-        tables = self.store.changing().objects
+        tables = self.cache.changing().objects
         return ", ".join(f"{len(tables.of(one.resource.kind))} {one.resource.plural}" for one in self._core())
 
     def _core(self) -> Iterator[Reflector]:
@@ -311,7 +311,7 @@ class KubernetesSource:
         for change in changes:
             try:
                 if not self._is_old(change):
-                    self.store.apply(change)
+                    self.cache.apply(change)
             except ValueError as error:
                 self._refuse(change.kind, error)
             yield
@@ -363,7 +363,7 @@ class KubernetesSource:
         applied yet: the next comparison tells. Raises ApiError and ApiUnreachable.
         """
         reflector = self.reflectors.get(kind)
-        if reflector is None or reflector.status.phase != "watching" or not self.store.version:
+        if reflector is None or reflector.status.phase != "watching" or not self.cache.version:
             return 0
         began = self._clock()
         differing = await self._differences(kind)
@@ -390,12 +390,12 @@ class KubernetesSource:
 
     def _differ(self, kind: str, there: dict[Key, tuple[str, str]], found: dict[Key, object]) -> Iterator[None]:
         for key, of_server in there.items():
-            held = _identity(self.store.known(kind, key))
+            held = _identity(self.cache.known(kind, key))
             if held != of_server:
                 found[key] = held, of_server
             yield
-        for key in tuple(self.store.changing().objects.of(kind)):
-            held = _identity(self.store.known(kind, key)) if key not in there else None
+        for key in tuple(self.cache.changing().objects.of(kind)):
+            held = _identity(self.cache.known(kind, key)) if key not in there else None
             if held is not None:
                 found[key] = held, None
             yield

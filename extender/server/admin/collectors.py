@@ -29,14 +29,14 @@ from extender.server.settings import LiveSettings
 class Picture(Collector):
     """The store and its source."""
 
-    def __init__(self, store: ClusterCache, source: Source) -> None:
-        self._store = store
+    def __init__(self, cache: ClusterCache, source: Source) -> None:
+        self._cache = cache
         self._source = source
 
     def collect(self) -> Iterator[Metric]:
-        ready = self._store.version > 0 and self._source.problem() is None
+        ready = self._cache.version > 0 and self._source.problem() is None
         yield _gauge("picture_ready", "1 if decisions are made on the picture of the cluster, else 0.", ready)
-        yield _gauge("assumed_pods", "Pods of which more is assumed than a watch has shown.", len(self._store.assumed))
+        yield _gauge("assumed_pods", "Pods of which more is assumed than a watch has shown.", len(self._cache.assumed))
         streams = self._source.streams()
         yield self._objects([one.kind for one in streams] or list(KINDS))
         if not streams:
@@ -64,7 +64,7 @@ class Picture(Collector):
     def _objects(self, kinds: list[str]) -> Metric:
         family = _by_kind("objects", "Objects of a kind that the picture holds.")
         try:
-            tables = self._store.changing().objects
+            tables = self._cache.changing().objects
         except NotReady:
             tables = None
         for kind in kinds:
@@ -244,7 +244,7 @@ def read_limit(files: Iterable[Path]) -> int | None:
 
 def show(metrics: Metrics, service: ServerContext, waits: Waits) -> None:
     """Have all of it shown beside what is counted."""
-    metrics.follow(Picture(service.store, service.source))
+    metrics.follow(Picture(service.cache, service.source))
     metrics.follow(Configured(service.configured, service.lifecycle, service.max_in_flight))
     metrics.follow(Certificates(service.lifecycle))
     if service.recorder is not None:

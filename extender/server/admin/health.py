@@ -61,4 +61,4 @@ def _cluster(service: ServerContext) -> tuple[str, str]:
     counts = (
         f"{len(snapshot.nodes)} nodes, {len(snapshot.running.row_of)} running pods, {len(snapshot.budgets)} budgets"
     )
-    return "", f"[+] cluster: version {service.store.version}: {counts}"
+    return "", f"[+] cluster: version {service.cache.version}: {counts}"

@@ -178,7 +178,7 @@ async def show_status(request: Request) -> Response:
     service: ServerContext = request.app.state.service
     status: dict[str, Any] = {
         "version": __version__,
-        "picture": summary(service.store, service.source),
+        "picture": summary(service.cache, service.source),
         "ready": "",
         "notes": [*service.source.warnings(), *service.configured.warnings(), *service.lifecycle.warnings()],
         "policies": render.policies(service.settings.profile),

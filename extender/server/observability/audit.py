@@ -155,13 +155,13 @@ def preemptor(pod: Pod) -> Preemptor:
     )
 
 
-def picture(store: ClusterCache, source: Source) -> Picture:
+def picture(cache: ClusterCache, source: Source) -> Picture:
     """The state of the cluster that is decided on now."""
     kinds = {
         one.kind: KindSaid(version=one.version, age=None if one.age is None else round(one.age, 3))
         for one in source.streams()
     }
-    return Picture(version=store.version, kinds=kinds)
+    return Picture(version=cache.version, kinds=kinds)
 
 
 def of_decision(decision: PreemptDecision) -> dict[str, Any]:

@@ -60,10 +60,10 @@ class NoSource:
 NO_SOURCE: Source = NoSource()
 
 
-def summary(store: ClusterCache, source: Source) -> str:
+def summary(cache: ClusterCache, source: Source) -> str:
     """Which state of the cluster a decision is made on: `version=812 Node=8123@0.2s Pod=8125@0.0s …`."""
     streams = (f"{one.kind}={one.version or '-'}@{_seconds(one.age)}" for one in source.streams())
-    return " ".join((f"version={store.version}", *streams))
+    return " ".join((f"version={cache.version}", *streams))
 
 
 def _seconds(age: float | None) -> str:

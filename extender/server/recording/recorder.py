@@ -51,7 +51,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: ClusterCache,
+        cache: ClusterCache,
         config: RecordingSection,
         problem: Callable[[], str | None] = lambda: None,
         *,
@@ -59,7 +59,7 @@ class Recorder:
         most_waiting: int = MOST_WAITING,
     ) -> None:
         """`problem`: why nothing may be decided on the picture now (Source.problem)."""
-        self._store = store
+        self._cache = cache
         self._config = config
         self._problem = problem
         self._disk = disk or Disk()
@@ -160,7 +160,7 @@ class Recorder:
 
     def _picture(self) -> Snapshot | None:
         try:
-            return self._store.changing()
+            return self._cache.changing()
         except NotReady:
             return None
 

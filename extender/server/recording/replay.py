@@ -112,7 +112,7 @@ class Replayed:
 
     def _pod_name(self, uid: str) -> str:
         try:
-            snapshot = self.service.store.changing()
+            snapshot = self.service.cache.changing()
         except NotReady:
             return uid
         row = snapshot.running.row_of.get(uid)
@@ -218,27 +218,27 @@ class _Place:
             self._service = self._start()
         changes, self.changes = self.changes, []
         for line_number, change in changes:
-            self._make(self._service.store, line_number, change)
+            self._make(self._service.cache, line_number, change)
         return self._service
 
     def _start(self) -> ServerContext:
-        store, picture = ClusterCache(), self.files.picture()
-        store.prepare_for(self.settings.profile)
+        cache, picture = ClusterCache(), self.files.picture()
+        cache.prepare_for(self.settings.profile)
         if picture is not None:
-            self._fill(store, picture)
+            self._fill(cache, picture)
         configured = LiveSettings(Configuration())
         configured.settings = self.settings
-        return ServerContext(store, configured, self.source, max_body_names=sys.maxsize, max_body_full=sys.maxsize)
+        return ServerContext(cache, configured, self.source, max_body_names=sys.maxsize, max_body_full=sys.maxsize)
 
-    def _fill(self, store: ClusterCache, picture: ClusterObjects) -> None:
+    def _fill(self, cache: ClusterCache, picture: ClusterObjects) -> None:
         try:
-            store.replace(picture)
+            cache.replace(picture)
         except ValueError as error:
             raise RecordingError(f"{self.files.path.name}: the picture does not hold together: {error}") from error
 
-    def _make(self, store: ClusterCache, number: int, change: PutLine | GoneLine | UnreadLine) -> None:
+    def _make(self, cache: ClusterCache, number: int, change: PutLine | GoneLine | UnreadLine) -> None:
         try:
-            snapshot = store.changing()
+            snapshot = cache.changing()
             if isinstance(change, PutLine):
                 snapshot.put(change.kind, object_of(change.kind, change.object))
             elif isinstance(change, GoneLine):

@@ -69,8 +69,8 @@ async def _bound(binder: Binder, request: BindRequest, deadline: Deadline) -> Bi
 
 
 def _answered(service: ServerContext, request: BindRequest, result: BindResult) -> Answer:
-    if result.outcome == "bound" and service.store.version:
-        service.store.assumed.bound(request.pod_namespace, request.pod_name, request.pod_uid, request.node)
+    if result.outcome == "bound" and service.cache.version:
+        service.cache.assumed.bound(request.pod_namespace, request.pod_name, request.pod_uid, request.node)
     service.metrics.bind(result.outcome)
     pod = f"{request.pod_namespace}/{request.pod_name}"
     log.info("bind %r to %r: %s after %d tries %r", pod, request.node, result.outcome, result.tries, result.error)

@@ -96,7 +96,7 @@ def _kept(
             pod=call.pod,
             profile=service.settings.profile,
             mode=result.mode,
-            picture=result.answer.picture or summary(service.store, service.source),
+            picture=result.answer.picture or summary(service.cache, service.source),
             capture=None if result.decision is None else capture(result.decision),
             error=result.error,
         )
@@ -155,7 +155,7 @@ def _line(service: ServerContext, call: Call, result: Result[Any], milliseconds:
             preemptor=audit.preemptor(call.pod),
             offered=call.offered,
             policies=audit.policies_of(service.settings.profile),
-            picture=audit.picture(service.store, service.source),
+            picture=audit.picture(service.cache, service.source),
             **(audit.of_decision(decision) if isinstance(decision, PreemptDecision) else {}),
         )
     except Exception as error:
@@ -194,5 +194,5 @@ def _unread(service: ServerContext, verb: Literal["preempt", "bind"], answer: An
         answer=_answer(answer, "failed"),
         milliseconds=0.0,
         error=error,
-        picture=audit.picture(service.store, service.source),
+        picture=audit.picture(service.cache, service.source),
     )

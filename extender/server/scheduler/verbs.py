@@ -145,10 +145,10 @@ def _preempted(service: ServerContext, request: PreemptRequest, decision: Preemp
     if service.source.is_live and len(decision.kept) == 1:
         (chosen,) = decision.kept
         try:
-            service.store.assumed.preempted(request.pod, chosen.node, chosen.victims)
+            service.cache.assumed.preempted(request.pod, chosen.node, chosen.victims)
             service.history.approved(request.pod, chosen.victims)
         except Exception:
-            service.store.assumed.asked_for(request.pod)  # all of it or nothing
+            service.cache.assumed.asked_for(request.pod)  # all of it or nothing
             raise
     service.metrics.preempted(request, decision)
 
@@ -284,7 +284,7 @@ def _result(
         deadline.check()
     except Exception as error:
         return Result(failure(verb.name, service, error), "failed", error=said(error))
-    picture = summary(service.store, service.source)
+    picture = summary(service.cache, service.source)
     return Result(Answer(encoded, 200, decision.not_evaluated, picture, _veto(decision)), "answered", decision)
 
 
@@ -309,7 +309,7 @@ def _observe(
     service.metrics.observed(verb.name, "same" if difference is None else "differs")
     if difference is not None:
         log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
-    picture = summary(service.store, service.source)
+    picture = summary(service.cache, service.source)
     return Result(Answer(verb.hands_off(request), 200, decision.not_evaluated, picture), "observed", decision)
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from extender.cluster.cache import cache as store_module
+from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.assume import LIFETIME
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
@@ -268,7 +268,7 @@ def run(steps):
 
 @pytest.fixture(params=[0, 200], ids=["as a new picture", "in one go"])
 def at_once(request, monkeypatch):
-    monkeypatch.setattr(store_module, "AT_ONCE", request.param)
+    monkeypatch.setattr(cache_module, "AT_ONCE", request.param)
 
 
 @pytest.mark.parametrize("without", [[], ["urgent"]], ids=["held before", "not held before"])
@@ -328,7 +328,7 @@ def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
 def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(seed, monkeypatch):
     """Beside each other: a store that assumes things, and one that is only told of the events."""
     chance = random.Random(seed)
-    monkeypatch.setattr(store_module, "AT_ONCE", chance.choice((0, 200)))
+    monkeypatch.setattr(cache_module, "AT_ONCE", chance.choice((0, 200)))
     shop, plain = Shop(), Shop()
     watched(shop, monkeypatch)
     names = ["a", "b", "new", "urgent", "extra"]
@@ -344,12 +344,12 @@ def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(
                 shop.assumed.asked_for(one)
             case 3:
                 change = Change("Pod", one if chance.random() < 0.5 else on(one, "n1"), chance.random() < 0.3)
-                for store in (shop, plain):
-                    store.apply(change)
+                for cache in (shop, plain):
+                    cache.apply(change)
             case 4:
                 listed = [plain.said(name) for _, name in plain.snapshot().objects.pods] + [one]
-                for store in (shop, plain):
-                    run(store.relist("Pod", listed))
+                for cache in (shop, plain):
+                    run(cache.relist("Pod", listed))
             case _:
                 run(shop.rebuild())
         if chance.random() < 0.3:

@@ -33,7 +33,7 @@ def pod(name, uid="", priority=0):
     return Pod(ObjectMeta(name=name, namespace="shop", uid=uid or name), PodSpec(node_name="n1", priority=priority))
 
 
-def store(*pods):
+def cache(*pods):
     filled = ClusterCache()
     filled.replace(ClusterObjects(nodes=(node(),), pods=pods))
     return filled
@@ -60,14 +60,14 @@ def test_an_empty_cluster_is_a_picture():
 
 
 def test_a_change_is_seen_by_the_next_reader():
-    held = store(pod("a"))
+    held = cache(pod("a"))
     assert held.snapshot() is held.snapshot()
     held.apply(Change("Pod", pod("b")))
     assert [one.metadata.name for one in held.snapshot().pods_on("n1")] == ["a", "b"]
 
 
 def test_a_whole_new_picture_leaves_the_one_before_as_it_was():
-    held = store(pod("a"))
+    held = cache(pod("a"))
     before = held.snapshot()
     held.replace(ClusterObjects())
     assert [one.metadata.name for one in before.objects.pods.values()] == ["a"]
@@ -110,7 +110,7 @@ class Seen(Index):
 
 @pytest.mark.parametrize("change", POLICIES.values(), ids=POLICIES)
 def test_what_is_made_of_pods_hears_of_a_change_of(change):
-    held = store(pod("a"))
+    held = cache(pod("a"))
     seen = held.snapshot().index(Seen)
     after = changed(pod("a"), **change)
     held.apply(Change("Pod", after))
@@ -121,7 +121,7 @@ def test_what_is_made_of_pods_hears_of_a_change_of(change):
 
 
 def test_what_is_made_of_pods_does_not_hear_of_conditions_that_nobody_reads():
-    held = store(changed(pod("a"), status=READY))
+    held = cache(changed(pod("a"), status=READY))
     seen = held.snapshot().index(Seen)
     status = PodStatus(conditions=[Condition("Initialized", "True"), Condition("Ready", "True", "kubelet")])
     held.apply(Change("Pod", changed(pod("a"), version="3", status=status)))
@@ -130,7 +130,7 @@ def test_what_is_made_of_pods_does_not_hear_of_conditions_that_nobody_reads():
 
 
 def test_a_picture_that_was_replaced_is_gone_with_its_last_reader():
-    held = store(pod("a"))
+    held = cache(pod("a"))
     before = weakref.ref(held.snapshot())
     gc.disable()
     try:
@@ -155,44 +155,44 @@ def test_the_version_counts_changes_and_nothing_else():
 
 
 def test_an_update_keeps_its_place_in_the_list():
-    held = store(pod("a"), pod("b"))
+    held = cache(pod("a"), pod("b"))
     held.apply(Change("Pod", pod("a", priority=7)))
     assert pods(held) == [("a", "a", 7), ("b", "b", 0)]
 
 
 def test_the_same_name_with_a_new_uid_replaces_the_old_pod_and_comes_last():
-    held = store(pod("a", "old"), pod("b"))
+    held = cache(pod("a", "old"), pod("b"))
     held.apply(Change("Pod", pod("a", "new")))
     assert pods(held) == [("b", "b", 0), ("a", "new", 0)]
 
 
 def test_a_deletion_takes_the_object_away():
-    held = store(pod("a"), pod("b"))
+    held = cache(pod("a"), pod("b"))
     held.apply(Change("Pod", pod("a"), deleted=True))
     assert pods(held) == [("b", "b", 0)]
 
 
 def test_a_late_deletion_of_the_old_uid_does_not_touch_the_new_pod():
-    held = store(pod("a", "new"))
+    held = cache(pod("a", "new"))
     held.apply(Change("Pod", pod("a", "old"), deleted=True))
     assert pods(held) == [("a", "new", 0)]
 
 
 def test_a_deletion_without_a_uid_takes_whatever_bears_the_name():
-    held = store(pod("a", "some-uid"))
+    held = cache(pod("a", "some-uid"))
     held.apply(Change("Pod", Pod(ObjectMeta(name="a", namespace="shop")), deleted=True))
     assert pods(held) == []
 
 
 def test_pods_of_one_name_in_two_namespaces_are_two():
-    held = store(pod("a"))
+    held = cache(pod("a"))
     other = pod("a", "other")
     held.apply(Change("Pod", msgspec.structs.replace(other, metadata=ObjectMeta("a", "batch", "other"))))
     assert [one.key for one in held.snapshot().objects.pods.values()] == ["shop/a", "batch/a"]
 
 
 def test_an_object_that_cannot_be_read_changes_nothing():
-    held = store(pod("a"))
+    held = cache(pod("a"))
     before, version = held.snapshot(), held.version
     with pytest.raises(ValueError, match="cpu"):
         held.apply(Change("Node", node(cpu="many")))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from extender.cluster.cache import cache as store_module
+from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import decode
 from extender.cluster.watch.decode import Decoder
@@ -64,48 +64,48 @@ Objects = Sequence[tuple[str, Any]]
     [pytest.param(PreemptionPolicy(), id="as kube-scheduler does"), pytest.param(EVERYTHING, id="with every policy")],
 )
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
-    monkeypatch.setattr(store_module, "REMEMBERED_DELETIONS", FEW)
+    monkeypatch.setattr(cache_module, "REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(decode, "MOST_SHARED", FEW)
     monkeypatch.setattr(pod_table, "_TEMPLATES", FEW)
     monkeypatch.setattr(index, "_LONGEST_JOURNAL", FEW)
     monkeypatch.setattr(victim_resolver, "_MOST", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
-    profile, store = Profile(preemption=policy), ClusterCache()
-    store.prepare_for(profile)
-    store.replace(ClusterObjects(nodes=tuple(_decoded(decoders, "Node", _node(name)) for name in ("n1", "n2"))))
+    profile, cache = Profile(preemption=policy), ClusterCache()
+    cache.prepare_for(profile)
+    cache.replace(ClusterObjects(nodes=tuple(_decoded(decoders, "Node", _node(name)) for name in ("n1", "n2"))))
     seen = []
     for number in range(2 * ROUNDS):
         objects = [(kind, _decoded(decoders, kind, raw)) for kind, raw in _objects(number)]
-        _come_and_go(store, profile, objects, _decoded(decoders, "Pod", _waiting(number)), number)
+        _come_and_go(cache, profile, objects, _decoded(decoders, "Pod", _waiting(number)), number)
         if number + 1 in (ROUNDS, 2 * ROUNDS):
-            seen.append(_sizes(store, decoders))
+            seen.append(_sizes(cache, decoders))
     before, after = seen
     assert {path: (before.get(path, 0), size) for path, size in after.items() if size > before.get(path, 0) + FEW} == {}
 
 
-def _come_and_go(store: ClusterCache, profile: Profile, objects: Objects, waiting: Pod, number: int) -> None:
+def _come_and_go(cache: ClusterCache, profile: Profile, objects: Objects, waiting: Pod, number: int) -> None:
     """In this order or the other way round."""
     for kind, one in objects[:: 1 if number % 2 else -1]:
-        store.apply(Change(kind, one))
-    _decide(store, profile, waiting)
+        cache.apply(Change(kind, one))
+    _decide(cache, profile, waiting)
     running_one = next(one for kind, one in objects if kind == "Pod")
     metadata = msgspec.structs.replace(running_one.metadata, resource_version="2", labels={"other": str(number)})
-    store.apply(Change("Pod", msgspec.structs.replace(running_one, metadata=metadata)))
-    store.snapshot()
+    cache.apply(Change("Pod", msgspec.structs.replace(running_one, metadata=metadata)))
+    cache.snapshot()
     for kind, one in (*objects[:: 1 if number % 3 else -1], ("Pod", waiting)):
-        store.apply(Change(kind, one, deleted=True))
-    assert not store.assumed
-    store.snapshot()
+        cache.apply(Change(kind, one, deleted=True))
+    assert not cache.assumed
+    cache.snapshot()
 
 
-def _decide(store: ClusterCache, profile: Profile, pod: Pod) -> None:
-    snapshot = store.snapshot()
+def _decide(cache: ClusterCache, profile: Profile, pod: Pod) -> None:
+    snapshot = cache.snapshot()
     names = list(snapshot.node_names)
     engine.filter(snapshot, pod, names, profile)
     engine.prioritize(snapshot, pod, names, profile)
     found = engine.preempt(snapshot, pod, dict.fromkeys(names, SentCandidate(())), profile)
     assert found.kept
-    store.assumed.preempted(pod, found.kept[0].node, found.kept[0].victims)
+    cache.assumed.preempted(pod, found.kept[0].node, found.kept[0].victims)
 
 
 # --- what comes and goes ----------------------------------------------------------------------------------------------

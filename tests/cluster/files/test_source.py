@@ -20,8 +20,8 @@ def write(path, *names, text=None):
     os.utime(path, ns=(later, later))
 
 
-def nodes(store):
-    return [one.metadata.name for one in store.snapshot().objects.nodes.values()]
+def nodes(cache):
+    return [one.metadata.name for one in cache.snapshot().objects.nodes.values()]
 
 
 def polls(source, count):
@@ -41,83 +41,83 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def store():
+def cache():
     return ClusterCache()
 
 
 @pytest.fixture
-def source(path, store):
-    loaded = FileSource(path, store)
+def source(path, cache):
+    loaded = FileSource(path, cache)
     loaded.load()
     return loaded
 
 
-def test_the_first_load_fills_the_store_and_reports(path, store):
-    report = FileSource(path, store).load()
-    assert nodes(store) == ["a"]
+def test_the_first_load_fills_the_store_and_reports(path, cache):
+    report = FileSource(path, cache).load()
+    assert nodes(cache) == ["a"]
     assert report.left_out == {}
 
 
-def test_the_first_load_raises_and_leaves_the_store_empty(path, store):
+def test_the_first_load_raises_and_leaves_the_store_empty(path, cache):
     write(path, text="{")
     with pytest.raises(ClusterFileError, match=r"cluster\.json"):
-        FileSource(path, store).load()
+        FileSource(path, cache).load()
     with pytest.raises(NotReady):
-        store.snapshot()
+        cache.snapshot()
 
 
-def test_an_unchanged_file_is_not_read_again(source, store):
-    before = store.snapshot()
+def test_an_unchanged_file_is_not_read_again(source, cache):
+    before = cache.snapshot()
     assert polls(source, 3) == [False, False, False]
-    assert store.snapshot() is before
+    assert cache.snapshot() is before
 
 
-def test_a_changed_file_is_read_once_it_has_stood_still_for_one_look(source, store, path):
+def test_a_changed_file_is_read_once_it_has_stood_still_for_one_look(source, cache, path):
     write(path, "a", "b")
     assert polls(source, 4) == [False, True, False, False]
-    assert nodes(store) == ["a", "b"]
+    assert nodes(cache) == ["a", "b"]
 
 
-def test_a_file_that_is_still_being_written_is_not_read(source, store, path):
+def test_a_file_that_is_still_being_written_is_not_read(source, cache, path):
     write(path, "a", "b")
     assert polls(source, 1) == [False]
     write(path, "a", "b", "c")
     assert polls(source, 1) == [False]
-    assert nodes(store) == ["a"]
+    assert nodes(cache) == ["a"]
     assert polls(source, 1) == [True]
-    assert nodes(store) == ["a", "b", "c"]
+    assert nodes(cache) == ["a", "b", "c"]
 
 
-def test_a_broken_file_keeps_the_last_good_picture_and_is_complained_of_once(source, store, path, caplog):
-    before = store.snapshot()
+def test_a_broken_file_keeps_the_last_good_picture_and_is_complained_of_once(source, cache, path, caplog):
+    before = cache.snapshot()
     write(path, text='{"kind": "Node", "metadata": {"name": 5}}')
     with caplog.at_level(logging.ERROR):
         assert polls(source, 5) == [False] * 5
-    assert store.snapshot() is before
+    assert cache.snapshot() is before
     assert source.last_error == "cluster.json: Node (document 1): expected str, got int at $.metadata.name"
     assert [record.getMessage() for record in caplog.records] == [
         f"cluster not reloaded, the picture before stays: {source.last_error}"
     ]
 
 
-def test_a_mended_file_is_read_and_the_error_forgotten(source, store, path):
+def test_a_mended_file_is_read_and_the_error_forgotten(source, cache, path):
     write(path, text="{")
     polls(source, 2)
     assert source.last_error
     write(path, "mended")
     assert polls(source, 2) == [False, True]
     assert source.last_error is None
-    assert nodes(store) == ["mended"]
+    assert nodes(cache) == ["mended"]
 
 
-def test_a_file_that_was_emptied_is_broken_not_an_empty_cluster(source, store, path):
+def test_a_file_that_was_emptied_is_broken_not_an_empty_cluster(source, cache, path):
     write(path, text="")
     polls(source, 2)
     assert source.last_error == "cluster.json: the file is empty"
-    assert nodes(store) == ["a"]
+    assert nodes(cache) == ["a"]
 
 
-def test_a_file_that_goes_and_comes_back_the_same_is_read_again(source, store, path):
+def test_a_file_that_goes_and_comes_back_the_same_is_read_again(source, cache, path):
     away = path.rename(path.with_suffix(".away"))
     assert polls(source, 2) == [False, False]
     assert "No such file" in source.last_error
@@ -126,16 +126,16 @@ def test_a_file_that_goes_and_comes_back_the_same_is_read_again(source, store, p
     assert source.last_error is None
 
 
-def test_in_a_directory_every_file_counts_also_a_new_one(tmp_path, store):
+def test_in_a_directory_every_file_counts_also_a_new_one(tmp_path, cache):
     write(tmp_path / "1.json", "a")
-    source = FileSource(tmp_path, store)
+    source = FileSource(tmp_path, cache)
     source.load()
     write(tmp_path / "2.json", "b")
     assert polls(source, 2) == [False, True]
-    assert nodes(store) == ["a", "b"]
+    assert nodes(cache) == ["a", "b"]
     (tmp_path / "1.json").unlink()
     assert polls(source, 2) == [False, True]
-    assert nodes(store) == ["b"]
+    assert nodes(cache) == ["b"]
 
 
 class Clock:
@@ -151,19 +151,19 @@ class Clock:
         self.asked.append(seconds)
 
 
-def test_run_looks_every_interval_until_cancelled(path, store):
+def test_run_looks_every_interval_until_cancelled(path, cache):
     clock = Clock(turns=3)
-    source = FileSource(path, store, interval=2.5, sleep=clock)
+    source = FileSource(path, cache, interval=2.5, sleep=clock)
     source.load()
     write(path, "a", "b")
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(source.run())
     assert clock.asked == [2.5, 2.5, 2.5]
-    assert nodes(store) == ["a", "b"]
+    assert nodes(cache) == ["a", "b"]
 
 
-def test_with_an_interval_of_zero_nobody_looks_again(path, store):
+def test_with_an_interval_of_zero_nobody_looks_again(path, cache):
     clock = Clock(turns=0)
-    source = FileSource(path, store, interval=0, sleep=clock)
+    source = FileSource(path, cache, interval=0, sleep=clock)
     asyncio.run(source.run())
     assert clock.asked == []

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from extender.cluster.cache import cache
+from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.list_watch import Settings, StreamStatus
 from extender.cluster.watch.source import KubernetesSource
@@ -91,7 +91,7 @@ class Live:
         server: str | Any,
         *,
         clock: Callable[[], float] | None = None,
-        store_clock: Clock | None = None,
+        cache_clock: Clock | None = None,
         settings: Settings = QUICK,
         **options: Any,
     ) -> None:
@@ -99,9 +99,9 @@ class Live:
         self.clock = clock or Clock()
         self.sleeps = Sleeps()
         self.server = server_at(server) if isinstance(server, str) else server
-        self.store = ClusterCache(store_clock or self.clock)
+        self.cache = ClusterCache(cache_clock or self.clock)
         given: dict[str, Any] = {"compare_interval": 0.0, "sleep": self.sleeps} | options
-        self.source = KubernetesSource(self.store, self.server, settings=settings, clock=self.clock, **given)
+        self.source = KubernetesSource(self.cache, self.server, settings=settings, clock=self.clock, **given)
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         for reflector in self.source.reflectors.values():
@@ -150,7 +150,7 @@ class Live:
     async def read(self) -> None:
         """Wait until there is a picture, and every kind is followed or known to be unreadable."""
         followed = self.source.reflectors
-        await self.until(lambda: self.store.version and all(self.status(k).phase in READABLE for k in followed))
+        await self.until(lambda: self.cache.version and all(self.status(k).phase in READABLE for k in followed))
 
     async def followed(self, kind: str, lists: int) -> None:
         """Wait until the watch after so many lists is open."""
@@ -171,7 +171,7 @@ class Live:
     # --- what the picture holds ---
 
     def names(self, kind: str = "Pod") -> set[str]:
-        return {name for _, name in self.store.changing().objects.of(kind)}
+        return {name for _, name in self.cache.changing().objects.of(kind)}
 
     def holds(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> bool:
         """Whether the picture is the server's: keys, UIDs and versions."""
@@ -179,19 +179,19 @@ class Live:
 
     def differences(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> list[str]:
         """Where it is not: `Pod default/a: ('uid', '1'), the server: None`."""
-        if not self.store.version:
+        if not self.cache.version:
             return ["there is no picture"]
         found = []
         for kind in kinds:
-            ours, theirs = held(self.store, kind), there(api, kind)
+            ours, theirs = held(self.cache, kind), there(api, kind)
             keys = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
             found += [f"{kind} {'/'.join(k)}: {ours.get(k)}, the server: {theirs.get(k)}" for k in keys]
         return found
 
 
-def held(store: ClusterCache, kind: str) -> Identities:
+def held(cache: ClusterCache, kind: str) -> Identities:
     """What the picture holds."""
-    objects: Iterable[Any] = store.changing().objects.of(kind).values()
+    objects: Iterable[Any] = cache.changing().objects.of(kind).values()
     return {key_of(kind, one): (one.metadata.uid, one.metadata.resource_version) for one in objects}
 
 
@@ -228,7 +228,7 @@ async def serving(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Live]]:
     """The service before it, with its lifespan; `sections` of the configuration; `on_stop`: what stops the server."""
     live = Live(url, **options)
-    app = create_app(live.store, configuration(**(sections or {})), live.source, live.server)
+    app = create_app(live.cache, configuration(**(sections or {})), live.source, live.server)
     app.state.stop = on_stop
     try:
         async with app.router.lifespan_context(app), client_for(app) as client:
@@ -249,7 +249,7 @@ class Piling(list[Change]):
 
 # --- what a test does to the server -----------------------------------------------------------------------------------
 
-MANY = 2 * cache.AT_ONCE
+MANY = 2 * cache_module.AT_ONCE
 """Objects: more than a list may change in one go."""
 
 

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
-from extender.cluster.cache import assume, cache
+from extender.cluster.cache import assume
+from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
 from extender.cluster.watch import source as live
@@ -43,13 +44,13 @@ async def test_there_is_no_picture_before_every_kind_was_listed(api):
     async with following(api.url) as live:
         assert (live.source.problem() or "").startswith("the cluster has not been read yet: waiting for nodes, pods, ")
         with pytest.raises(NotReady):
-            live.store.snapshot()
+            live.cache.snapshot()
         only_services = "the cluster has not been read yet: waiting for services"
         await live.until(lambda: live.source.problem() == only_services)
-        assert live.store.version == 0
+        assert live.cache.version == 0
         hang.release()
         await live.until(lambda: live.source.problem() is None)
-        assert set(live.store.snapshot().objects.pods) == {("default", "a")}
+        assert set(live.cache.snapshot().objects.pods) == {("default", "a")}
 
 
 async def test_why_there_is_no_picture_yet_is_said(api):
@@ -79,7 +80,7 @@ async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_pictu
         hang.release()
         await live.read()
         await live.until(lambda: live.names() == {"b", "c"})
-        assert live.store.version == 3  # one picture, two changes
+        assert live.cache.version == 3  # one picture, two changes
 
 
 async def test_a_list_that_came_again_before_the_first_picture_is_the_one_that_counts(api):
@@ -133,7 +134,7 @@ async def test_events_reach_the_picture(api):
         api.put("Namespace", namespace("shop"))
         api.put("StorageClass", thing("StorageClass", "fast", provisioner="disk"))
         await live.until(lambda: live.holds(api))
-        snapshot = live.store.snapshot()
+        snapshot = live.cache.snapshot()
         assert [one.metadata.name for one in snapshot.pods_on("n1")] == ["a"]
         assert snapshot.used[0, 0] == 3000
         assert len(snapshot.budgets) == 1
@@ -229,7 +230,7 @@ def test_C3_events_in_any_order_and_number_give_what_is_true_in_the_end(seed):
 
 @pytest.mark.parametrize("at_once", [0, 200], ids=["as a new picture", "in one go"])
 def test_C3_what_a_list_no_longer_shows_does_not_come_back_with_a_late_event(at_once, monkeypatch):
-    monkeypatch.setattr(cache, "AT_ONCE", at_once)
+    monkeypatch.setattr(cache_module, "AT_ONCE", at_once)
     picture = empty()
     for one in (change("a", 1), change("b", 2), gone("c", 3, "c")):
         picture.apply(one)
@@ -288,7 +289,7 @@ async def test_C3_the_same_name_with_a_new_uid_is_another_pod(api):
         api.put("Pod", pod("b"))
         api.put("Pod", pod("a", metadata={"uid": "another"}))
         await live.until(lambda: live.holds(api))
-        assert [key[1] for key in live.store.snapshot().objects.pods] == ["b", "a"]
+        assert [key[1] for key in live.cache.snapshot().objects.pods] == ["b", "a"]
 
 
 # --- C6, C11 --------------------------------------------------------------------------------------------------------
@@ -382,7 +383,7 @@ async def test_C6_a_quiet_healthy_cluster_stays_ready_for_10_minutes_without_any
         assert sum(view.watch_restarts for view in views) >= len(RESOURCES)
 
 
-@pytest.mark.parametrize("module", [live, delta_queue, cache, assume])
+@pytest.mark.parametrize("module", [live, delta_queue, cache_module, assume])
 def test_C11_no_wall_clock_is_read(module):
     source = inspect.getsource(module)
     assert "time.time" not in source

@@ -76,9 +76,9 @@ async def test_C15_an_event_that_was_lost_is_found_counted_and_mended(api, lose,
 async def test_C15_a_picture_that_was_changed_behind_its_back_is_mended(api):
     async with following(api.url) as live:
         await live.read()
-        live.store.changing().remove("Pod", ("shop", "small"))
-        held = live.store.changing().objects.pods["shop", "large"]
-        live.store.apply(Change("Pod", type(held)(type(held.metadata)(name="ghost", namespace="shop", uid="ghost"))))
+        live.cache.changing().remove("Pod", ("shop", "small"))
+        held = live.cache.changing().objects.pods["shop", "large"]
+        live.cache.apply(Change("Pod", type(held)(type(held.metadata)(name="ghost", namespace="shop", uid="ghost"))))
         assert len(live.differences(api)) == 2
         assert await compared(live) == 2
         await live.until(lambda: live.holds(api))
@@ -101,7 +101,7 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
 async def test_C15_where_changes_wait_to_be_applied_nothing_is_called_a_divergence(api):
     async with following(api.url) as live:
         await live.read()
-        held = live.store.changing().objects.pods["shop", "large"]
+        held = live.cache.changing().objects.pods["shop", "large"]
         piling = Piling([Change("Pod", held)])
         live.source.inbox.changed("Pod", piling)
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))
@@ -133,10 +133,10 @@ async def test_C15_what_is_assumed_of_a_pod_is_no_divergence(api):
         incoming = shop_pod("incoming", cpu="4", priority=100)
         api.put("Pod", incoming)
         await live.until(lambda: live.holds(api))
-        snapshot = live.store.snapshot()
+        snapshot = live.cache.snapshot()
         pods = snapshot.objects.pods
-        live.store.assumed.preempted(pods["shop", "incoming"], "worker-1", [pods["shop", "small"]])
-        assert len(live.store.assumed) == 2
+        live.cache.assumed.preempted(pods["shop", "incoming"], "worker-1", [pods["shop", "small"]])
+        assert len(live.cache.assumed) == 2
         assert await live.source.compare("Pod") == 0
 
 
@@ -215,7 +215,7 @@ async def test_an_optional_kind_that_is_forbidden_costs_what_depends_on_it_and_n
         await asyncio.to_thread(api.wait_for, lambda: refusals(api, "PersistentVolume") >= 5)
         api.allow("PersistentVolume")
         await live.until(lambda: live.status("PersistentVolume").phase == "watching" and not live.source.warnings())
-        await live.until(lambda: not live.store.snapshot().unread)
+        await live.until(lambda: not live.cache.snapshot().unread)
         assert left_out(await client.post("/filter", content=body)) is None
         assert live.source.problem() is None
     assert sum("PersistentVolume: forbidden" in record.getMessage() for record in caplog.records) == 1
@@ -236,7 +236,7 @@ async def test_an_optional_kind_that_is_forbidden_later_is_not_decided_on_any_mo
         assert live.names("PersistentVolume") == {"v"}
         api.forbid("PersistentVolume")
         api.end_watches("PersistentVolume")
-        await live.until(lambda: live.store.snapshot().unread == {"volumes"})
+        await live.until(lambda: live.cache.snapshot().unread == {"volumes"})
         assert live.names("PersistentVolume") == set()
         assert live.source.problem() is None
 
@@ -273,7 +273,7 @@ async def test_a_kind_that_the_cluster_does_not_have_is_empty_and_decided_on(api
     api.remove_resource("PersistentVolume")
     async with serving(api.url) as (client, live):
         await live.read()
-        assert live.store.snapshot().unread == frozenset()
+        assert live.cache.snapshot().unread == frozenset()
         assert not live.source.warnings()
         assert (await client.get("/readyz")).status_code == 200
         answer = await client.post("/filter", content=filter_body(incoming=with_claim("incoming")))
@@ -291,5 +291,5 @@ async def test_a_kind_that_vanishes_is_empty(api):
         await live.read()
         api.remove_resource("PersistentVolume")
         await live.until(lambda: live.names("PersistentVolume") == set())
-        assert live.store.snapshot().unread == frozenset()
+        assert live.cache.snapshot().unread == frozenset()
         assert live.source.problem() is None

@@ -58,7 +58,7 @@ async def test_C4_what_bears_a_version_for_the_second_time_is_taken_for_what_it_
         api.rewind(backup)
         api.put("Pod", pod("a", cpu="3"))
         await live.until(lambda: live.holds(api))
-        assert [running_usage(one).requests["cpu"] for one in live.store.snapshot().objects.pods.values()] == [3000]
+        assert [running_usage(one).requests["cpu"] for one in live.cache.snapshot().objects.pods.values()] == [3000]
 
 
 # --- C7 -------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ async def test_C13_two_pods_of_one_uid_cost_one_of_them_and_nothing_else(shop, c
     put("two")
     async with following(shop.url) as live:
         await live.read()
-        assert len(live.store.snapshot().objects.pods) == 3
+        assert len(live.cache.snapshot().objects.pods) == 3
         with unseen(shop, "Pod"):
             put("three")
             for number in range(count):
@@ -199,14 +199,14 @@ async def test_what_cannot_be_applied_for_a_bug_costs_a_new_picture_and_a_list(a
     api.put("Pod", pod("a"))
     async with following(api.url) as live:
         await live.read()
-        apply = live.store.apply
+        apply = live.cache.apply
 
         def apply_wrongly(change: Change) -> bool:
-            live.store.apply = apply  # type: ignore[method-assign]
-            live.store.changing().remove("Pod", ("default", "a"))
+            live.cache.apply = apply  # type: ignore[method-assign]
+            live.cache.changing().remove("Pod", ("default", "a"))
             raise RuntimeError("a bug")
 
-        live.store.apply = apply_wrongly  # type: ignore[method-assign]
+        live.cache.apply = apply_wrongly  # type: ignore[method-assign]
         api.put("Pod", pod("b"))
         await live.sleeps.end(live_module.AFTER_A_BUG)
         await live.until(lambda: live.status("Pod").relists == 1 and live.holds(api))
@@ -225,8 +225,8 @@ async def test_a_bug_that_cannot_be_mended_is_openly_the_end(shop, monkeypatch, 
     stopped = asyncio.Event()
     async with serving(shop.url, on_stop=stopped.set) as (client, live):
         await live.read()
-        live.store.apply = fail  # type: ignore[method-assign]
-        live.store.rebuild = fail  # type: ignore[method-assign]
+        live.cache.apply = fail  # type: ignore[method-assign]
+        live.cache.rebuild = fail  # type: ignore[method-assign]
         shop.put("Pod", pod("a"))
         await asyncio.wait_for(stopped.wait(), 20)
         assert "internal error" in error_of(await client.get("/readyz"))

@@ -62,7 +62,7 @@ def members(name, minimum):
 
 def minimums(live):
     """Of the groups of either sort, by name."""
-    objects = live.store.snapshot().frozen()
+    objects = live.cache.snapshot().frozen()
     return [{one.metadata.name: one.minimum for one in of} for of in (objects.pod_groups, objects.coscheduling_groups)]
 
 
@@ -74,7 +74,7 @@ async def test_pod_groups_are_not_followed_unless_they_are_asked_for(api):
     async with following(api.url) as live:
         await live.read()
         assert [view.kind for view in live.source.streams()] == [one.kind for one in RESOURCES]
-        snapshot = live.store.snapshot()
+        snapshot = live.cache.snapshot()
         assert not snapshot.objects.pod_groups
         assert not snapshot.unread  # there are none as far as decisions go
         assert await live.source.compare(NATIVE) == 0
@@ -105,7 +105,7 @@ async def test_pod_groups_that_a_cluster_does_not_have_are_known_not_to_be_there
         await live.read()
         assert [live.status(one.kind).phase for one in POD_GROUPS] == ["absent", "absent"]
         assert live.source.problem() is None
-        assert not live.store.snapshot().unread
+        assert not live.cache.snapshot().unread
 
 
 async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tmp_path):
@@ -114,8 +114,8 @@ async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tm
     async with following(api.url, pod_groups=True) as live:
         await live.read()
         assert live.source.problem() is None
-        assert live.store.snapshot().unread == {"pod_groups", "coscheduling_groups"}
-        dump.write(live.store.snapshot().frozen(), tmp_path / "cluster.json")
+        assert live.cache.snapshot().unread == {"pod_groups", "coscheduling_groups"}
+        dump.write(live.cache.snapshot().frozen(), tmp_path / "cluster.json")
     assert load_cluster(tmp_path / "cluster.json").unread == ("coscheduling_groups", "pod_groups")
 
 
@@ -134,7 +134,7 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
     keys = frozenset({"shop/keep"})
     async with following(api.url, pod_annotations=keys) as live:
         await live.read()
-        found = live.store.snapshot().frozen()
+        found = live.cache.snapshot().frozen()
         dump.write(found, tmp_path / "cluster.json", keys)
     assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
     assert found.budgets[0].metadata.annotations is None
@@ -146,10 +146,10 @@ async def test_a_pod_that_becomes_ready_is_ready_in_the_picture_too(api):
     api.put("Pod", placed(pod("a"), "n1"))
     async with following(api.url) as live:
         await live.read()
-        assert [one.is_ready for one in live.store.snapshot().pods_on("n1")] == [False]
+        assert [one.is_ready for one in live.cache.snapshot().pods_on("n1")] == [False]
         api.put("Pod", placed(pod("a", status={"conditions": [{"type": "Ready", "status": "True"}]}), "n1"))
         await live.until(lambda: live.holds(api))
-        assert [one.is_ready for one in live.store.snapshot().pods_on("n1")] == [True]
+        assert [one.is_ready for one in live.cache.snapshot().pods_on("n1")] == [True]
 
 
 async def test_a_budget_says_whether_its_status_is_of_this_spec(api):
@@ -158,5 +158,5 @@ async def test_a_budget_says_whether_its_status_is_of_this_spec(api):
     api.put("PodDisruptionBudget", one)
     async with following(api.url) as live:
         await live.read()
-        (found,) = live.store.snapshot().budgets
+        (found,) = live.cache.snapshot().budgets
         assert (found.metadata.generation, found.status.observed_generation) == (5, 4)

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 
-from extender.cluster.cache import cache as store_module
+from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as live_module
@@ -18,8 +18,8 @@ from tests.server.conftest import filter_body
 pytestmark = pytest.mark.anyio
 
 
-def names(store):
-    return frozenset(name for _, name in store.snapshot().objects.pods)
+def names(cache):
+    return frozenset(name for _, name in cache.snapshot().objects.pods)
 
 
 def before_the_next_list(inbox):
@@ -34,11 +34,11 @@ def before_the_next_list(inbox):
     return event
 
 
-async def observe(store, seen, begin):
+async def observe(cache, seen, begin):
     """Read the picture at every turn of the loop; not sooner, as a loop that never waits leaves threads no time."""
     await begin.wait()
     while True:
-        seen.append(names(store))
+        seen.append(names(cache))
         await asyncio.sleep(0)
 
 
@@ -49,39 +49,39 @@ async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
         api.put("Pod", pod(f"kept-{number}"))
     async with following(api.url) as live:
         await live.read()
-        old, seen = names(live.store), list[frozenset[str]]()
-        reading = asyncio.create_task(observe(live.store, seen, before_the_next_list(live.source.inbox)))
+        old, seen = names(live.cache), list[frozenset[str]]()
+        reading = asyncio.create_task(observe(live.cache, seen, before_the_next_list(live.source.inbox)))
         with unseen(api, "Pod"):
             for number in range(MANY):
                 api.delete("Pod", f"old-{number}")
                 api.put("Pod", pod(f"new-{number}"))
         await live.until(lambda: live.holds(api))
         await asyncio.sleep(0)  # the reader's turn
-        new = names(live.store)
+        new = names(live.cache)
         reading.cancel()
     assert len(old) == len(new) == 2 * MANY
     assert len(old & new) == MANY
     assert set(seen) == {old, new}
-    assert len(seen) > 2 * MANY / store_module.STEP
+    assert len(seen) > 2 * MANY / cache_module.STEP
     assert live.status("Pod").relists == 1
 
 
-@pytest.mark.parametrize("count", [10, store_module.AT_ONCE // 2, store_module.AT_ONCE // 2 + 1, MANY])
+@pytest.mark.parametrize("count", [10, cache_module.AT_ONCE // 2, cache_module.AT_ONCE // 2 + 1, MANY])
 def test_C2_every_step_of_a_relist_shows_the_old_picture_or_the_new_one(count):
     def pods(prefix):
         return [typed(placed(pod(f"{prefix}{number}", cpu="1m"), "n1")) for number in range(count)]
 
-    store = ClusterCache()
-    store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("old"))))
-    old, new = names(store), frozenset(one.metadata.name for one in pods("new"))
+    cache = ClusterCache()
+    cache.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("old"))))
+    old, new = names(cache), frozenset(one.metadata.name for one in pods("new"))
     seen = []
-    for _ in store.relist("Pod", pods("new")):
-        snapshot = store.snapshot()
-        seen.append(names(store))
+    for _ in cache.relist("Pod", pods("new")):
+        snapshot = cache.snapshot()
+        seen.append(names(cache))
         assert {one.metadata.name for one in snapshot.pods_on("n1")} == seen[-1]
-    assert names(store) == new
+    assert names(cache) == new
     assert [one for one, _ in groupby(seen)] in ([old], [old, new])
-    assert store.snapshot().used[0, 0] == count
+    assert cache.snapshot().used[0, 0] == count
 
 
 def typed_node(name):
@@ -94,16 +94,16 @@ def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count)
     volumes = load_cluster(
         {"kind": "List", "items": [thing("PersistentVolume", f"v{n}") for n in range(count)]}
     ).volumes
-    store = ClusterCache()
-    store.replace(ClusterObjects(volumes=volumes))
+    cache = ClusterCache()
+    cache.replace(ClusterObjects(volumes=volumes))
 
     def look():
-        snapshot = store.snapshot()
+        snapshot = cache.snapshot()
         return len(snapshot.objects.volumes), *snapshot.unread
 
     for objects, before, after in (((), (count,), (0, "volumes")), (volumes, (0, "volumes"), (count,))):
         assert look() == before
-        seen = [look() for _ in store.relist("PersistentVolume", objects, is_unread=not objects)] + [look()]
+        seen = [look() for _ in cache.relist("PersistentVolume", objects, is_unread=not objects)] + [look()]
         assert seen[0] == before
         assert seen[-1] == after
         assert set(seen) == {before, after}
@@ -155,7 +155,7 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
         assert live.holds(shop)
     assert answered > 10
     assert sum(turns) >= 3000
-    assert max(turns) <= store_module.STEP
+    assert max(turns) <= cache_module.STEP
 
 
 @pytest.mark.parametrize("others", [1, MANY])
@@ -165,13 +165,13 @@ def test_L3_of_a_pod_that_did_not_change_there_is_one_object_before_and_after_a_
     def pods(*prefixes):
         return [typed(placed(pod(f"{one}{number}", cpu="1m"), "n1")) for one in prefixes for number in range(others)]
 
-    store = ClusterCache()
-    store.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("kept", "old"))))
-    before = store.snapshot().objects.pods.copy()
-    for _ in store.relist("Pod", pods("new", "kept")):
+    cache = ClusterCache()
+    cache.replace(ClusterObjects(nodes=(typed_node("n1"),), pods=tuple(pods("kept", "old"))))
+    before = cache.snapshot().objects.pods.copy()
+    for _ in cache.relist("Pod", pods("new", "kept")):
         pass
-    after = store.snapshot().objects.pods
+    after = cache.snapshot().objects.pods
     kept = before.keys() & after.keys()
     assert len(kept) == others
-    assert all(store.holds(before[key]) and after[key] is before[key] for key in kept)
-    assert not any(store.holds(before[key]) for key in before.keys() - kept)
+    assert all(cache.holds(before[key]) and after[key] is before[key] for key in kept)
+    assert not any(cache.holds(before[key]) for key in before.keys() - kept)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 def spec(live, name="p"):
-    return live.store.changing().objects.pods["shop", name].spec
+    return live.cache.changing().objects.pods["shop", name].spec
 
 
 def cpu(live):
@@ -65,7 +65,7 @@ async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_b
         for name in ("q", "r"):
             shop.put("Pod", pod(name))
         await live.until(lambda: live.holds(shop))
-        busy = Piling([Change("Pod", live.store.changing().objects.pods["shop", "large"])])
+        busy = Piling([Change("Pod", live.cache.changing().objects.pods["shop", "large"])])
         busy.ended = is_applied
         live.source.inbox.changed("Pod", busy)
         live.impatient("Pod", 0.5)
@@ -86,7 +86,7 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
     shop.put("Pod", pod("p"))
     async with following(shop.url, clock=clock) as live:
         await live.read()
-        assumed = live.store.assumed
+        assumed = live.cache.assumed
         assumed.bound("shop", "p", "uid-p", "worker-1")
         assert spec(live).node_name == "worker-1"
         said, asked, go_on = assumed.said, threading.Event(), threading.Event()
@@ -101,7 +101,7 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
         shop.put("Pod", pod("p") | {"status": {"phase": "Pending", "conditions": []}})
         await asyncio.to_thread(asked.wait, 20)
         clock.now += 31
-        live.store.snapshot()
+        live.cache.snapshot()
         assert spec(live).node_name == ""
         go_on.set()
         await live.until(lambda: live.holds(shop))

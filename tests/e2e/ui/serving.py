@@ -55,10 +55,10 @@ class Served:
 @contextlib.contextmanager
 def serving(objects: ClusterObjects, **sections: Any) -> Iterator[Served]:
     """The service on a cluster, with sections of the configuration."""
-    store = ClusterCache()
-    store.replace(objects)
+    cache = ClusterCache()
+    cache.replace(objects)
     config = Configuration.model_validate(sections)
-    app = create_app(store, config)
+    app = create_app(cache, config)
     beside = create_admin_app(app.state.service, config)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]

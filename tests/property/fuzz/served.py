@@ -43,15 +43,15 @@ class Served:
 
     def __init__(self, api: Api | None = None, **sections: Any) -> None:
         config = Configuration.model_validate({"server": {"schedulerTimeout": "1h"}, **sections})
-        self.store = ClusterCache()
-        self.store.replace(cluster())
-        self.scheduler = create_app(self.store, config, api=api)
+        self.cache = ClusterCache()
+        self.cache.replace(cluster())
+        self.scheduler = create_app(self.cache, config, api=api)
         self.service = self.scheduler.state.service
         self.admin = create_admin_app(self.service, config)
         self._runner = asyncio.Runner()
         self._good = {verb: self.post(f"/{verb}", corpus(verb)[0]).body for verb in DECIDING}
         self._next = cycle(DECIDING)
-        self._version = self.store.version
+        self._version = self.cache.version
 
     def close(self) -> None:
         if self.service.binder is not None:
@@ -87,12 +87,12 @@ class Served:
         verb = next(self._next)
         answer = self.post(f"/{verb}", corpus(verb)[0])
         assert (answer.status, answer.body) == (200, self._good[verb])
-        assert self.store.version == self._version
+        assert self.cache.version == self._version
 
     def is_unknown_node(self, body: bytes) -> bool:
         """E10: does a right request for `/filter` name a node that is not in the picture?"""
         try:
-            return not set(wire.decode_filter(body).nodes) <= set(self.store.snapshot().node_names)
+            return not set(wire.decode_filter(body).nodes) <= set(self.cache.snapshot().node_names)
         except RequestError:
             return False
 

@@ -22,7 +22,7 @@ from tests.server.conftest import (
     admin_client,
     configuration,
     error_of,
-    filled_store,
+    filled_cache,
     filter_body,
     listening,
     scheduler_client,
@@ -38,12 +38,12 @@ FOR_PEOPLE = (
 )
 
 
-def app_with(store=None, **sections):
-    return create_app(store or filled_store(), configuration(**sections))
+def app_with(cache=None, **sections):
+    return create_app(cache or filled_cache(), configuration(**sections))
 
 
-def admin(client=("127.0.0.1", 50000), store=None, **sections):
-    return admin_client(app_with(store, **sections).state.service, client, **sections)
+def admin(client=("127.0.0.1", 50000), cache=None, **sections):
+    return admin_client(app_with(cache, **sections).state.service, client, **sections)
 
 
 # --- apart from the scheduler's port ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from extender.server.lifecycle import Lifecycle
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE
 from extender.server.settings import LiveSettings
-from tests.server.conftest import filled_store
+from tests.server.conftest import filled_cache
 
 
 def shown(collector):
@@ -158,7 +158,7 @@ def test_a_file_that_is_wrong_is_a_gauge():
 
 
 def test_objects_are_counted_by_kind_and_0_without_a_picture():
-    found = shown(Picture(filled_store(), NO_SOURCE))
+    found = shown(Picture(filled_cache(), NO_SOURCE))
     assert (found["extender_objects", "Node"], found["extender_objects", "Pod"]) == (3, 2)
     assert found["extender_objects", "PodGroup.scheduling.x-k8s.io"] == 0
     empty = shown(Picture(ClusterCache(), NO_SOURCE))

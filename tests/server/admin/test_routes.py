@@ -20,7 +20,7 @@ from tests.server.conftest import (
     client_for,
     configuration,
     error_of,
-    filled_store,
+    filled_cache,
     filter_body,
     pod,
     preempt_body,
@@ -33,8 +33,8 @@ JSON = {"Content-Type": "application/json"}
 class Both:
     """One service behind both applications."""
 
-    def __init__(self, store=None, **sections):
-        self.app = create_app(store or filled_store(), configuration(**sections))
+    def __init__(self, cache=None, **sections):
+        self.app = create_app(cache or filled_cache(), configuration(**sections))
         self.service = self.app.state.service
         self.scheduler = client_for(self.app)
         self.people = admin_client(self.service, **sections)
@@ -206,7 +206,7 @@ async def test_what_if_is_asked_of_the_picture_as_it_is(both):
 async def test_two_policies_are_compared(both):
     protect = {"kind": "PodDisruptionBudget", "metadata": {"name": "small", "namespace": "shop"}}
     protect |= {"spec": {"selector": {"matchLabels": {"app": "small"}}}, "status": {"disruptionsAllowed": 0}}
-    both = Both(filled_store({"kind": "List", "items": [*CLUSTER["items"], protect]}))
+    both = Both(filled_cache({"kind": "List", "items": [*CLUSTER["items"], protect]}))
     question = {"pod": pod("urgent", cpu="4", priority=100), "compare": ["upstream", "strict"]}
     answer = (await both.people.post("/simulate", content=json.dumps(question), headers=JSON)).json()
     assert answer["compared"] == ["upstream", "strict"]
@@ -274,14 +274,14 @@ def test_an_address_that_is_taken_is_said():
         port = taken.getsockname()[1]
         config = configuration(admin={"port": port})
         with pytest.raises(CannotListen, match=rf"127.0.0.1:{port}: .*in use; choose another address with admin.host"):
-            run.serve(create_app(filled_store(), config), config)
+            run.serve(create_app(filled_cache(), config), config)
     assert issubclass(CannotListen, ExtenderError)
 
 
 def test_both_begin_and_end_together(monkeypatch):
     """With sockets: one process, two ports, one end."""
     config = configuration()
-    app = create_app(filled_store(), config)
+    app = create_app(filled_cache(), config)
     listening, people = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
     ports = [one.getsockname()[1] for one in (listening, people)]
     monkeypatch.setattr(run, "bind", lambda *_: people)

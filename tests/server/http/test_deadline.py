@@ -32,7 +32,7 @@ from extender.server.scheduler import verbs
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes import api_server
 from tests.fakes.api_server import FakeAPI, Hang
-from tests.server.conftest import BODIES, configuration, filled_store, preempt_body
+from tests.server.conftest import BODIES, configuration, filled_cache, preempt_body
 from tests.server.scheduler.test_bind import LIVE, REQUEST
 
 pytestmark = pytest.mark.anyio
@@ -152,7 +152,7 @@ def step_raises(name, error=None):
         broken = dataclasses.replace(verbs.VERBS[rig.verb], **{name: failing(error or RuntimeError("a bug"))})
         rig.monkeypatch.setitem(verbs.VERBS, rig.verb, broken)
         before = rig.service
-        rig.app = create_app(before.store, configuration(), rig.source)
+        rig.app = create_app(before.cache, configuration(), rig.source)
         rig.app.state.service = before
 
     return put
@@ -277,7 +277,7 @@ CASES = [
 async def test_E11_every_fault_is_answered_by_the_failure_rule(name, verb, setting, monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(audit_log, "PATIENCE", 60.0)  # on a busy machine
     fault, source = FAULTS[name], Live()
-    app = create_app(filled_store(), configuration(**SETTINGS[setting]), source)
+    app = create_app(filled_cache(), configuration(**SETTINGS[setting]), source)
     rig = Rig(app, source, monkeypatch, verb, OFFERED if verb == "preempt" else BODIES[f"/{verb}"])
     audit = AuditLog(tmp_path / "audit.log")
     audit.start()
@@ -296,7 +296,7 @@ async def test_E11_every_fault_is_answered_by_the_failure_rule(name, verb, setti
     ]
     assert len(said) == (1 if is_failure else 0), caplog.messages
     assumes = verb == "preempt" and answer == "decided"
-    assert len(rig.service.store.assumed) == (2 if assumes else 0)
+    assert len(rig.service.cache.assumed) == (2 if assumes else 0)
     counted = failures(rig.service.metrics)
     assert counted == (1 if is_failure and fault.breaks != "keeping" else 0)
     if verb == "preempt" and not isinstance(rig.service.audit, DeafAudit):
@@ -349,11 +349,11 @@ def failures(metrics):
 async def test_E11_without_a_fault_a_preemption_is_assumed_and_nothing_is_logged(caplog, monkeypatch):
     """What the table above compares with."""
     source = Live()
-    rig = Rig(create_app(filled_store(), configuration(), source), source, monkeypatch, "preempt", OFFERED)
+    rig = Rig(create_app(filled_cache(), configuration(), source), source, monkeypatch, "preempt", OFFERED)
     with caplog.at_level(logging.WARNING):
         response = await asked(rig)
     assert response.json() == ANSWERS["decided"]["preempt"]
-    assert len(rig.service.store.assumed) == 2
+    assert len(rig.service.cache.assumed) == 2
     assert caplog.records == []
 
 
@@ -362,14 +362,14 @@ async def test_E11_without_a_fault_a_preemption_is_assumed_and_nothing_is_logged
 
 @pytest.mark.parametrize(("scheduler", "deadline"), [("5s", 4.0), ("500ms", 0.4), ("1m", 48.0)])
 def test_E11_the_deadline_is_80_percent_of_the_scheduler_s_timeout(scheduler, deadline):
-    app = create_app(filled_store(), configuration(server={"schedulerTimeout": scheduler}))
+    app = create_app(filled_cache(), configuration(server={"schedulerTimeout": scheduler}))
     assert app.state.service.timeout == pytest.approx(deadline)
     assert app.state.service.deadline(10.0).ends == pytest.approx(10.0 + deadline)
 
 
 async def test_E11_the_time_that_the_body_takes_counts(monkeypatch, caplog):
     """Nothing is decided for a call whose body took too long to come."""
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     decided = []
     monkeypatch.setattr(engine, "filter", lambda *_: decided.append(1))
     clock = Clock(math.inf)
@@ -390,7 +390,7 @@ async def test_E11_the_time_that_the_body_takes_counts(monkeypatch, caplog):
 async def test_E11_a_late_binding_is_not_sent(monkeypatch):
     with FakeAPI() as api:
         server = server_at(api.url)
-        app = create_app(filled_store(), configuration(**LIVE, bind={"enabled": True}), api=server)
+        app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True}), api=server)
         app.state.service = dataclasses.replace(app.state.service, clock=Clock(1))
         rig = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
         response = await asked(rig)
@@ -416,7 +416,7 @@ class Asked:
 
 async def test_E11_the_api_server_is_given_no_more_than_what_is_left(monkeypatch):
     asked_for = Asked()
-    app = create_app(filled_store(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=asked_for)
+    app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=asked_for)
     app.state.service = dataclasses.replace(app.state.service, timeout=2.0)
     rig = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
     assert "Forbidden" in (await asked(rig)).json()["Error"]
@@ -431,7 +431,7 @@ async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
         hang = Hang()
         api.faults.add(api_server.Fault("*", "Pod", hang, times=None))
         server = server_at(api.url)
-        app = create_app(filled_store(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=server)
+        app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=server)
         app.state.service = dataclasses.replace(app.state.service, timeout=1.5)
         rig, began = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode()), time.monotonic()
         response = await asked(rig)
@@ -460,7 +460,7 @@ async def called(app, path, receive):
 @pytest.mark.parametrize("path", BODIES)
 async def test_E11_a_caller_that_goes_away_decides_nothing(path, caplog):
     source, body = Live(), BODIES[path]
-    app = create_app(filled_store(), configuration(), source)
+    app = create_app(filled_cache(), configuration(), source)
     messages = [{"type": "http.request", "body": body[:9], "more_body": True}, {"type": "http.disconnect"}]
 
     async def receive():
@@ -469,14 +469,14 @@ async def test_E11_a_caller_that_goes_away_decides_nothing(path, caplog):
     with caplog.at_level(logging.WARNING):
         sent = await called(app, path, receive)
     assert sent[0]["status"] == 400
-    assert len(app.state.service.store.assumed) == 0
+    assert len(app.state.service.cache.assumed) == 0
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_E11_a_call_that_is_cancelled_at_the_end_decides_nothing(path, caplog):
     source = Live()
-    app = create_app(filled_store(), configuration(), source)
+    app = create_app(filled_cache(), configuration(), source)
     waiting = asyncio.Event()
 
     async def receive():
@@ -489,6 +489,6 @@ async def test_E11_a_call_that_is_cancelled_at_the_end_decides_nothing(path, cap
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert len(app.state.service.store.assumed) == 0
+    assert len(app.state.service.cache.assumed) == 0
     assert app.state.service.metrics.in_flight == 0
     assert caplog.records == []

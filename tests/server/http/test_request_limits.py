@@ -11,7 +11,7 @@ from extender.server.app import create_app
 from extender.server.http import body, listener, protocol
 from extender.server.http.listener import settings
 from extender.server.run import SCHEDULER_BACKLOG
-from tests.server.conftest import configuration, filled_store, filter_body
+from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ CHUNKED = b"POST /filter HTTP/1.1\r\nHost: extender\r\nTransfer-Encoding: chunke
 
 @pytest.fixture
 def app():
-    return create_app(filled_store(), configuration(server={"maxBodyFull": "64Ki"}))
+    return create_app(filled_cache(), configuration(server={"maxBodyFull": "64Ki"}))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from extender.server.http import listener as listening
 from extender.server.http import tls as tls_module
 from extender.server.http.tls import TLSFiles
 from tests.fakes.certificates import Certificates
-from tests.server.conftest import configuration, filled_store, filter_body
+from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ ALLOWED = ["kube-scheduler", "scheduler.kube-system.svc", "10.1.2.3", "fd00::7",
 
 @pytest.fixture(scope="module")
 def app():
-    return create_app(filled_store(), configuration())
+    return create_app(filled_cache(), configuration())
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.server.conftest import (
     admin_client,
     client_for,
     configuration,
-    filled_store,
+    filled_cache,
     preempt_body,
 )
 from tests.server.conftest import pod as shop_pod
@@ -53,7 +53,7 @@ class Audited:
 
     def __init__(self, path, sections=None, cluster=WITH_BUDGETS, app=None):
         self.path = path
-        self.app = app or create_app(filled_store(cluster), configuration(**(sections or {})))
+        self.app = app or create_app(filled_cache(cluster), configuration(**(sections or {})))
         self.audit = AuditLog(path)
         self.audit.start()
         self.put(audit=self.audit)
@@ -222,7 +222,7 @@ class NotTrue(NoSource):
 
 @pytest.mark.parametrize(("on_failure", "answer", "status"), [("Error", "error", 503), ("Veto", "nobody", 200)])
 async def test_a_failure_has_a_line_too(audited, on_failure, answer, status):
-    app = create_app(filled_store(), configuration(preemption={"onFailure": on_failure}), NotTrue())
+    app = create_app(filled_cache(), configuration(preemption={"onFailure": on_failure}), NotTrue())
     service = audited(app=app)
     await service.post()
     line = service.line()
@@ -309,7 +309,7 @@ def api():
 
 async def bound(audited, api, **changes):
     server = server_at(api.url)
-    app = create_app(filled_store(), configuration(**LIVE, bind={"enabled": True, "timeout": "2s"}), api=server)
+    app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "2s"}), api=server)
     service = audited(app=app)
     response = await service.post("/bind", json.dumps(REQUEST | changes).encode())
     app.state.service.binder.threads.shutdown()
@@ -356,7 +356,7 @@ async def test_a_binding_that_meets_a_bug_is_a_failure(audited, api, monkeypatch
 async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
     """What `extender serve` asks itself before it listens is no request of anybody."""
     path = tmp_path / "audit.log"
-    app = create_app(filled_store(), configuration(audit={"path": str(path)}))
+    app = create_app(filled_cache(), configuration(audit={"path": str(path)}))
     async with client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
         assert not path.exists()
@@ -367,7 +367,7 @@ async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
 
 
 async def test_by_default_they_go_to_standard_output(capfd):
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     async with app.router.lifespan_context(app), client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
     out, _ = capfd.readouterr()
@@ -375,7 +375,7 @@ async def test_by_default_they_go_to_standard_output(capfd):
 
 
 async def test_they_can_be_switched_off(capfd):
-    app = create_app(filled_store(), configuration(audit={"enabled": False}))
+    app = create_app(filled_cache(), configuration(audit={"enabled": False}))
     async with app.router.lifespan_context(app), client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
     assert capfd.readouterr().out == ""

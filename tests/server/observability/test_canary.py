@@ -72,12 +72,12 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
     caplog.set_level(logging.DEBUG)
     cluster = example()
     assert SECRET in json.dumps(cluster)
-    store = ClusterCache()
-    store.replace(load_cluster(cluster))
-    names = list(store.snapshot().node_names)
+    cache = ClusterCache()
+    cache.replace(load_cluster(cluster))
+    names = list(cache.snapshot().node_names)
     sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path / "recording")}}
     sections["audit"] = {"path": str(tmp_path / "audit.log")}
-    app = create_app(store, configuration(**sections))
+    app = create_app(cache, configuration(**sections))
     service = app.state.service
     service.recorder.start()
     service.audit.start()

@@ -24,7 +24,7 @@ from extender.server.observability.decision_log import POD_BYTES, Decisions, Kep
 from extender.server.scheduler.verbs import VERBS, ServerContext, answer
 from extender.server.settings import LiveSettings
 from tests.builders import built, cluster, incoming, node, placed, pod, typed
-from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_store, filter_body, preempt_body
+from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_cache, filter_body, preempt_body
 
 PLENTY = 1 << 30
 
@@ -207,7 +207,7 @@ def test_the_time_is_shown_in_milliseconds():
 
 def service(**sections) -> ServerContext:
     return ServerContext(
-        filled_store(CLUSTER), LiveSettings(configuration(**sections)), decisions=Decisions(100, PLENTY)
+        filled_cache(CLUSTER), LiveSettings(configuration(**sections)), decisions=Decisions(100, PLENTY)
     )
 
 
@@ -296,7 +296,7 @@ def test_a_body_that_cannot_be_read_is_no_decision():
 
 
 def test_without_rings_the_answer_is_the_same():
-    running = ServerContext(filled_store(CLUSTER), LiveSettings(Configuration()))
+    running = ServerContext(filled_cache(CLUSTER), LiveSettings(Configuration()))
     assert answer(VERBS["filter"], running, filter_body()) == answer(VERBS["filter"], service(), filter_body())
     assert running.decisions.find(Query()) == []
 
@@ -325,7 +325,7 @@ def test_a_decision_may_be_told_on_other_threads_while_others_are_made():
     threads = [threading.Thread(target=lambda: told.extend(encoded(one) for _ in range(20))) for _ in range(3)]
     for thread in threads:
         thread.start()
-    snapshot = running.store.changing()
+    snapshot = running.cache.changing()
     for key, gone in list(snapshot.objects.pods.items()):
         snapshot.remove("Pod", key)
         snapshot.settle()

@@ -25,7 +25,7 @@ from tests.server.conftest import (
     URGENT,
     client_for,
     configuration,
-    filled_store,
+    filled_cache,
     filter_body,
     full_body,
     preempt_body,
@@ -48,8 +48,8 @@ CLAIMING = {
 """Path -> a body about a pod with a resource claim."""
 
 
-def served(store=None, **sections):
-    return client_for(create_app(store or filled_store(), configuration(**sections)))
+def served(cache=None, **sections):
+    return client_for(create_app(cache or filled_cache(), configuration(**sections)))
 
 
 async def samples(client):
@@ -88,8 +88,8 @@ async def test_metrics_are_in_the_prometheus_text_format(client):
 
 
 async def test_every_series_of_a_label_is_there_from_the_start_at_0():
-    store = ClusterCache()
-    async with served(store) as client:
+    cache = ClusterCache()
+    async with served(cache) as client:
         found = await samples(client)
     counters = [sample for sample in found if sample[0].endswith(("_total", "_bucket", "_count", "_sum"))]
     of_the_process = "process_cpu_seconds_total"
@@ -228,11 +228,11 @@ async def test_a_prioritize_decision_that_the_guard_refuses_is_counted(monkeypat
 async def test_a_preempt_decision_that_the_guard_refuses_is_counted_once_however_often_it_was_tried(
     monkeypatch, on_failure, status
 ):
-    store = filled_store()
-    (large,) = store.snapshot().pods_on("worker-2")
+    cache = filled_cache()
+    (large,) = cache.snapshot().pods_on("worker-2")
     decision = engine.PreemptDecision((Candidate("worker-1", (large,), 0),), {}, (PLUGIN,), frozenset({"worker-1"}))
     monkeypatch.setattr(engine, "preempt", lambda *_: decision)
-    async with served(store, preemption={"onFailure": on_failure}) as client:
+    async with served(cache, preemption={"onFailure": on_failure}) as client:
         response = await client.post("/preempt", content=CLAIMING["/preempt"])
         assert response.status_code == status
         assert NOT_EVALUATED not in response.headers

@@ -19,7 +19,7 @@ from extender.errors import ConfigError
 from extender.server.app import create_app
 from extender.server.observability import tracing
 from extender.server.observability.tracing import Tracing
-from tests.server.conftest import BODIES, client_for, configuration, filled_store
+from tests.server.conftest import BODIES, client_for, configuration, filled_cache
 
 pytestmark = pytest.mark.anyio
 
@@ -36,8 +36,8 @@ def traced(spans):
     """Makes an application with spans; a store may be given."""
     made = []
 
-    def make(store=None, **sections):
-        app = create_app(store or filled_store(), configuration(**sections))
+    def make(cache=None, **sections):
+        app = create_app(cache or filled_cache(), configuration(**sections))
         made.append(Tracing(SimpleSpanProcessor(spans)))
         app.state.service = dataclasses.replace(app.state.service, tracing=made[-1])
         return app
@@ -117,7 +117,7 @@ class Broken(SimpleSpanProcessor):
 
 
 async def test_a_bug_in_tracing_costs_no_answer(caplog):
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     tracer = Tracing(Broken(InMemorySpanExporter()))
     app.state.service = dataclasses.replace(app.state.service, tracing=tracer)
     assert (await post(app)).status_code == 200
@@ -145,7 +145,7 @@ async def test_spans_are_exported_to_the_endpoint_and_the_last_ones_at_the_end()
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         endpoint = f"http://127.0.0.1:{server.server_port}/v1/traces"
-        app = create_app(filled_store(), configuration(tracing={"endpoint": endpoint}, audit={"enabled": False}))
+        app = create_app(filled_cache(), configuration(tracing={"endpoint": endpoint}, audit={"enabled": False}))
         async with app.router.lifespan_context(app):
             assert (await post(app)).status_code == 200
         assert await asyncio.to_thread(came.wait, 5.0)
@@ -160,7 +160,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call_and_no_end(monkeyp
     monkeypatch.setattr(tracing, "STOP_SECONDS", 0.2)
     monkeypatch.setattr(tracing, "EXPORT_SECONDS", 4)
     sections = {"tracing": {"endpoint": "http://127.0.0.1:9/v1/traces"}, "audit": {"enabled": False}}
-    app = create_app(filled_store(), configuration(**sections))
+    app = create_app(filled_cache(), configuration(**sections))
     began = time.monotonic()
     async with app.router.lifespan_context(app):
         assert (await post(app)).status_code == 200
@@ -197,7 +197,7 @@ def test_nothing_is_imported_where_it_is_off():
     """FastAPI imports the package opentelemetry-api by itself; that is none of the extra's."""
     code = (
         "import sys; from extender.server.app import create_app; from extender.config import Configuration;"
-        "from extender.cluster.cache.cache import ClusterStore; create_app(ClusterStore(), Configuration());"
+        "from extender.cluster.cache.cache import ClusterCache; create_app(ClusterCache(), Configuration());"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ from extender.server.recording.recorder import Recorder
 from extender.server.recording.replay import Result, open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
-from tests.server.conftest import CLUSTER, configuration, filled_store
+from tests.server.conftest import CLUSTER, configuration, filled_cache
 
 FAILS_AFTER = 20.0
 """Seconds after which a wait fails."""
@@ -47,7 +47,7 @@ class Rig:
     def __init__(
         self,
         directory: Path,
-        store: ClusterCache | None = None,
+        cache: ClusterCache | None = None,
         source: Source = NO_SOURCE,
         *,
         disk: Disk | None = None,
@@ -56,13 +56,13 @@ class Rig:
         **sections: Any,
     ) -> None:
         self.directory = directory
-        self.store = filled_store(CLUSTER) if store is None else store
+        self.cache = filled_cache(CLUSTER) if cache is None else cache
         section = RecordingSection(directory=str(directory), **(sizes or {}))
-        self.recorder = Recorder(self.store, section, source.problem, disk=disk, most_waiting=most_waiting)
+        self.recorder = Recorder(self.cache, section, source.problem, disk=disk, most_waiting=most_waiting)
         self.service = verbs.ServerContext(
-            self.store, LiveSettings(configuration(**sections)), source, recorder=self.recorder
+            self.cache, LiveSettings(configuration(**sections)), source, recorder=self.recorder
         )
-        self.store.prepare_for(self.service.settings.profile)
+        self.cache.prepare_for(self.service.settings.profile)
 
     def ask(self, verb: str, body: bytes | dict[str, Any]) -> verbs.Answer:
         """As the route does."""
@@ -90,11 +90,11 @@ class Rig:
         return sorted(path for path in self.directory.iterdir() if not path.name.startswith("."))
 
 
-def applied(store: ClusterCache, raw: dict[str, Any], *, deleted: bool = False) -> None:
+def applied(cache: ClusterCache, raw: dict[str, Any], *, deleted: bool = False) -> None:
     """A pod or a node came, changed or went."""
     kind = raw["kind"]
     (one,) = getattr(load_cluster({"kind": "List", "items": [raw]}), KINDS[kind].field)
-    store.apply(Change(kind, one, deleted))
+    cache.apply(Change(kind, one, deleted))
 
 
 def everything_in(directory: Path) -> dict[str, bytes]:

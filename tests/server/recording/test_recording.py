@@ -15,7 +15,7 @@ from tests.server.conftest import (
     admin_client,
     client_for,
     configuration,
-    filled_store,
+    filled_cache,
     preempt_body,
 )
 from tests.server.conftest import filter_body as body_of
@@ -36,7 +36,7 @@ def replayed(directory):
 
 
 async def test_what_is_answered_is_recorded_from_the_start_to_the_end(tmp_path):
-    app = create_app(filled_store(), recording_into(tmp_path))
+    app = create_app(filled_cache(), recording_into(tmp_path))
     async with app.router.lifespan_context(app), client_for(app) as client:
         answers = [(await client.post(path, content=body)).content for path, body in BODIES.items()]
         assert (await client.post("/filter", content=b"{")).status_code == 400
@@ -44,10 +44,10 @@ async def test_what_is_answered_is_recorded_from_the_start_to_the_end(tmp_path):
 
 
 async def test_the_example_cluster_is_recorded(tmp_path):
-    store = ClusterCache()
-    store.replace(example_cluster())
-    app = create_app(store, recording_into(tmp_path))
-    offers: dict[str, list[str]] = {node.metadata.name: [] for node in store.snapshot().nodes}
+    cache = ClusterCache()
+    cache.replace(example_cluster())
+    app = create_app(cache, recording_into(tmp_path))
+    offers: dict[str, list[str]] = {node.metadata.name: [] for node in cache.snapshot().nodes}
     answers = []
     async with app.router.lifespan_context(app), client_for(app) as client:
         for cpu in ("500m", "3", "64"):
@@ -63,14 +63,14 @@ async def test_the_example_cluster_is_recorded(tmp_path):
 
 async def test_nothing_is_recorded_unless_that_is_wanted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     async with app.router.lifespan_context(app), client_for(app) as client:
         await client.post("/filter", content=body_of())
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
-    app = create_app(filled_store(), recording_into(tmp_path))
+    app = create_app(filled_cache(), recording_into(tmp_path))
     async with (
         app.router.lifespan_context(app),
         client_for(app) as client,
@@ -86,7 +86,7 @@ async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
 
 
 async def test_nobody_chooses_a_directory_over_http(tmp_path):
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     async with admin_client(app.state.service) as people:
         refused = await people.post("/recording", json={"enabled": True})
         assert refused.status_code == 409
@@ -116,7 +116,7 @@ async def test_a_live_cluster_is_recorded_with_what_is_assumed_of_it(tmp_path):
                 answers.append((await client.post(path, content=body)).content)
                 if path == "/preempt":
                     api.put("Pod", shop_pod("late", on="worker-2", cpu="1"))
-                    await live.until(lambda: ("shop", "late") in live.store.changing().objects.pods)
+                    await live.until(lambda: ("shop", "late") in live.cache.changing().objects.pods)
     found = replayed(tmp_path)
     assert found[1:] == answers
     assert answers[0] != answers[2]

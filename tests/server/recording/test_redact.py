@@ -112,9 +112,9 @@ def test_a_canary_is_in_no_file_of_a_recording(tmp_path):
     nodes = [telling_node("worker-1"), telling_node("worker-2")]
     running = [telling("small", on="worker-1", priority=10), telling("large", on="worker-2", cpu="3", priority=10)]
     items = [*nodes, *running, *OTHERS]
-    store = ClusterCache()
-    store.replace(load_cluster({"kind": "List", "items": items}))
-    rig = Rig(tmp_path, store, Live())
+    cache = ClusterCache()
+    cache.replace(load_cluster({"kind": "List", "items": items}))
+    rig = Rig(tmp_path, cache, Live())
     urgent = telling("urgent", cpu="4", priority=100)
     urgent["spec"]["containers"] = [CONTAINER | {"resources": {"requests": {"cpu": "3"}}}]
     urgent["spec"]["volumes"] = [volume for volume in VOLUMES if volume["name"] != "scratch"]
@@ -132,7 +132,7 @@ def test_a_canary_is_in_no_file_of_a_recording(tmp_path):
     )
     for kind, objects in (("Pod", changed.pods), ("Node", changed.nodes), ("PersistentVolume", changed.volumes)):
         for one in objects:
-            store.apply(
+            cache.apply(
                 Change(kind, msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, uid="n")))
             )
     rig.ask("filter", whole)

@@ -20,7 +20,7 @@ def rig(tmp_path):
     rig = Rig(tmp_path / "recording")
     rig.recorder.start()
     rig.ask("filter", filter_body())
-    applied(rig.store, pod("more", on="worker-1", cpu="2"))
+    applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     rig.ask("filter", filter_body())
     rig.service.configured.settings = Settings.of(configuration(preemption={"keepCandidates": "All"}))
     rig.ask("preempt", preempt_body())
@@ -59,7 +59,7 @@ def test_one_segment_is_a_recording_too(rig):
 def test_each_call_has_a_service_that_knows_what_was_known_then(rig):
     pods = []
     for replayed in open_recording(rig.directory):
-        pods.append(len(replayed.service.store.snapshot().running.row_of))
+        pods.append(len(replayed.service.cache.snapshot().running.row_of))
         assert replayed.answer() == (200, replayed.call.answer)
         assert replayed.answer() == (200, replayed.call.answer)  # nothing follows from an answer
     assert pods == [2, 3, 3]

@@ -24,7 +24,7 @@ from tests.server.conftest import (
     CLUSTER,
     URGENT,
     configuration,
-    filled_store,
+    filled_cache,
     filter_body,
     full_body,
     node,
@@ -54,7 +54,7 @@ def test_nothing_is_written_before_it_is_switched_on(rig):
     rig.ask("filter", filter_body())
     assert rig.recorder.is_on is False
     assert not rig.directory.exists()
-    assert rig.store.changing().observer is None
+    assert rig.cache.changing().observer is None
 
 
 def test_what_is_asked_while_it_is_on_is_recorded(rig):
@@ -64,7 +64,7 @@ def test_what_is_asked_while_it_is_on_is_recorded(rig):
         rig.ask(verb, body)
     rig.recorder.stop()
     rig.ask("filter", filter_body())
-    assert rig.store.changing().observer is None
+    assert rig.cache.changing().observer is None
     rig.replays("filter", "prioritize", "preempt")
 
 
@@ -81,13 +81,13 @@ def test_it_can_be_switched_on_again(rig):
 
 def test_without_a_directory_it_is_not_switched_on():
     with pytest.raises(RecordingError, match=r"recording\.directory"):
-        Recorder(filled_store(), RecordingSection()).start()
+        Recorder(filled_cache(), RecordingSection()).start()
 
 
 def test_a_directory_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordingError, match="cannot record into it"):
-        Recorder(filled_store(), RecordingSection()).start(tmp_path / "file")
+        Recorder(filled_cache(), RecordingSection()).start(tmp_path / "file")
 
 
 def test_another_directory_may_be_given(tmp_path, rig):
@@ -164,12 +164,12 @@ def test_the_picture_is_a_cluster_file(rig):
 def test_changes_between_calls_are_recorded_in_their_order(rig):
     rig.recorder.start()
     rig.ask("filter", filter_body())
-    applied(rig.store, pod("more", on="worker-1", cpu="2"))
+    applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     rig.ask("filter", filter_body())
-    applied(rig.store, pod("more", on="worker-1", cpu="2"), deleted=True)
-    applied(rig.store, node("worker-1", cpu="1"))
+    applied(rig.cache, pod("more", on="worker-1", cpu="2"), deleted=True)
+    applied(rig.cache, node("worker-1", cpu="1"))
     rig.ask("filter", filter_body())
-    applied(rig.store, node("worker-2"), deleted=True)
+    applied(rig.cache, node("worker-2"), deleted=True)
     rig.ask("filter", filter_body(nodes=["worker-1"]))
     rig.recorder.stop()
     (segment,) = rig.segments()
@@ -179,9 +179,9 @@ def test_changes_between_calls_are_recorded_in_their_order(rig):
 
 
 def test_what_was_not_asked_about_is_not_recorded(rig):
-    applied(rig.store, pod("more", on="worker-1"))
+    applied(rig.cache, pod("more", on="worker-1"))
     rig.recorder.start()
-    applied(rig.store, pod("even-more", on="worker-1"))
+    applied(rig.cache, pod("even-more", on="worker-1"))
     rig.ask("filter", filter_body())
     rig.recorder.stop()
     (segment,) = rig.segments()
@@ -196,13 +196,13 @@ def test_a_budget_that_changes_changes_what_is_replayed(tmp_path):
         "spec": {"selector": {"matchLabels": {"app": "small"}}},
         "status": {"disruptionsAllowed": 1},
     }
-    store = filled_store({"kind": "List", "items": [*CLUSTER["items"], budget]})
-    rig = Rig(tmp_path, store, preemption={"disruptionBudgets": "Strict"})
+    cache = filled_cache({"kind": "List", "items": [*CLUSTER["items"], budget]})
+    rig = Rig(tmp_path, cache, preemption={"disruptionBudgets": "Strict"})
     rig.recorder.start()
     first = rig.ask("preempt", preempt_body(**{"worker-1": ["uid-small"]}))
-    (held,) = store.snapshot().budgets
+    (held,) = cache.snapshot().budgets
     status = replace(held.status, disruptions_allowed=0)
-    store.apply(
+    cache.apply(
         Change(
             "PodDisruptionBudget", replace(held, status=status, metadata=replace(held.metadata, resource_version="2"))
         )
@@ -215,8 +215,8 @@ def test_a_budget_that_changes_changes_what_is_replayed(tmp_path):
 def test_another_snapshot_begins_a_segment(rig):
     rig.recorder.start()
     rig.ask("filter", filter_body())
-    before = rig.store.changing()
-    rig.store.replace(load_cluster({"kind": "List", "items": [node("worker-1"), node("worker-2"), node("worker-3")]}))
+    before = rig.cache.changing()
+    rig.cache.replace(load_cluster({"kind": "List", "items": [node("worker-1"), node("worker-2"), node("worker-3")]}))
     rig.ask("filter", filter_body())
     assert before.observer is None
     rig.replays("filter", "filter")
@@ -225,7 +225,7 @@ def test_another_snapshot_begins_a_segment(rig):
 
 def test_kinds_that_may_not_be_read_any_more_are_noted(rig):
     def relisted(*, is_unread):
-        for _ in rig.store.relist("ReplicaSet", [], is_unread=is_unread):
+        for _ in rig.cache.relist("ReplicaSet", [], is_unread=is_unread):
             pass
 
     rig.recorder.start()
@@ -240,16 +240,16 @@ def test_kinds_that_may_not_be_read_any_more_are_noted(rig):
 
 
 def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
-    store = ClusterCache()
-    store.replace(replace(load_cluster(CLUSTER), unread=("claims",)))
+    cache = ClusterCache()
+    cache.replace(replace(load_cluster(CLUSTER), unread=("claims",)))
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     wanting = URGENT | {"spec": URGENT["spec"] | {"volumes": [claim]}}
-    rig = Rig(tmp_path, store)
+    rig = Rig(tmp_path, cache)
     rig.recorder.start()
     rig.ask("filter", filter_body(incoming=wanting))
     (result,) = rig.results()
     assert result.differences == ()
-    assert next(iter(open_recording(tmp_path))).service.store.changing().unread == {"claims"}
+    assert next(iter(open_recording(tmp_path))).service.cache.changing().unread == {"claims"}
 
 
 class Live(NoSource):
@@ -367,7 +367,7 @@ def test_a_segment_that_has_its_size_is_followed_by_another(tmp_path):
         rig.ask("filter", filter_body())
         until(lambda: rig.recorder.status()["waiting"] == 0)
         if number == 10:
-            applied(rig.store, pod("more", on="worker-1", cpu="2"))
+            applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     sizes = [(segment / "calls.jsonl").stat().st_size for segment in rig.segments()]
     assert len(sizes) >= 4
     assert all(3000 <= size < 5000 for size in sizes[:-1])
@@ -451,8 +451,8 @@ def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path, caplog):
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         f"recording ends: {tmp_path}: No space left on device"
     ]
-    applied(rig.store, pod("more", on="worker-1"))
-    assert rig.store.changing().observer is None
+    applied(rig.cache, pod("more", on="worker-1"))
+    assert rig.cache.changing().observer is None
     rig.recorder.stop()
     results = list(open_recording(tmp_path).results())
     assert results
@@ -490,7 +490,7 @@ def test_when_the_disk_cannot_follow_calls_are_dropped_and_the_next_segment_is_r
     rig = Rig(tmp_path, disk=disk, most_waiting=(1 << 20) + 5000)
     rig.recorder.start()
     for number in range(10):
-        applied(rig.store, pod(f"more-{number}", on="worker-1", cpu="200m"))
+        applied(rig.cache, pod(f"more-{number}", on="worker-1", cpu="200m"))
         assert rig.ask("prioritize", filter_body()).status == 200
     assert disk.is_asked.wait(20)
     assert rig.recorder.status()["dropped"] > 5
@@ -499,7 +499,7 @@ def test_when_the_disk_cannot_follow_calls_are_dropped_and_the_next_segment_is_r
     disk.may_go_on.set()
     until(lambda: rig.recorder.status()["waiting"] == 0)
     for number in (10, 11):
-        applied(rig.store, pod(f"more-{number}", on="worker-1", cpu="200m"))
+        applied(rig.cache, pod(f"more-{number}", on="worker-1", cpu="200m"))
         rig.ask("prioritize", filter_body())
         until(lambda: rig.recorder.status()["waiting"] == 0)
     results = rig.results()

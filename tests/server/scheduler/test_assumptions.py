@@ -8,7 +8,7 @@ import pytest
 from extender.server.app import create_app
 from tests.cluster.watch.source_rig import serving
 from tests.fakes.api_server import FakeAPI, Fault, Hang
-from tests.server.conftest import CLUSTER, URGENT, client_for, configuration, filled_store, filter_body, preempt_body
+from tests.server.conftest import CLUSTER, URGENT, client_for, configuration, filled_cache, filter_body, preempt_body
 from tests.server.conftest import pod as shop_pod
 
 pytestmark = pytest.mark.anyio
@@ -51,15 +51,15 @@ async def test_an_answer_with_several_nodes_assumes_nothing(api):
         await live.read()
         answer = (await client.post("/preempt", content=preempt_body())).json()
         assert len(answer["NodeNameToMetaVictims"]) == 2
-        assert len(live.store.assumed) == 0
+        assert len(live.cache.assumed) == 0
 
 
 async def test_nothing_is_assumed_of_a_cluster_file():
-    store = filled_store()
-    async with client_for(create_app(store, configuration())) as client:
+    cache = filled_cache()
+    async with client_for(create_app(cache, configuration())) as client:
         await client.post("/preempt", content=preempt_body(**{"worker-1": ["uid-small"]}))
         assert await offers(client) == ["worker-1"]
-        assert len(store.assumed) == 0
+        assert len(cache.assumed) == 0
 
 
 async def test_after_bind_the_room_is_taken_before_the_watch_shows_it(api):
@@ -79,4 +79,4 @@ async def test_after_bind_the_room_is_taken_before_the_watch_shows_it(api):
         hang.release()
         await live.until(lambda: live.holds(api))
         assert await offers(client) == []
-        assert len(live.store.assumed) == 0
+        assert len(live.cache.assumed) == 0

@@ -12,7 +12,7 @@ from extender.server.app import create_app
 from extender.server.scheduler import bind as binds
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import Answer, Drop, FakeAPI, Fault, Hang
-from tests.server.conftest import client_for, configuration, error_of, filled_store, pod
+from tests.server.conftest import client_for, configuration, error_of, filled_cache, pod
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def served(api, limit="2s"):
     """The service, with /bind; no cluster is followed."""
     server = server_at(api.url)
     app = create_app(
-        filled_store(), configuration(**LIVE, **PATIENT, bind={"enabled": True, "timeout": limit}), api=server
+        filled_cache(), configuration(**LIVE, **PATIENT, bind={"enabled": True, "timeout": limit}), api=server
     )
     try:
         async with app.router.lifespan_context(app), client_for(app) as client:
@@ -234,7 +234,7 @@ async def test_a_body_that_is_too_large_is_413(api):
 @pytest.mark.parametrize("sections", [{}, LIVE], ids=["a cluster file", "a live cluster"])
 async def test_bind_is_off_by_default_and_404_says_how_to_mend_that(api, sections):
     server = server_at(api.url)
-    async with client_for(create_app(filled_store(), configuration(**sections), api=server)) as client:
+    async with client_for(create_app(filled_cache(), configuration(**sections), api=server)) as client:
         response = await client.post("/bind", content=json.dumps(REQUEST))
         assert response.status_code == 404
         assert "bind.enabled: true" in error_of(response)

@@ -27,7 +27,7 @@ from tests.server.conftest import (
     client_for,
     configuration,
     error_of,
-    filled_store,
+    filled_cache,
     filter_body,
     preempt_body,
 )
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.anyio
 BIND = json.dumps({"PodName": "a", "PodNamespace": "shop", "PodUID": "u", "Node": "worker-1"}).encode()
 
 
-def application(store=None, **sections):
-    return create_app(store or filled_store(), configuration(**sections))
+def application(cache=None, **sections):
+    return create_app(cache or filled_cache(), configuration(**sections))
 
 
 def samples(app):
@@ -198,7 +198,7 @@ def guarded(*names, allowed=0):
 
 
 def cluster(*budgets):
-    return filled_store({"kind": "List", "items": [*CLUSTER["items"], *budgets]})
+    return filled_cache({"kind": "List", "items": [*CLUSTER["items"], *budgets]})
 
 
 def offering(**offers):

@@ -24,7 +24,7 @@ from tests.server.conftest import (
     URGENT,
     client_for,
     configuration,
-    filled_store,
+    filled_cache,
     filter_body,
     full_body,
     node,
@@ -43,8 +43,8 @@ def killed(preempt="Veto", **more):
     return {"killSwitch": {"enabled": True, "preempt": preempt}, **more}
 
 
-def served(store=None, sections=None):
-    return client_for(create_app(store or filled_store(), configuration(**(sections or {}))))
+def served(cache=None, sections=None):
+    return client_for(create_app(cache or filled_cache(), configuration(**(sections or {}))))
 
 
 def offered(answer):
@@ -66,16 +66,16 @@ def sections(request):
 
 
 @pytest.fixture(params=[True, False], ids=["a picture", "no picture"])
-def store(request):
-    return filled_store() if request.param else ClusterCache()
+def cache(request):
+    return filled_cache() if request.param else ClusterCache()
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-async def test_filter_accepts_every_name_in_its_order(store, sections):
+async def test_filter_accepts_every_name_in_its_order(cache, sections):
     nodes = ["worker-3", "worker-1", "worker-3", "not in the picture"]
-    async with served(store, sections) as client:
+    async with served(cache, sections) as client:
         response = await client.post("/filter", content=filter_body(nodes))
     assert response.status_code == 200
     assert response.json() == {
@@ -87,12 +87,12 @@ async def test_filter_accepts_every_name_in_its_order(store, sections):
     }
 
 
-async def test_filter_gives_whole_nodes_back_byte_for_byte(store, sections):
+async def test_filter_gives_whole_nodes_back_byte_for_byte(cache, sections):
     items = b'[{"metadata" : {"name":"worker-3"},"x":1.50},  {"metadata":{"name":"worker-2","uid":"\\u00e9"}}]'
     one, other = items[1:-1].split(b",  ")
     body = json.dumps({"Pod": INCOMING, "NodeNames": None, "Nodes": {}}).encode()
     body = body.replace(b'"Nodes": {}', b'"Nodes": {"metadata": {"resourceVersion":"7"}, "items": ' + items + b"}")
-    async with served(store, sections) as client:
+    async with served(cache, sections) as client:
         response = await client.post("/filter", content=body)
     assert response.status_code == 200
     assert b'"Nodes":{"metadata":{"resourceVersion":"7"},"items":[' + one + b"," + other + b"]}" in response.content
@@ -100,8 +100,8 @@ async def test_filter_gives_whole_nodes_back_byte_for_byte(store, sections):
 
 
 @pytest.mark.parametrize("body", [filter_body(), full_body()], ids=["names", "whole nodes"])
-async def test_prioritize_scores_nothing(store, sections, body):
-    async with served(store, sections) as client:
+async def test_prioritize_scores_nothing(cache, sections, body):
+    async with served(cache, sections) as client:
         response = await client.post("/prioritize", content=body)
     assert (response.status_code, response.content) == (200, b"[]")
 
@@ -109,8 +109,8 @@ async def test_prioritize_scores_nothing(store, sections, body):
 OFFERS = {"worker-9": ["unknown", "uid-small"], "worker-2": ["uid-large"], "worker-1": []}
 
 
-async def test_preempt_answers_what_was_offered_or_a_veto(store, sections):
-    async with served(store, sections) as client:
+async def test_preempt_answers_what_was_offered_or_a_veto(cache, sections):
+    async with served(cache, sections) as client:
         response = await client.post("/preempt", content=preempt_body(**OFFERS))
     assert response.status_code == 200
     if sections == killed("Veto"):
@@ -119,11 +119,11 @@ async def test_preempt_answers_what_was_offered_or_a_veto(store, sections):
         assert list(offered(response).items()) == list(OFFERS.items())
 
 
-async def test_whole_victims_are_passed_through_by_uid_with_their_violations(store, sections):
+async def test_whole_victims_are_passed_through_by_uid_with_their_violations(cache, sections):
     pods = [{"metadata": {"uid": "b"}, "spec": {"x": 1}}, {"metadata": {"uid": "a"}}]
     whole = {"n": {"Pods": pods, "NumPDBViolations": 2}, "m": {"Pods": None, "NumPDBViolations": 0}}
     body = {"Pod": URGENT, "NodeNameToVictims": whole, "NodeNameToMetaVictims": None}
-    async with served(store, sections) as client:
+    async with served(cache, sections) as client:
         response = await client.post("/preempt", content=json.dumps(body))
     if sections != killed("Veto"):
         assert response.json()["NodeNameToMetaVictims"] == {
@@ -133,8 +133,8 @@ async def test_whole_victims_are_passed_through_by_uid_with_their_violations(sto
 
 
 @pytest.mark.parametrize("path", BODIES)
-async def test_a_wrong_request_is_still_refused(path, store, sections):
-    async with served(store, sections) as client:
+async def test_a_wrong_request_is_still_refused(path, cache, sections):
+    async with served(cache, sections) as client:
         response = await client.post(path, content=b"{")
         too_large = await client.post(path, content=BODIES[path], headers={"Content-Length": "999999999"})
     assert (response.status_code, too_large.status_code) == (400, 413)
@@ -157,8 +157,8 @@ class Stale(NoSource):
         return "pods have not been followed for 31 s"
 
 
-async def test_readyz_does_not_ask_for_a_picture_that_nobody_needs(store, sections):
-    async with client_for(create_app(store, configuration(**sections), Stale())) as client:
+async def test_readyz_does_not_ask_for_a_picture_that_nobody_needs(cache, sections):
+    async with client_for(create_app(cache, configuration(**sections), Stale())) as client:
         ready = await client.get("/readyz")
         verbose = await client.get("/readyz?verbose")
     assert (ready.status_code, verbose.status_code) == (200, 200)
@@ -243,7 +243,7 @@ OBSERVED = {
 @pytest.mark.parametrize(("path", "body", "cluster", "outcome"), OBSERVED.values(), ids=OBSERVED)
 async def test_what_would_have_been_answered_is_counted_and_logged(path, body, cluster, outcome, caplog):
     verb = path[1:]
-    async with served(filled_store(cluster) if cluster else ClusterCache(), OBSERVE) as client:
+    async with served(filled_cache(cluster) if cluster else ClusterCache(), OBSERVE) as client:
         with caplog.at_level(logging.INFO, logger="extender.server.scheduler.verbs"):
             response = await client.post(path, content=body)
         counted = await samples(client, "extender_observed_answers_total")
@@ -290,7 +290,7 @@ async def test_nothing_is_assumed_of_what_was_not_answered(mode, assumed):
             await live.read()
             answer = await client.post("/preempt", content=preempt_body(**{"worker-1": ["uid-small"]}))
             assert offered(answer) == {"worker-1": ["uid-small"]}
-            assert len(live.store.assumed) == assumed
+            assert len(live.cache.assumed) == assumed
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ async def test_nothing_is_assumed_of_what_was_not_answered(mode, assumed):
 
 def of_preempt(offers, *kept):
     """`kept`: (node, names of victims)."""
-    snapshot = filled_store().snapshot()
+    snapshot = filled_cache().snapshot()
     pods = {one.metadata.name: one for name in NODES for one in snapshot.pods_on(name)}
     candidates = tuple(engine.Candidate(node, tuple(pods[name] for name in names), 0) for node, names in kept)
     request = decode_preempt(preempt_body(**offers) if offers else empty_offers())

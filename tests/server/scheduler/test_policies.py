@@ -12,7 +12,7 @@ from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
 from tests.cluster.watch.source_rig import serving
 from tests.fakes.api_server import FakeAPI
-from tests.server.conftest import client_for, configuration, filled_store, node, pod, preempt_body
+from tests.server.conftest import client_for, configuration, filled_cache, node, pod, preempt_body
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +127,7 @@ async def test_what_is_only_observed_is_not_remembered(api):
 
 async def test_questions_about_a_cluster_file_use_up_no_limits():
     config = configuration(preemption={"limits": {"maxAttempts": 1, "cooldown": "5m"}})
-    async with client_for(create_app(filled_store(), config)) as client:
+    async with client_for(create_app(filled_cache(), config)) as client:
         for _ in range(2):
             answer = await client.post("/preempt", content=preempt_body(**{"worker-1": ["uid-small"]}))
             assert list(answer.json()["NodeNameToMetaVictims"]) == ["worker-1"]
@@ -137,9 +137,9 @@ async def test_why_nobody_is_evicted_is_at_most_500_characters_of_plain_text(api
     """Names of files may be anything; whatever stands there, the header is one."""
     odd = pod("été\n" + 600 * "x", on="worker-1", cpu="3", priority=10, uid="uid-odd")
     config = configuration(preemption={"protections": [{"name": "everybody"}]})
-    store = ClusterCache()
-    store.replace(load_cluster({"kind": "List", "items": [node("worker-1"), odd]}))
-    async with client_for(create_app(store, config)) as client:
+    cache = ClusterCache()
+    cache.replace(load_cluster({"kind": "List", "items": [node("worker-1"), odd]}))
+    async with client_for(create_app(cache, config)) as client:
         answer = await client.post("/preempt", content=preempt_body(preemptor("first"), **{"worker-1": ["uid-odd"]}))
     why = answer.headers[VETOED]
     assert why.startswith("1 node: ")
@@ -157,12 +157,12 @@ async def test_other_policies_are_in_effect_once_the_picture_is_ready_for_them(a
         await live.read()
         settings = LiveSettings(configuration())
         settings.make_ready = live.source.adopt
-        before, file = live.store.snapshot(), ConfigFile(path, lambda: wanted)
+        before, file = live.cache.snapshot(), ConfigFile(path, lambda: wanted)
         while not await settings.poll(file):
             pass
         assert settings.settings.kill_switch == "Veto"
         assert settings.settings.profile.preemption == PreemptionPolicy()
         assert any("once the picture is ready" in line for line in settings.warnings())
         await live.until(lambda: settings.settings.profile == wanted.profile())
-        assert live.store.snapshot() is not before
+        assert live.cache.snapshot() is not before
         assert live.holds(api)

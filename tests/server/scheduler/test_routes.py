@@ -19,7 +19,7 @@ from tests.server.conftest import (
     client_for,
     configuration,
     error_of,
-    filled_store,
+    filled_cache,
     filter_body,
     full_body,
     preempt_body,
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.anyio
 VETO: dict[str, dict] = {"NodeNameToMetaVictims": {}}
 
 
-def served(store=None, **sections):
-    return client_for(create_app(store or filled_store(), configuration(**sections)))
+def served(cache=None, **sections):
+    return client_for(create_app(cache or filled_cache(), configuration(**sections)))
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ async def test_other_methods_are_405_and_told_the_right_one(client, method, path
 
 @pytest.mark.parametrize("path", BODIES)
 async def test_calls_are_answered_past_the_routing_that_other_requests_take(path):
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     app.router.routes.clear()
     async with client_for(app) as client:
         assert (await client.post(path, content=BODIES[path])).status_code == 200
@@ -197,7 +197,7 @@ async def test_a_body_over_the_cap_is_refused_while_it_streams(path):
 
 async def test_no_more_than_the_cap_is_taken():
     """ASGITransport takes the whole body by itself; so ask the application directly."""
-    app = create_app(filled_store(), configuration(server={"maxBodyFull": "16Ki"}))
+    app = create_app(filled_cache(), configuration(server={"maxBodyFull": "16Ki"}))
     taken, sent = 0, []
 
     async def receive():
@@ -215,7 +215,7 @@ async def test_no_more_than_the_cap_is_taken():
 
 
 async def test_a_length_over_the_cap_is_refused_before_anything_is_read():
-    app = create_app(filled_store(), configuration(server={"maxBodyFull": "16Ki"}))
+    app = create_app(filled_cache(), configuration(server={"maxBodyFull": "16Ki"}))
     sent = []
 
     async def receive():
@@ -254,7 +254,7 @@ async def test_whole_nodes_may_be_larger_than_names():
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch):
     monkeypatch.setattr("extender.server.http.body.TIMEOUT", 0.01)
-    app = create_app(filled_store(), configuration())
+    app = create_app(filled_cache(), configuration())
     sent = []
 
     async def receive():
@@ -291,9 +291,9 @@ async def test_the_failure_rule(path, on_failure, status, answer, fault, monkeyp
     if fault == "bug":
         for verb in ("filter", "prioritize", "preempt"):
             monkeypatch.setattr(engine, verb, broken)
-    store = ClusterCache() if fault == "no picture" else filled_store()
+    cache = ClusterCache() if fault == "no picture" else filled_cache()
     with caplog.at_level(logging.WARNING):
-        async with served(store, preemption={"onFailure": on_failure}) as client:
+        async with served(cache, preemption={"onFailure": on_failure}) as client:
             response = await client.post(path, content=BODIES[path])
     assert response.status_code == status
     if answer is None:
@@ -329,10 +329,10 @@ def planting(*candidates):
 
 @pytest.mark.parametrize(("on_failure", "status"), [("Error", 503), ("Veto", 200)])
 async def test_the_guard_stands_behind_the_engine(monkeypatch, caplog, on_failure, status):
-    store = filled_store()
-    (large,) = store.snapshot().pods_on("worker-2")
+    cache = filled_cache()
+    (large,) = cache.snapshot().pods_on("worker-2")
     monkeypatch.setattr(engine, "preempt", planting(Candidate("worker-1", (large,), 0)))
-    async with served(store, preemption={"onFailure": on_failure}) as client:
+    async with served(cache, preemption={"onFailure": on_failure}) as client:
         response = await client.post("/preempt", content=preempt_body())
         verbose = await client.get("/readyz?verbose")
     assert response.status_code == status
@@ -343,11 +343,11 @@ async def test_the_guard_stands_behind_the_engine(monkeypatch, caplog, on_failur
 
 
 async def test_a_rejected_candidate_does_not_spoil_the_others(monkeypatch):
-    store = filled_store()
-    (large,) = store.snapshot().pods_on("worker-2")
+    cache = filled_cache()
+    (large,) = cache.snapshot().pods_on("worker-2")
     planted = planting(Candidate("worker-1", (large,), 0), Candidate("worker-2", (large,), 0))
     monkeypatch.setattr(engine, "preempt", planted)
-    async with served(store) as client:
+    async with served(cache) as client:
         answer = (await client.post("/preempt", content=preempt_body())).json()
     assert list(answer["NodeNameToMetaVictims"]) == ["worker-2"]
 
@@ -377,9 +377,9 @@ class Source(NoSource):
         await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("store", [ClusterCache(), filled_store()], ids=["no picture", "picture"])
-async def test_livez_is_always_ok(store):
-    async with served(store) as client:
+@pytest.mark.parametrize("cache", [ClusterCache(), filled_cache()], ids=["no picture", "picture"])
+async def test_livez_is_always_ok(cache):
+    async with served(cache) as client:
         response = await client.get("/livez")
     assert (response.status_code, response.text) == (200, "ok")
 
@@ -400,7 +400,7 @@ async def test_readyz_is_503_without_one():
 
 async def test_readyz_verbose_tells_what_is_known():
     source = Source(None, "cluster.json: pod shop/x: spec.priority")
-    app = create_app(filled_store(), configuration(), source)
+    app = create_app(filled_cache(), configuration(), source)
     async with client_for(app) as client:
         response = await client.get("/readyz?verbose")
     assert response.status_code == 200
@@ -414,7 +414,7 @@ async def test_readyz_verbose_tells_what_is_known():
 )
 async def test_C7_nothing_is_decided_on_a_picture_that_may_not_be_true(path, status, answer):
     why = "pods have not been followed for 31 s: connection refused"
-    async with client_for(create_app(filled_store(), configuration(), Source(why))) as client:
+    async with client_for(create_app(filled_cache(), configuration(), Source(why))) as client:
         response = await client.post(path, content=BODIES[path])
         ready = await client.get("/readyz")
     assert (response.status_code, ready.status_code) == (status, 503)
@@ -427,7 +427,7 @@ async def test_C7_nothing_is_decided_on_a_picture_that_may_not_be_true(path, sta
 
 async def test_C7_a_stale_picture_vetoes_where_that_is_wanted():
     config = configuration(preemption={"onFailure": "Veto"})
-    async with client_for(create_app(filled_store(), config, Source("stale"))) as client:
+    async with client_for(create_app(filled_cache(), config, Source("stale"))) as client:
         response = await client.post("/preempt", content=preempt_body())
     assert (response.status_code, response.json()) == (200, {"NodeNameToMetaVictims": {}})
 
@@ -446,7 +446,7 @@ async def test_the_source_is_followed_while_the_service_runs():
             running.set()
             await super().run()
 
-    app = create_app(filled_store(), configuration(), Following())
+    app = create_app(filled_cache(), configuration(), Following())
     async with app.router.lifespan_context(app):
         await running.wait()
 
