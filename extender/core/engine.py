@@ -20,17 +20,10 @@ from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates, preemption_would_help, with_victims
 from extender.core.preemption.criteria import best_of, ranking_keys
-from extender.core.preemption.dry_run import (
-    KUBE_SCHEDULER,
-    NAMED_OF_EQUALS,
-    NEVER_PREEMPTS,
-    DryRun,
-    PolicyVeto,
-    eligible,
-    in_other_order,
-    potential_victims,
-)
+from extender.core.preemption.dry_run import KUBE_SCHEDULER, NAMED_OF_EQUALS, DryRun, PolicyVeto
+from extender.core.preemption.eligibility import NEVER_PREEMPTS, eligible
 from extender.core.preemption.node_pods import NodePods
+from extender.core.preemption.potential_victims import in_other_order, potential_victims
 from extender.core.preemption.protections import is_special, protects, reasons
 from extender.core.preemption.ranking import dense_rank
 from extender.core.preemption.rate_limits import veto
@@ -164,11 +157,11 @@ def _undecided(incoming: SchedulingContext, rows: Rows) -> tuple[tuple[str, ...]
 
 
 def filter(
-    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: EvictionHistory = NO_HISTORY
+    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
     """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = _rows(snapshot, nodes)
-    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, moment))
+    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, history))
     left, _ = _undecided(filtering.incoming, rows)
     fits = filtering.codes[rows] == Code.SUCCESS
     verdicts, helped = filtering.grouped(rows), _helped(filtering, rows)
@@ -215,7 +208,7 @@ def _to_help(filtering: FilterRun, rows: Rows) -> Rows:
 
 
 def prioritize(
-    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, moment: EvictionHistory = NO_HISTORY
+    snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> PrioritizeDecision:
     """How good each offered node is, 0-10. Raises UnknownNode if one is not in the snapshot.
 
@@ -223,7 +216,7 @@ def prioritize(
     are 6-10, those 1-5 by the preemption ranking, and nodes that cannot be helped 0.
     """
     rows = _rows(snapshot, nodes)
-    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, moment))
+    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, history))
     left, _ = _undecided(filtering.incoming, rows)
     fitting = _with_code(filtering, rows, Code.SUCCESS)
     result = np.zeros(len(filtering.codes), np.int64)
@@ -250,7 +243,7 @@ def preempt(
     pod: Pod,
     offers: Mapping[str, SentCandidate],
     profile: Profile,
-    moment: EvictionHistory = NO_HISTORY,
+    history: EvictionHistory = NO_HISTORY,
 ) -> PreemptDecision:
     """The best of the offered nodes, or of all, with the victims that our own dry run finds there.
 
@@ -258,7 +251,7 @@ def preempt(
     kube-scheduler's own victims are kept there, ranked all the same.
     """
     offered = _Offered.of(snapshot, offers)
-    incoming, rows = scheduling_context(snapshot, pod, profile, moment), offered.rows
+    incoming, rows = scheduling_context(snapshot, pod, profile, history), offered.rows
     left, undecided = _undecided(incoming, rows)
     vetoed = NEVER_PREEMPTS if pod.spec.preemption_policy == "Never" else veto(incoming)
     if vetoed is not None:
@@ -375,7 +368,7 @@ def _prefer_scheduler_victims(run: DryRun, named: BoolArray) -> DryRun:
 
 def _with_equals(run: DryRun, places: IntArray, some: BoolArray, others: BoolArray) -> list[int]:
     """Those of the places where a pod of the one [k, node] is as important as one of the others."""
-    running = run.snapshot.running
+    running = run.snapshot.pod_table
     one, other = (run.taken_on(places, columns(mask, places)) for mask in (some, others))
 
     def importance(taken: Taken) -> Iterator[tuple[int, int, int]]:

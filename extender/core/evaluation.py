@@ -15,7 +15,8 @@ from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code, Status
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import best_of, ranking_keys
-from extender.core.preemption.dry_run import DryRun, eligible
+from extender.core.preemption.dry_run import DryRun
+from extender.core.preemption.eligibility import eligible
 from extender.core.preemption.ranking import tied_for_best
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -110,9 +111,9 @@ def _plain(verdict: Status) -> dict[str, Any]:
     return {"code": verdict.code.text, "plugin": verdict.plugin, "reasons": sorted(verdict.reasons)}
 
 
-def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, moment: EvictionHistory = NO_HISTORY) -> Evaluation:
+def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory = NO_HISTORY) -> Evaluation:
     """Judge, score and dry-run every node."""
-    incoming = scheduling_context(snapshot, pod, profile, moment)
+    incoming = scheduling_context(snapshot, pod, profile, history)
     filtering = run_filter_plugins(incoming)
     scores = score(incoming, filtering.rows(Code.SUCCESS))
     run = find_candidates(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))

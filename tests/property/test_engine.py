@@ -20,7 +20,8 @@ from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.node_ports import PortConflicts
 from extender.core.preemption.criteria import ranking_keys
-from extender.core.preemption.dry_run import dry_run_preemption, potential_victims, remove_pods
+from extender.core.preemption.dry_run import dry_run_preemption, remove_pods
+from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.ranking import dense_rank, rank, tied_for_best
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import Profile

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.framework.filter import scheduling_context
-from extender.core.preemption.dry_run import potential_victims
+from extender.core.preemption.potential_victims import potential_victims
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import LEAVING_SINCE
 from extender.k8s.time import MINUTE, SECOND
@@ -41,7 +41,7 @@ NARROWING = {
     "evictions a minute": PreemptionPolicy(limits=Limits(evictions_per_minute=3)),
     "evictions a minute in a namespace": PreemptionPolicy(limits=Limits(namespace_evictions_per_minute=2)),
     "attempts": PreemptionPolicy(limits=Limits(max_attempts=1)),
-    "a while pending": PreemptionPolicy(preempt_after=10 * SECOND),
+    "a while pending": PreemptionPolicy(min_pending_duration=10 * SECOND),
 }
 """Policies that only rule out nodes, or sets of victims."""
 
@@ -89,7 +89,7 @@ class Asked:
     def evictable(self, policy):
         """[k, node], in upstream's layout."""
         profile = replace(self.question.profile, preemption=policy)
-        incoming = scheduling_context(self.snapshot, typed(self.question.pod), profile, self.question.moment)
+        incoming = scheduling_context(self.snapshot, typed(self.question.pod), profile, self.question.history)
         return potential_victims(incoming).evictable.mask.copy()
 
     def judged(self):
@@ -164,12 +164,12 @@ def test_a_veto_leaves_nothing(seed):
     uid, workload = asked.question.pod["metadata"]["uid"], ("default", "Pod", "x")
     before = EvictionHistory(NOW, (Eviction(SECOND, workload),) * 3, (Attempt(SECOND, uid),) * 3)
     for vetoing in (
-        replace(asked.policy, preempt_after=60 * SECOND),
+        replace(asked.policy, min_pending_duration=60 * SECOND),
         replace(asked.policy, limits=Limits(max_attempts=3)),
         replace(asked.policy, limits=Limits(evictions_per_minute=3)),
     ):
         profile = replace(asked.question.profile, preemption=vetoing)
-        decision = replace(asked.question, profile=profile, moment=before).ask(asked.snapshot)
+        decision = replace(asked.question, profile=profile, history=before).ask(asked.snapshot)
         assert decision.vetoed
         assert decision.kept == ()
         assert decision.dropped == dict.fromkeys(asked.question.offers, decision.vetoed)
@@ -374,7 +374,7 @@ def guards(seed):
         asked.decision.kept,
         as_offered=asked.decision.as_offered,
         profile=one.profile,
-        moment=one.moment,
+        history=one.history,
     )
     assert result.rejected == {}
 
@@ -400,7 +400,7 @@ def test_the_same_question_has_the_same_answer(seed):
     assert asked.question.ask(asked.snapshot) == asked.decision
     assert asked.question.ask(built(asked.question.cluster)) == asked.decision
     changed = built(asked.question.cluster)
-    replace(asked.question, profile=other.profile, moment=other.moment).ask(changed)
+    replace(asked.question, profile=other.profile, history=other.history).ask(changed)
     replace(asked.question, profile=Profile(keep_candidates=None)).ask(changed)
     assert asked.question.ask(changed) == asked.decision
     told = chosen(asked.decision).keys() | asked.decision.dropped.keys()
@@ -424,9 +424,9 @@ def test_filter_says_that_eviction_helps_where_preempt_finds_somebody(seed):
     if asked.decision.as_offered or asked.policy.candidates == "AllNodes":
         return
     names = asked.snapshot.node_names
-    failed = engine.filter(asked.snapshot, typed(one.pod), names, one.profile, one.moment).failed
+    failed = engine.filter(asked.snapshot, typed(one.pod), names, one.profile, one.history).failed
     for node in failed.keys() - chosen(asked.decision).keys():
         assert any(is_special(asked.pods[pod.metadata.uid]) for pod in asked.snapshot.pods_on(node))
-    scores = engine.prioritize(asked.snapshot, typed(one.pod), names, one.profile, one.moment).scores
+    scores = engine.prioritize(asked.snapshot, typed(one.pod), names, one.profile, one.history).scores
     assert all(score > 0 for name, score in zip(names, scores, strict=True) if name in failed)
     assert np.count_nonzero(scores) >= len(failed)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
-from extender.core.preemption.dry_run import is_terminating_by_preemption
+from extender.core.preemption.eligibility import is_terminating_by_preemption
 from extender.core.profile import Limits
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -49,7 +49,7 @@ class EvictionLog:
             leaving = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))
             self._evictions.extend((now, workload_of(pod)) for pod in leaving)
 
-    def moment(self, limits: Limits) -> EvictionHistory:
+    def history(self, limits: Limits) -> EvictionHistory:
         """Now, and as much of the past as the limits look at."""
         now = self._clock()
         _forget(self._evictions, now - max(limits.cooldown, MINUTE))

@@ -23,11 +23,11 @@ from extender.core.preemption.dry_run import (
     PolicyVeto,
     dry_run_preemption,
     fits_emptied,
-    in_other_order,
     remove_pods,
 )
 from extender.core.preemption.minimal_victims import Problem, fewest
 from extender.core.preemption.pdb.violations import charging_of, exceeded, overdrawn
+from extender.core.preemption.potential_victims import in_other_order
 from extender.core.preemption.rate_limits import barriers, rule_out_victims
 from extender.core.snapshot.arrays import BoolArray, IntArray, columns, mask_of
 from extender.core.snapshot.workloads import NONE, Gangs

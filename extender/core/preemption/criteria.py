@@ -147,12 +147,12 @@ class Losses:
     def highest_priority(self) -> IntArray:
         if self.run.incoming.profile.preemption.importance[0] == "Priority":
             return self.run.first_priority[self.places]
-        return self.highest(self.run.snapshot.running.priority[self.pods])
+        return self.highest(self.run.snapshot.pod_table.priority[self.pods])
 
     @property
     def earliest_start(self) -> IntArray:
         """Of the victims that have the highest priority, nanoseconds."""
-        layout, running = self.run.incoming.layout, self.run.snapshot.running
+        layout, running = self.run.incoming.layout, self.run.snapshot.pod_table
         if self.run.incoming.profile.preemption.importance[:2] == IMPORTANCE:
             first: IntArray = running.start[layout.pod[self.run.first_victim[self.places], self.rows]]
             return first
@@ -203,7 +203,7 @@ def _unused_capacity(losses: Losses) -> Keys:
     snapshot, rows = losses.run.snapshot, losses.rows
     requests, unused = incoming_requests(losses.run.incoming.pod), np.zeros(len(rows), np.int64)
     for resource, name in enumerate(("cpu", "memory")):
-        freed = losses.total(snapshot.running.demand[losses.pods, resource])
+        freed = losses.total(snapshot.pod_table.demand[losses.pods, resource])
         capacity = snapshot.allocatable[resource, rows]
         left = capacity - snapshot.used[resource, rows] + freed - requests.get(name, 0)
         share = np.clip(left, 0, freed) / np.maximum(capacity, 1)

@@ -220,7 +220,7 @@ class Protections(Index):
 
     def mask(self, incoming: SchedulingContext, chosen: BoolArray | None) -> BoolArray:
         """[pod]: may not be a victim. `chosen`: [pod] that kube-scheduler chose; None: nobody is special."""
-        running = incoming.snapshot.running
+        running = incoming.snapshot.pod_table
         count = min(len(self._special), len(running.pods))
         protected = self._always[:count].copy()
         for means_them, until in self._for_a_time(incoming, count):
@@ -238,7 +238,7 @@ class Protections(Index):
 
     def _for_a_time(self, incoming: SchedulingContext, count: int) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
         """[pod] that rules mean which hold for some preemptors, or of pods that have started after some time only."""
-        now = incoming.moment.now
+        now = incoming.history.now
         for rule, meant in zip(self._policy.protections, self._meant[:, :count], strict=True):
             if not _holds_always(rule) and _withstands(rule, incoming.pod):
                 yield meant, None if rule.min_runtime is None else now - rule.min_runtime
@@ -278,7 +278,7 @@ def _withstands(rule: Protection, preemptor: Pod) -> bool:
 
 def cooling(incoming: SchedulingContext) -> dict[Workload, int]:
     """Workloads of which a pod was evicted lately -> nanoseconds for which no other one may be."""
-    cooldown, last = incoming.profile.preemption.limits.cooldown, incoming.moment.last_evicted
+    cooldown, last = incoming.profile.preemption.limits.cooldown, incoming.history.last_evicted
     return {workload: cooldown - ago for workload, ago in last.items() if ago < cooldown}
 
 
@@ -291,18 +291,18 @@ def reasons(incoming: SchedulingContext, pod: Pod) -> tuple[str, ...]:
 
 
 def _reasons(incoming: SchedulingContext, pod: Pod) -> Iterator[str]:
-    policy, moment, started = incoming.profile.preemption, incoming.moment, start_time(pod)
+    policy, history, started = incoming.profile.preemption, incoming.history, start_time(pod)
     for rule in policy.protections:
         if means(rule, pod) and _withstands(rule, incoming.pod):
             if rule.min_runtime is None:
                 yield f"protected by {rule.name}"
-            elif started + rule.min_runtime > moment.now:
+            elif started + rule.min_runtime > history.now:
                 yield f"protected by {rule.name} {_until(incoming, started, rule.min_runtime)}"
     if policy.preemption_toleration:
         name = pod.spec.priority_class_name
         toleration = toleration_of(incoming.snapshot.objects.priority_classes.get(("", name)))
         waits = incoming.pod.priority < toleration.minimum and toleration.duration > 0
-        if waits and started + toleration.duration > moment.now:
+        if waits and started + toleration.duration > history.now:
             until = _until(incoming, started, toleration.duration)
             yield f"protected by PriorityClass {name} from priorities below {toleration.minimum} {until}".rstrip()
     if policy.tenant_label is not None:
@@ -310,9 +310,9 @@ def _reasons(incoming: SchedulingContext, pod: Pod) -> Iterator[str]:
         if own != other:
             yield f"of another tenant: {policy.tenant_label} is {_shown(other)}, not {_shown(own)}"
     cooldown = policy.limits.cooldown
-    wait = cooldown - moment.last_evicted.get(workload_of(pod), cooldown) if cooldown else 0
+    wait = cooldown - history.last_evicted.get(workload_of(pod), cooldown) if cooldown else 0
     if wait > 0:
-        yield f"cooling down after an eviction from its workload, {moment.until(wait)}"
+        yield f"cooling down after an eviction from its workload, {history.until(wait)}"
 
 
 def _until(incoming: SchedulingContext, started: int, duration: int) -> str:
@@ -321,7 +321,7 @@ def _until(incoming: SchedulingContext, started: int, duration: int) -> str:
         return ""
     if started == NEVER:
         return f"until it has run for {duration / SECOND:g}s"
-    return incoming.moment.until(started + duration - incoming.moment.now)
+    return incoming.history.until(started + duration - incoming.history.now)
 
 
 def _tenant(incoming: SchedulingContext, pod: Pod) -> str | None:

@@ -29,24 +29,26 @@ def veto(incoming: SchedulingContext) -> str | None:
 
 def _vetoes(incoming: SchedulingContext) -> Iterator[str]:
     yield from _in_the_dark(incoming)
-    policy, moment = incoming.profile.preemption, incoming.moment
+    policy, history = incoming.profile.preemption, incoming.history
     limits, pod = policy.limits, incoming.pod
     created = pod.metadata.creation_timestamp
-    pending = moment.now - parse_time(created) if policy.preempt_after and created else 0
-    if pending < policy.preempt_after:
+    pending = history.now - parse_time(created) if policy.min_pending_duration and created else 0
+    if pending < policy.min_pending_duration:
         yield (
-            f"a pod may preempt once it has been pending for {policy.preempt_after / SECOND:g}s: not "
-            f"{moment.until(policy.preempt_after - pending)}"
+            f"a pod may preempt once it has been pending for {policy.min_pending_duration / SECOND:g}s: not "
+            f"{history.until(policy.min_pending_duration - pending)}"
         )
     if limits.max_attempts is not None:
-        attempts = [one.ago for one in moment.attempts if one.preemptor == pod.metadata.uid]
+        attempts = [one.ago for one in history.attempts if one.preemptor == pod.metadata.uid]
         wait = _wait(attempts, limits.attempts_within, limits.max_attempts)
         if wait is not None:
-            yield (f"the pod has preempted {limits.max_attempts} times without coming to run: not {moment.until(wait)}")
+            yield (
+                f"the pod has preempted {limits.max_attempts} times without coming to run: not {history.until(wait)}"
+            )
     if limits.evictions_per_minute is not None:
-        wait = _wait([one.ago for one in moment.evictions], MINUTE, limits.evictions_per_minute)
+        wait = _wait([one.ago for one in history.evictions], MINUTE, limits.evictions_per_minute)
         if wait is not None:
-            yield f"{limits.evictions_per_minute} evictions a minute are the limit: not {moment.until(wait)}"
+            yield f"{limits.evictions_per_minute} evictions a minute are the limit: not {history.until(wait)}"
 
 
 def _in_the_dark(incoming: SchedulingContext) -> Iterator[str]:
@@ -111,7 +113,7 @@ def rule_out_victims(incoming: SchedulingContext) -> bool:
 def _without_the_leaving(run: DryRun, places: IntArray) -> BoolArray:
     """[k, place]: victims."""
     victims: BoolArray = columns(run.victims, places)
-    leaving = run.snapshot.running.terminating
+    leaving = run.snapshot.pod_table.terminating
     return victims & ~leaving[columns(run.pods, places)] if leaving.any() else victims
 
 
@@ -120,7 +122,7 @@ def _limits(incoming: SchedulingContext) -> Iterator[_Limit]:
     if limits.max_victims is not None:
         yield _at_once(limits.max_victims)
     if limits.evictions_per_minute is not None:
-        yield _per_minute(incoming.moment, limits.evictions_per_minute)
+        yield _per_minute(incoming.history, limits.evictions_per_minute)
     if limits.namespace_evictions_per_minute is not None:
         yield _per_namespace(incoming, limits.namespace_evictions_per_minute)
 
@@ -132,14 +134,14 @@ def _at_once(limit: int) -> _Limit:
     return _Limit(limit, None, why)
 
 
-def _per_minute(moment: EvictionHistory, limit: int) -> _Limit:
-    ages = [one.ago for one in moment.evictions if one.ago < MINUTE]
+def _per_minute(history: EvictionHistory, limit: int) -> _Limit:
+    ages = [one.ago for one in history.evictions if one.ago < MINUTE]
     left = limit - len(ages)
 
     def why(victims: Sequence[Pod]) -> str:
         wanted = len(_evicted(victims))
         wait = _wait(ages, MINUTE, limit, wanted) or 0
-        when = f"not {moment.until(wait)}" if wanted <= limit else "never"
+        when = f"not {history.until(wait)}" if wanted <= limit else "never"
         return f"{wanted} victims are more than what is left of {limit} evictions a minute: {when}"
 
     return _Limit(left, None, why)
@@ -147,7 +149,7 @@ def _per_minute(moment: EvictionHistory, limit: int) -> _Limit:
 
 def _per_namespace(incoming: SchedulingContext, limit: int) -> _Limit:
     ages: dict[str, list[int]] = {}
-    for one in incoming.moment.evictions:
+    for one in incoming.history.evictions:
         if one.ago < MINUTE:
             ages.setdefault(one.namespace, []).append(one.ago)
     namespaces = incoming.snapshot.index(Namespaces)
@@ -160,17 +162,17 @@ def _per_namespace(incoming: SchedulingContext, limit: int) -> _Limit:
 
     def why(victims: Sequence[Pod]) -> str:
         wanted = sorted(Counter(pod.metadata.namespace for pod in _evicted(victims)).items())
-        said = (_why(incoming.moment, limit, ages.get(name, ()), name, count) for name, count in wanted)
+        said = (_why(incoming.history, limit, ages.get(name, ()), name, count) for name, count in wanted)
         return "; ".join(filter(None, said))
 
     return _Limit(int(left.min()), exceeded, why)
 
 
-def _why(moment: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int) -> str:
+def _why(history: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int) -> str:
     wait = _wait(ages, MINUTE, limit, wanted)
     if wait is None:
         return ""
-    when = f"not {moment.until(wait)}" if wanted <= limit else "never"
+    when = f"not {history.until(wait)}" if wanted <= limit else "never"
     victims, are = ("1 victim", "is") if wanted == 1 else (f"{wanted} victims", "are")
     return f"{victims} in {namespace} {are} more than what is left of {limit} evictions a minute there: {when}"
 

@@ -92,7 +92,7 @@ class VictimResolver(Index):
     def _remember(self, nodes: Sequence[int], offered: Sequence[UIDs]) -> None:
         """Look offers up that are not known."""
         sizes = np.fromiter(map(len, offered), np.int64, len(offered))
-        pods_on = self.snapshot.running.on_node
+        pods_on = self.snapshot.pod_table.on_node
         # Among the few pods of its node a UID is found faster than among all.
         looked_up = (map(pods_on[node].get, uids, repeat(-1)) for node, uids in zip(nodes, offered, strict=True))
         rows = np.fromiter(chain.from_iterable(looked_up), np.int64, int(sizes.sum()))

@@ -26,7 +26,8 @@ from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import NON_NEGATIVE, ranking_keys
-from extender.core.preemption.dry_run import DryRun, eligible
+from extender.core.preemption.dry_run import DryRun
+from extender.core.preemption.eligibility import eligible
 from extender.core.preemption.ranking import tied_for_best
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.simulator.fit_error import (
@@ -114,7 +115,7 @@ class Cycle:
 
 
 def run_cycle(
-    snapshot: Snapshot, pod: Pod, profile: Profile, moment: EvictionHistory = NO_HISTORY, draw: Draw | None = None
+    snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory = NO_HISTORY, draw: Draw | None = None
 ) -> Cycle:
     """Try to place the pod. Equals are told apart by chance (`draw`), or by name."""
     skipped = why_skipped(pod, profile)
@@ -122,13 +123,13 @@ def run_cycle(
         return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
-    filtering = run_filter_plugins(scheduling_context(snapshot, pod, upstream(profile), moment))
+    filtering = run_filter_plugins(scheduling_context(snapshot, pod, upstream(profile), history))
     left = tuple(name for name, mask in not_evaluated(filtering.incoming).items() if mask.any())
     fitting = _feasible(filtering)
     if len(fitting):
         node, scored = _select_host(filtering.incoming, fitting, draw)
         return Cycle(pod, "Scheduled", node=node, feasible=len(fitting), score=scored, not_evaluated=left)
-    failed = _post_filter(filtering, profile, moment, draw)
+    failed = _post_filter(filtering, profile, history, draw)
     said = failed.post_filter or NOMINATED
     message = filter_message(filtering, said)
     return replace(failed, message=message, not_evaluated=left, rejected_by=rejecting_plugins(filtering))
@@ -187,7 +188,7 @@ def _drawn(count: int, draw: Draw | None) -> int:
 # --- or somebody has to go ------------------------------------------------------------------------------------------
 
 
-def _post_filter(filtering: FilterRun, profile: Profile, moment: EvictionHistory, draw: Draw | None) -> Cycle:
+def _post_filter(filtering: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
     """DefaultPreemption, behind DynamicResources."""
     incoming = filtering.incoming
     pod = incoming.pod
@@ -203,7 +204,7 @@ def _post_filter(filtering: FilterRun, profile: Profile, moment: EvictionHistory
         return replace(unchanged, post_filter=PostFilter.failed(no_help(run)), nominated_node="", run=run)
     if profile.preemption == PreemptionPolicy():
         return replace(_nominated(pod, _select(run, draw)), run=run)
-    decision = engine.preempt(incoming.snapshot, pod, _offers(run), profile, moment)
+    decision = engine.preempt(incoming.snapshot, pod, _offers(run), profile, history)
     if not decision.kept:
         said = PostFilter.failed(NO_CANDIDATE)
         return replace(unchanged, post_filter=said, vetoed=decision.why_nobody, run=run, decision=decision)

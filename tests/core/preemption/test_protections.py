@@ -48,10 +48,10 @@ def annotated(**annotations):
     return {"annotations": {key.replace("_", "-"): value for key, value in annotations.items()}}
 
 
-def why(one, chosen, moment=None, preemptor=None, **others):
+def why(one, chosen, history=None, preemptor=None, **others):
     """The reasons for one running pod; the mask must say the same."""
     here = built(cluster({node("n1"): [one]}, **others))
-    asked = scheduling_context(here, typed(preemptor or incoming()), chosen, moment or after())
+    asked = scheduling_context(here, typed(preemptor or incoming()), chosen, history or after())
     said = reasons(asked, next(iter(here.objects.pods.values())))
     mask = here.index(Protections, chosen.preemption).mask(asked, None)
     assert mask[0] == bool(said)
@@ -477,10 +477,10 @@ def test_evictions_do_not_matter_without_a_cooldown():
 DAEMONS = Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"}))
 
 
-def decide(nodes, chosen, moment=None, preemptor=None, **others):
+def decide(nodes, chosen, history=None, preemptor=None, **others):
     here = built(cluster(nodes, **others))
     offers = {one.name: SentCandidate(()) for one in nodes}
-    return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, moment or after())
+    return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, history or after())
 
 
 def kept(decision):
@@ -706,7 +706,7 @@ class World:
             unless_priority_at_least=chance.choice((None, None, 500, 1500)),
         )
 
-    def moment(self) -> EvictionHistory:
+    def history(self) -> EvictionHistory:
         chance = self.chance
         ages = sorted(chance.randrange(120) * SECOND for _ in range(4))
         workloads = [
@@ -723,9 +723,9 @@ def typed_node(name):
     return built(cluster({node(name, cpu="1000"): []})).nodes[0]
 
 
-def masked(here, preemptor, chosen, moment):
+def masked(here, preemptor, chosen, history):
     """Pod -> protected? Both ways must agree."""
-    asked = scheduling_context(here, preemptor, chosen, moment)
+    asked = scheduling_context(here, preemptor, chosen, history)
     mask = here.index(Protections, chosen.preemption).mask(asked, None)
     found = {one.key: bool(mask[row]) for row, one in here.running_pods()}
     assert found == {one.key: bool(reasons(asked, one)) for _, one in here.running_pods()}
@@ -737,7 +737,7 @@ def test_what_is_said_of_all_pods_at_once_is_said_of_each(seed):
     world = World(seed, pods=40)
     world.snapshot.settle()
     for _ in range(5):
-        masked(world.snapshot, world.preemptor(), world.profile(), world.moment())
+        masked(world.snapshot, world.preemptor(), world.profile(), world.history())
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -754,19 +754,19 @@ def test_protections_follow_the_changes_of_a_cluster(seed):
         world.snapshot.settle()
         anew = Snapshot.build(world.snapshot.frozen())
         for chosen in profiles:
-            preemptor, moment = world.preemptor(), world.moment()
-            expected = masked(anew, preemptor, chosen, moment)
-            assert masked(world.snapshot, preemptor, chosen, moment) == expected
-            assert answer(world.snapshot, preemptor, chosen, moment) == answer(anew, preemptor, chosen, moment)
+            preemptor, history = world.preemptor(), world.history()
+            expected = masked(anew, preemptor, chosen, history)
+            assert masked(world.snapshot, preemptor, chosen, history) == expected
+            assert answer(world.snapshot, preemptor, chosen, history) == answer(anew, preemptor, chosen, history)
 
 
-def answer(here, preemptor, chosen, moment):
+def answer(here, preemptor, chosen, history):
     """What is evicted for a pod that needs nearly a whole node."""
     asked = replace(preemptor, spec=typed(incoming(cpu="990")).spec)
     asked = replace(asked, spec=replace(asked.spec, priority=preemptor.priority))
     offers = {name: SentCandidate(()) for name in sorted(here.node_names)}
     every = Profile(keep_candidates=None, preemption=chosen.preemption)
-    decision = engine.preempt(here, asked, offers, every, moment)
+    decision = engine.preempt(here, asked, offers, every, history)
     return {one.node: [victim.metadata.uid for victim in one.victims] for one in decision.kept}, decision.dropped
 
 
@@ -776,5 +776,5 @@ def test_random_cases_have_all_sorts_of_outcomes():
     for seed in range(20):
         world = World(seed, pods=20)
         world.snapshot.settle()
-        outcomes += masked(world.snapshot, world.preemptor(), world.profile(), world.moment()).values()
+        outcomes += masked(world.snapshot, world.preemptor(), world.profile(), world.history()).values()
     assert 0.2 < np.mean(outcomes) < 0.8

@@ -15,8 +15,8 @@ from tests.builders import incoming, node, pod, snapshot, typed
 NOW = (1_767_225_600 + 3600) * SECOND
 
 
-def profile(*, preempt_after=0, keep=1, **limits):
-    policy = PreemptionPolicy(preempt_after=round(preempt_after * SECOND), limits=Limits(**limits))
+def profile(*, min_pending_duration=0, keep=1, **limits):
+    policy = PreemptionPolicy(min_pending_duration=round(min_pending_duration * SECOND), limits=Limits(**limits))
     return Profile(keep_candidates=keep, preemption=policy)
 
 
@@ -39,28 +39,28 @@ FULL = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b")]}
 """Two full nodes, of which one pod has to leave."""
 
 
-def decide(chosen, moment, preemptor=None, nodes=FULL):
+def decide(chosen, history, preemptor=None, nodes=FULL):
     here = snapshot(nodes)
     leaving = {one.name: [pod for pod in here.pods_on(one.name) if pod.metadata.deletion_timestamp] for one in nodes}
     offers = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
-    return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, moment)
+    return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, history)
 
 
 def kept(decision):
     return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
 
 
-def check_veto(chosen, moment, preemptor, vetoed):
+def check_veto(chosen, history, preemptor, vetoed):
     """All three verbs heed it."""
-    decision = decide(chosen, moment, preemptor)
+    decision = decide(chosen, history, preemptor)
     assert decision.vetoed == vetoed
     assert decision.dropped == (dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": engine.BEATEN})
     assert kept(decision) == ({} if vetoed else {"n1": ["a"]})
     here = snapshot(FULL)
-    filtered = engine.filter(here, typed(preemptor), ["n1", "n2"], chosen, moment)
+    filtered = engine.filter(here, typed(preemptor), ["n1", "n2"], chosen, history)
     assert list(filtered.unresolvable if vetoed else filtered.failed) == ["n1", "n2"]
     assert not (filtered.failed if vetoed else filtered.unresolvable)
-    scores = engine.prioritize(here, typed(preemptor), ["n1", "n2"], chosen, moment).scores
+    scores = engine.prioritize(here, typed(preemptor), ["n1", "n2"], chosen, history).scores
     assert scores == ((0, 0) if vetoed else (5, 5))
 
 
@@ -82,18 +82,18 @@ PENDING = "a pod may preempt once it has been pending for 30s: not until"
     ],
 )
 def test_a_pod_waits_before_it_preempts(at, vetoed):
-    check_veto(profile(preempt_after=30), past(), incoming(metadata=created(at)), vetoed)
+    check_veto(profile(min_pending_duration=30), past(), incoming(metadata=created(at)), vetoed)
 
 
 @pytest.mark.parametrize("at", ["2026-01-01T01:00:00Z", "2026-01-01T01:00:10Z", None])
-@pytest.mark.parametrize("moment", [past(), EvictionHistory()], ids=["now", "at no time"])
-def test_without_that_policy_no_pod_waits(at, moment):
+@pytest.mark.parametrize("history", [past(), EvictionHistory()], ids=["now", "at no time"])
+def test_without_that_policy_no_pod_waits(at, history):
     """Also one that was created in the future, as clocks have it; and none where the time is not looked at."""
-    check_veto(profile(), moment, incoming(metadata=created(at)), None)
+    check_veto(profile(), history, incoming(metadata=created(at)), None)
 
 
 def test_half_a_second_is_said_as_it_is():
-    decision = decide(profile(preempt_after=0.5), past(), incoming())
+    decision = decide(profile(min_pending_duration=0.5), past(), incoming())
     assert decision.vetoed == "a pod may preempt once it has been pending for 0.5s: not until 2026-01-01T01:00:01Z"
 
 
@@ -260,17 +260,17 @@ def test_who_is_leaving_already_does_not_count():
 
 
 def test_the_first_veto_is_the_one_that_is_said():
-    chosen = profile(preempt_after=30, max_attempts=1, evictions_per_minute=1)
-    moment = past([1], [1])
-    assert decide(chosen, moment).vetoed == f"{PENDING} 2026-01-01T01:00:30Z"
+    chosen = profile(min_pending_duration=30, max_attempts=1, evictions_per_minute=1)
+    history = past([1], [1])
+    assert decide(chosen, history).vetoed == f"{PENDING} 2026-01-01T01:00:30Z"
     old = incoming(metadata=created("2026-01-01T00:00:00Z"))
-    assert decide(chosen, moment, old).vetoed.startswith("the pod has preempted 1 times")
+    assert decide(chosen, history, old).vetoed.startswith("the pod has preempted 1 times")
     assert decide(chosen, past([1]), old).vetoed.startswith("1 evictions a minute")
     assert decide(chosen, past(), old).vetoed is None
 
 
 def test_a_pod_that_never_preempts_is_told_so_first():
-    decision = decide(profile(preempt_after=30), past(), incoming(preemptionPolicy="Never"))
+    decision = decide(profile(min_pending_duration=30), past(), incoming(preemptionPolicy="Never"))
     assert decision.vetoed == "not eligible due to preemptionPolicy=Never."
 
 
@@ -284,8 +284,8 @@ def test_nodes_that_take_the_pod_as_it_is_are_left_alone():
 
 def test_a_second_that_has_begun_is_a_whole_one_in_what_is_said():
     """Half a second past: 40.5 s from now is 41 s past the hour."""
-    moment = past([20], beyond=SECOND // 2)
-    assert decide(profile(evictions_per_minute=1), moment).vetoed.endswith("not until 2026-01-01T01:00:41Z")
+    history = past([20], beyond=SECOND // 2)
+    assert decide(profile(evictions_per_minute=1), history).vetoed.endswith("not until 2026-01-01T01:00:41Z")
 
 
 def test_a_limit_of_a_minute_is_a_minute():

@@ -2,7 +2,8 @@
 
 import extender
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
-from extender.core.preemption.dry_run import potential_victims, remove_pods
+from extender.core.preemption.dry_run import remove_pods
+from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import Profile
 from extender.k8s.storage.volumes import BIND_COMPLETED

@@ -24,7 +24,7 @@ def world():
 def looked_up(snapshot, offered):
     """Per offer: are all victims known? And the pod rows of those that are, without anything that is remembered."""
     nodes = [snapshot.node_row[name] for name, _ in offered]
-    found = [[snapshot.running.row_of.get(uid, -1) for uid in uids] for _, uids in offered]
+    found = [[snapshot.pod_table.row_of.get(uid, -1) for uid in uids] for _, uids in offered]
     here = [
         [row for row in rows if row >= 0 and snapshot.pod_node[row] == on]
         for rows, on in zip(found, nodes, strict=True)
@@ -42,7 +42,7 @@ def known(snapshot, offered):
 
 def test_a_victim_is_known_on_its_own_node_only():
     snapshot = world()
-    row = snapshot.running.row_of["uid-n1-a"]
+    row = snapshot.pod_table.row_of["uid-n1-a"]
     uids = ("uid-n1-a", "uid-nobody")
     assert known(snapshot, [("n1", uids), ("n2", uids), ("n3", ())]) == ([False, False, True], [row])
     assert known(snapshot, [("n2", ("uid-n2-a",)), ("n1", ("uid-n1-a",))])[0] == [True, True]
@@ -57,7 +57,7 @@ def test_what_was_looked_up_is_not_looked_up_again_until_the_node_changes():
             asked.append(uid)
             return super().get(uid, default)
 
-    snapshot.running.on_node = [Asked(one) for one in snapshot.running.on_node]
+    snapshot.pod_table.on_node = [Asked(one) for one in snapshot.pod_table.on_node]
     first = known(snapshot, [("n1", uids)])
     snapshot.put("Pod", typed(placed(pod("late"), "n2")))
     asked.clear()
