@@ -48,7 +48,7 @@ class Changing:
 
 def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
     """What the reflector and the source do with the lines of a watch, as many at a time as a read may bring."""
-    held = partial(cache.known, "Pod")
+    held = partial(cache.api_object, "Pod")
     for start in range(0, len(lines), 10):
         for line in lines[start : start + 10]:
             found = decoder.event(line, held)

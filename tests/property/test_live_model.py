@@ -21,8 +21,8 @@ from extender.cluster.cache import cache as cache_module
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as live_module
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.list_watch import Settings
-from extender.cluster.watch.source import GRACE
+from extender.cluster.watch.list_watch import WatchSettings
+from extender.cluster.watch.source import REDELIVERY_GRACE_SECONDS
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -40,7 +40,7 @@ CALM = 20.0
 PATIENCE = 1.25
 """Seconds after which a compare may help."""
 
-SHORT = Settings(
+SHORT = WatchSettings(
     backoff=(0.005, 0.02),
     healthy=0.05,
     list_timeout=0.3,
@@ -72,12 +72,12 @@ def check(seed: int) -> None:
 @contextlib.contextmanager
 def small_steps(seed: int) -> Iterator[None]:
     """Small clusters are to come the way of large ones, too: as a new picture, in many turns."""
-    at_once, turn = cache_module.AT_ONCE, live_module.TURN
-    cache_module.AT_ONCE, live_module.TURN = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
+    at_once, turn = cache_module.MAX_CHANGES_IN_PLACE, live_module.TURN_SECONDS
+    cache_module.MAX_CHANGES_IN_PLACE, live_module.TURN_SECONDS = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
     try:
         yield
     finally:
-        cache_module.AT_ONCE, live_module.TURN = at_once, turn
+        cache_module.MAX_CHANGES_IN_PLACE, live_module.TURN_SECONDS = at_once, turn
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ class Bugs(logging.Handler):
 
 async def at_once(seconds: float) -> None:
     """The source's sleep: a second look comes at once, everything else never."""
-    if seconds == GRACE:
+    if seconds == REDELIVERY_GRACE_SECONDS:
         await asyncio.sleep(0)
     else:
         await asyncio.Event().wait()
@@ -154,7 +154,7 @@ def decide(world: World, live: Live, clock: Clock) -> None:
     preemptor, node = world.preemptor(), f"n{world.chance.randint(0, 7)}"
     bound = world.chance.random()
     live.source.problem()
-    live.cache.assumed.asked_for(preemptor)
+    live.cache.assumed.forget_preemption(preemptor)
     try:
         snapshot = live.cache.snapshot()
     except NotReady:
@@ -165,10 +165,10 @@ def decide(world: World, live: Live, clock: Clock) -> None:
     uids = found["candidates"].get(node, {"victims": ()})["victims"]
     if node in found["filter"] and not preemptor.spec.node_name:
         victims = [one for one in snapshot.pods_on(node) if not uids or one.metadata.uid in uids]
-        live.cache.assumed.preempted(preemptor, node, victims)
+        live.cache.assumed.assume_preempted(preemptor, node, victims)
     for one in list(snapshot.objects.pods.values())[:1]:
         if bound < 0.5 and not one.spec.node_name:
-            live.cache.assumed.bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
+            live.cache.assumed.assume_bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
 
 
 async def to_be_true(world: World, live: Live) -> None:
@@ -178,7 +178,7 @@ async def to_be_true(world: World, live: Live) -> None:
         if live.source.problem() is not None:
             return False
         live.cache.assumed.expire()
-        return live.holds(world.api) and not live.cache.changing().unread
+        return live.holds(world.api) and not live.cache.mutable_snapshot().unread
 
     if world.doubtful:
         for _ in range(12):
@@ -191,7 +191,7 @@ async def to_be_true(world: World, live: Live) -> None:
         await live.until(is_true, CALM)
     except AssertionError as error:
         raise AssertionError("\n".join([*live.differences(world.api), str(error)])) from None
-    views = live.source.streams()
+    views = live.source.reflector_statuses()
     if not world.doubtful:
         assert not sum(view.divergences for view in views)
         assert world.expired or world.is_silent or not sum(view.relists for view in views)

@@ -30,17 +30,17 @@ from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.wire import BindRequest
 
-LEAST = 0.2
+MIN_CALL_SECONDS = 0.2
 """Seconds that must be left for another call: with less, no answer would be more likely than one."""
 
-SHARE = 2 / 3
+CALL_TIMEOUT_FRACTION = 2 / 3
 """What a call may take of the time that is left, so that some is left to ask what came of it."""
 
-BUSY = 1.0
+MIN_THROTTLED_WAIT_SECONDS = 1.0
 """Seconds to wait at least after a 429, whatever it says."""
 
 
-class Api(Protocol):
+class BindingApi(Protocol):
     """What is used of `ApiServer`. Both raise ApiError or ApiUnreachable."""
 
     def get(self, path: str, *, timeout: Timeout) -> bytes: ...
@@ -61,7 +61,7 @@ class BindResult:
 
 
 def bind(
-    api: Api,
+    api: BindingApi,
     request: BindRequest,
     deadline: float,
     *,
@@ -72,7 +72,7 @@ def bind(
     problem = _bad_name(request)
     if problem:
         return BindResult("refused", problem)
-    return _Attempt(api, request, clock() + deadline, clock, pause).run()
+    return _BindCall(api, request, clock() + deadline, clock, pause).run()
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ _POD = Decoder(_Pod)
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class _Inconclusive:
     """An answer that leaves open whether the pod is bound."""
 
     code: int
@@ -141,12 +141,12 @@ def _is_success(body: bytes) -> bool:
     return (answer.kind, answer.status) == ("Status", "Success")
 
 
-class _Attempt:
+class _BindCall:
     """One request on its way, until it has a result."""
 
     def __init__(
         self,
-        api: Api,
+        api: BindingApi,
         request: BindRequest,
         ends: float,
         clock: Callable[[], float],
@@ -163,7 +163,7 @@ class _Attempt:
         self._tries = 0
 
     def run(self) -> BindResult:
-        if self._left() < LEAST:
+        if self._left() < MIN_CALL_SECONDS:
             return self._result("refused", "no time was left for a first try; nothing was sent to the API server")
         once_more = True
         while True:
@@ -179,32 +179,32 @@ class _Attempt:
                 return self._unbound(answer)
             once_more = False
 
-    def _create(self) -> BindResult | _Doubt:
+    def _create(self) -> BindResult | _Inconclusive:
         """Send the Binding."""
         self._tries += 1
         try:
             answer = self._api.post(f"{self._path}/binding", self._binding(), timeout=self._timeout())
         except ApiUnreachable as error:
-            return _Doubt(0, f"no answer from the API server: {error}")
+            return _Inconclusive(0, f"no answer from the API server: {error}")
         except ApiError as error:
             if error.code in (408, 409, 429) or error.code >= 500:
-                wait = max(error.retry_after or 0.0, BUSY if error.code == 429 else 0.0)
-                return _Doubt(error.code, _said(error), wait)
+                wait = max(error.retry_after or 0.0, MIN_THROTTLED_WAIT_SECONDS if error.code == 429 else 0.0)
+                return _Inconclusive(error.code, _error_message(error), wait)
             return self._refused(error)
         if _is_success(answer):
             return self._result("bound")
-        return _Doubt(0, "the answer to the binding does not say Success")
+        return _Inconclusive(0, "the answer to the binding does not say Success")
 
     def _look(self, reason: str) -> BindResult | None:
         """What the pod itself tells; None: it is this one, and on no node. `reason`: why it is asked for."""
-        if self._left() < LEAST:
+        if self._left() < MIN_CALL_SECONDS:
             return self._unknown(reason, "no time was left to ask for the pod")
         try:
             pod = _POD.decode(self._api.get(self._path, timeout=self._timeout()))
         except ApiError as error:
             if error.code == 404:
                 return self._result("refused", f"{self._pod} is not there any more")
-            return self._unknown(reason, f"asked for the pod: {_said(error)}")
+            return self._unknown(reason, f"asked for the pod: {_error_message(error)}")
         except ApiUnreachable as error:
             return self._unknown(reason, f"asked for the pod: no answer: {error}")
         except (ValueError, RecursionError):
@@ -228,13 +228,13 @@ class _Attempt:
 
     def _refused(self, error: ApiError) -> BindResult:
         if error.code == 404:
-            return self._result("refused", f"{self._pod} is not there: {_said(error)}")
+            return self._result("refused", f"{self._pod} is not there: {_error_message(error)}")
         if error.code == 403:
             needs = f"needed is the permission to create pods/binding in namespace {self._request.pod_namespace}"
-            return self._result("refused", f"not allowed to bind {self._pod}, {needs}: {_said(error)}")
-        return self._result("refused", f"{self._pod} was not bound to {self._request.node}: {_said(error)}")
+            return self._result("refused", f"not allowed to bind {self._pod}, {needs}: {_error_message(error)}")
+        return self._result("refused", f"{self._pod} was not bound to {self._request.node}: {_error_message(error)}")
 
-    def _unbound(self, last: _Doubt) -> BindResult:
+    def _unbound(self, last: _Inconclusive) -> BindResult:
         """The pod is on no node, and there is no more to try."""
         if last.code == 409:
             return self._result("refused", f"{self._pod} cannot be bound to {self._request.node}: {last.reason}")
@@ -260,17 +260,17 @@ class _Attempt:
 
     def _timeout(self) -> Timeout:
         """A share of the time left, a quarter of it to connect."""
-        share = self._left() * SHARE
+        share = self._left() * CALL_TIMEOUT_FRACTION
         return share / 4, share * 3 / 4
 
     def _pause(self, seconds: float) -> bool:
         """Wait, if another call fits in after that."""
-        if seconds + LEAST > self._left():
+        if seconds + MIN_CALL_SECONDS > self._left():
             return False
         if seconds > 0:
             self._sleep(seconds)
         return True
 
 
-def _said(error: ApiError) -> str:
+def _error_message(error: ApiError) -> str:
     return f"the API server answered {error}"

@@ -28,20 +28,20 @@ from extender.cluster.apiserver.stream import (
     ApiError,
     ApiUnreachable,
     Stream,
-    error_of,
+    api_error_from,
+    root_cause,
     socket_options,
     use_reporting_connections,
-    why,
 )
 
 log = logging.getLogger(__name__)
 
-JSON_ONLY = "application/json"
+JSON_CONTENT_TYPE = "application/json"
 
-TOKEN_FILE_SECONDS = 30.0
+TOKEN_RELOAD_SECONDS = 30.0
 """How long a token from a file is used before the file is read again."""
 
-POOL_SIZE = 64
+MAX_POOLED_CONNECTIONS = 64
 """Connections kept for later: more than there are streams, binds and compares at a time."""
 
 Timeout = tuple[float, float]
@@ -95,7 +95,7 @@ class ApiServer:
         path: str,
         params: Mapping[str, str] | None = None,
         *,
-        accept: str = JSON_ONLY,
+        accept: str = JSON_CONTENT_TYPE,
         timeout: Timeout = (10, 60),
     ) -> bytes:
         """Return the body of a 2xx answer; ApiError, ApiUnreachable."""
@@ -104,7 +104,7 @@ class ApiServer:
 
     def post(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
         """Return the body of a 2xx answer to a JSON body. After ApiUnreachable nobody knows whether it took effect."""
-        headers = {"Accept": JSON_ONLY, "Content-Type": JSON_ONLY}
+        headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": JSON_CONTENT_TYPE}
         with self._stream("POST", path, None, headers, body, timeout) as stream:
             return stream.read()
 
@@ -113,7 +113,7 @@ class ApiServer:
         path: str,
         params: Mapping[str, str] | None = None,
         *,
-        accept: str = JSON_ONLY,
+        accept: str = JSON_CONTENT_TYPE,
         connect_timeout: float = 10,
         read_timeout: float = 90,
     ) -> Stream:
@@ -160,7 +160,7 @@ class ApiServer:
                 self._session = self._with_token_of_now(session)
             except CredentialsError as error:
                 log.warning("credentials not renewed, the old ones stay: %s", error)
-                self._session = replace(session, due=now + TOKEN_FILE_SECONDS / 3)
+                self._session = replace(session, due=now + TOKEN_RELOAD_SECONDS / 3)
             return self._session
 
     def _session_after(self, refused: _Session, error: ApiError) -> _Session:
@@ -179,13 +179,13 @@ class ApiServer:
         if token_file is None:
             return self._new_session()
         fresh = replace(session.credentials, authorization=f"Bearer {credentials.read_token(token_file)}")
-        return replace(session, credentials=fresh, due=self._clock() + TOKEN_FILE_SECONDS)
+        return replace(session, credentials=fresh, due=self._clock() + TOKEN_RELOAD_SECONDS)
 
     def _new_session(self) -> _Session:
         loaded = self._load()
         due = None
         if loaded.token_file is not None:
-            due = self._clock() + TOKEN_FILE_SECONDS
+            due = self._clock() + TOKEN_RELOAD_SECONDS
         elif loaded.lifetime is not None:  # a minute early, or at half time; and never more often than every 5 s
             due = self._clock() + max(loaded.lifetime - 60, loaded.lifetime / 2, 5)
         return _Session(_pools(loaded), loaded.configuration.host.rstrip("/"), loaded, due)
@@ -197,7 +197,7 @@ def _pools(loaded: Credentials) -> urllib3.PoolManager:
 
     configuration = loaded.configuration
     configuration.socket_options = socket_options()
-    configuration.connection_pool_maxsize = POOL_SIZE
+    configuration.connection_pool_maxsize = MAX_POOLED_CONNECTIONS
     if not configuration.verify_ssl:
         log.warning("%s: the API server's certificate is not checked (insecure-skip-tls-verify)", loaded.place)
         urllib3.disable_warnings(InsecureRequestWarning)  # said once, not with every request
@@ -207,7 +207,7 @@ def _pools(loaded: Credentials) -> urllib3.PoolManager:
     try:
         pools: urllib3.PoolManager = ApiClient(configuration).rest_client.pool_manager
     except (HTTPError, ValueError) as error:
-        raise CredentialsError(f"{loaded.place}: its server or proxy-url cannot be used: {why(error)}") from None
+        raise CredentialsError(f"{loaded.place}: its server or proxy-url cannot be used: {root_cause(error)}") from None
     if not over_socks:  # which has connections of its own
         use_reporting_connections(pools)
     return pools
@@ -232,12 +232,12 @@ def _send(
             redirect=False,
         )
     except (HTTPError, OSError) as error:
-        raise ApiUnreachable(f"{_address(session.host)}: {why(error)}") from error
+        raise ApiUnreachable(f"{_address(session.host)}: {root_cause(error)}") from error
     except ValueError:  # http.client quotes the header, and with it the token, that it will not send
         raise ApiUnreachable(f"{_address(session.host)}: the request cannot be sent") from None
     if 200 <= response.status < 300:
         return response
-    raise error_of(response)
+    raise api_error_from(response)
 
 
 def _address(host: str) -> str:

@@ -22,14 +22,14 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 import yaml
 
-from extender.cluster.apiserver.stream import plain
+from extender.cluster.apiserver.stream import printable
 from extender.errors import ExtenderError
 from extender.k8s.time import SECOND, parse_time
 
-PLUGIN_SECONDS = 60.0
+EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
 """How long an exec plugin may take."""
 
-PLUGIN_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 JSON = dict[str, Any]
 
@@ -61,9 +61,9 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Credentia
 
     A `context` alone means the default kubeconfig. CredentialsError says what is missing and where.
     """
-    if kubeconfig is None and context is None and _in_a_pod():
-        return _service_account()
-    return _from_kubeconfig(_files(kubeconfig), context)
+    if kubeconfig is None and context is None and _is_in_cluster():
+        return _in_cluster_credentials()
+    return _from_kubeconfig(_kubeconfig_files(kubeconfig), context)
 
 
 def read_token(path: Path) -> str:
@@ -72,10 +72,10 @@ def read_token(path: Path) -> str:
         token = path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
         raise CredentialsError(f"the token file {path}: {getattr(error, 'strerror', None) or 'not text'}") from None
-    return _one_word(token, f"the token file {path}")
+    return _valid_token(token, f"the token file {path}")
 
 
-def _one_word(token: str, place: str) -> str:
+def _valid_token(token: str, place: str) -> str:
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise CredentialsError(f"{place} does not hold a token")
     return token
@@ -84,7 +84,7 @@ def _one_word(token: str, place: str) -> str:
 # --- a pod's service account ----------------------------------------------------------------------------------------
 
 
-def _in_a_pod() -> bool:
+def _is_in_cluster() -> bool:
     if not os.environ.get("KUBERNETES_SERVICE_HOST"):
         return False
     from kubernetes.config import incluster_config  # half a second that only a live cluster needs
@@ -92,7 +92,7 @@ def _in_a_pod() -> bool:
     return Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file()
 
 
-def _service_account() -> Credentials:
+def _in_cluster_credentials() -> Credentials:
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, incluster_config
 
@@ -125,7 +125,7 @@ class _Entry:
         return self.file.parent / Path(self.text(key)) if self.text(key) else None
 
 
-def _files(kubeconfig: str | None) -> list[Path]:
+def _kubeconfig_files(kubeconfig: str | None) -> list[Path]:
     """Return the kubeconfig files that there are, at least one."""
     named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     listed = [named] if kubeconfig else [part for part in named.split(os.pathsep) if part]
@@ -142,29 +142,33 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     from kubernetes.config.kube_config import KubeConfigLoader
 
     names = ", ".join(map(str, files))
-    merged, current = _merged(files)
+    merged, current = _merge(files)
     context = context or current
     if not context:
         raise CredentialsError(f"kubeconfig {names}: it has no current-context, and no context was given")
     place = f"kubeconfig {names}, context {context}"
-    chosen = _inner(_find(merged, "contexts", context, f"kubeconfig {names}"), "context", place)
-    cluster = _inner(_find(merged, "clusters", chosen.text("cluster"), place), "cluster", place)
-    user = _inner(_find(merged, "users", chosen.text("user"), place), "user", place) if chosen.text("user") else None
+    chosen = _entry_body(_find_entry(merged, "contexts", context, f"kubeconfig {names}"), "context", place)
+    cluster = _entry_body(_find_entry(merged, "clusters", chosen.text("cluster"), place), "cluster", place)
+    user = (
+        _entry_body(_find_entry(merged, "users", chosen.text("user"), place), "user", place)
+        if chosen.text("user")
+        else None
+    )
     if not cluster.text("server"):
         raise CredentialsError(f"{place}: its cluster names no server")
-    token_file, lifetime = _settle_user(user, cluster) if user else (None, None)
+    token_file, lifetime = _resolve_user_auth(user, cluster) if user else (None, None)
 
     configuration = Configuration()
     try:
         KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CredentialsError(f"{place}: {_harmless(error)}") from None
+        raise CredentialsError(f"{place}: {_without_secrets(error)}") from None
     configuration.refresh_api_key_hook = None  # when to look again is decided by ApiServer, on a monotonic clock
-    _settle_proxy(configuration, cluster)
+    _configure_proxy(configuration, cluster)
     return Credentials(configuration, place, configuration.api_key.get("BearerToken"), token_file, lifetime)
 
 
-def _merged(files: list[Path]) -> tuple[Any, str]:
+def _merge(files: list[Path]) -> tuple[Any, str]:
     """Return the files as the client merges them (a ConfigNode), and the first current-context, as kubectl takes it."""
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import KubeConfigMerger
@@ -188,7 +192,7 @@ def _merged(files: list[Path]) -> tuple[Any, str]:
     return merged, next((str(one["current-context"]) for one in contents if one.get("current-context")), "")
 
 
-def _find(merged: Any, section: str, name: str, place: str) -> Any:
+def _find_entry(merged: Any, section: str, name: str, place: str) -> Any:
     """Return the first entry of that name (a ConfigNode)."""
     entries = merged.value[section]
     for entry in entries:
@@ -198,7 +202,7 @@ def _find(merged: Any, section: str, name: str, place: str) -> Any:
     raise CredentialsError(f"{place}: there is no {section[:-1]} {name!r} (there are: {there})")
 
 
-def _inner(entry: Any, key: str, place: str) -> _Entry:
+def _entry_body(entry: Any, key: str, place: str) -> _Entry:
     """Return what stands under a named entry; an entry without anything is an empty one."""
     inner = entry.value.setdefault(key, {})
     if inner is None:
@@ -208,12 +212,12 @@ def _inner(entry: Any, key: str, place: str) -> _Entry:
     return _Entry(inner, Path(entry.path), f"{place}, {key} {entry.value['name']}")
 
 
-def _harmless(error: Exception) -> str:
+def _without_secrets(error: Exception) -> str:
     """Return what the client says, without the entry that it quotes (ConfigNode's name is the whole user)."""
     return str(error).partition("{")[0].strip() or type(error).__name__
 
 
-def _settle_user(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:
+def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:
     """Turn what the client cannot keep up to date into a plain token; return the token's file and its lifetime."""
     if user.text("as"):
         raise CredentialsError(f"{user.place}: impersonation (as) is not supported")
@@ -222,17 +226,17 @@ def _settle_user(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | No
     if token_file is not None:
         user.value["token"] = read_token(token_file)
     elif user.text("token"):
-        user.value["token"] = _one_word(user.text("token"), user.place)
+        user.value["token"] = _valid_token(user.text("token"), user.place)
     elif user.value.get("exec"):
         status = _run_plugin(user, cluster)
         lifetime = _lifetime(status.get("expirationTimestamp"), user.place)
-        user.value.update(_as_user(status, user.place))
+        user.value.update(_user_from_status(status, user.place))
     for key in ("tokenFile", "exec"):
         user.value.pop(key, None)
     return token_file, lifetime
 
 
-def _settle_proxy(configuration: Any, cluster: _Entry) -> None:
+def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
     """A proxy-url is meant whatever NO_PROXY says (as client-go), and its user and password are for the proxy."""
     if cluster.text("proxy-url"):
         configuration.no_proxy = ""
@@ -250,8 +254,8 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
     spec: JSON = user.value["exec"]
     version, command = spec.get("apiVersion"), spec.get("command")
     place = f"{user.place}, exec plugin {command}"
-    if version not in PLUGIN_VERSIONS:
-        raise CredentialsError(f"{place}: its apiVersion must be one of {', '.join(PLUGIN_VERSIONS)}")
+    if version not in EXEC_API_VERSIONS:
+        raise CredentialsError(f"{place}: its apiVersion must be one of {', '.join(EXEC_API_VERSIONS)}")
     if not command or spec.get("interactiveMode") == "Always":
         raise CredentialsError(f"{place}: it needs a command, and one that needs no terminal")
     try:
@@ -260,18 +264,18 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
             env=os.environ | _plugin_environment(spec, cluster),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PLUGIN_SECONDS,
+            timeout=EXEC_PLUGIN_TIMEOUT_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CredentialsError(f"{place}: no answer within {PLUGIN_SECONDS:g} seconds") from None
+        raise CredentialsError(f"{place}: no answer within {EXEC_PLUGIN_TIMEOUT_SECONDS:g} seconds") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         why = getattr(error, "strerror", None) or "its args or env are not as they should be"
         raise CredentialsError(f"{place}: {why}") from None
     if done.returncode != 0:
-        said = plain(done.stderr.decode("utf-8", "replace"), limit=300)
+        said = printable(done.stderr.decode("utf-8", "replace"), limit=300)
         raise CredentialsError(f"{place}: it failed with status {done.returncode}: {said or 'it said nothing'}")
-    return _status_of(done.stdout, str(version), place)
+    return _parse_exec_credential(done.stdout, str(version), place)
 
 
 def _executable(command: str, file: Path) -> str:
@@ -301,7 +305,7 @@ def _cluster_info(cluster: _Entry) -> JSON:
     return info
 
 
-def _status_of(output: bytes, version: str, place: str) -> JSON:
+def _parse_exec_credential(output: bytes, version: str, place: str) -> JSON:
     try:
         answer = json.loads(output)
     except ValueError:
@@ -314,11 +318,11 @@ def _status_of(output: bytes, version: str, place: str) -> JSON:
     return status
 
 
-def _as_user(status: Mapping[str, Any], place: str) -> dict[str, str]:
+def _user_from_status(status: Mapping[str, Any], place: str) -> dict[str, str]:
     """Return a plugin's answer as fields of a kubeconfig's user."""
     user: dict[str, str] = {}
     if status.get("token"):
-        user["token"] = _one_word(str(status["token"]), f"{place}, exec plugin: its token")
+        user["token"] = _valid_token(str(status["token"]), f"{place}, exec plugin: its token")
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if certificate and key:
         user["client-certificate-data"] = base64.b64encode(str(certificate).encode()).decode()

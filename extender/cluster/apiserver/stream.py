@@ -21,9 +21,9 @@ from urllib3.response import BaseHTTPResponse
 
 from extender.errors import ExtenderError
 
-ERROR_BODY_BYTES = 65536
+MAX_ERROR_BODY_BYTES = 65536
 
-READ_BYTES = 1 << 20
+MAX_READ_BYTES = 1 << 20
 """At most so much of an answer is one batch of lines."""
 
 
@@ -63,11 +63,11 @@ class Stream:
 
     def __enter__(self) -> Self:
         """Send the request and wait for the head of the answer; ApiError, ApiUnreachable."""
-        _here.stream = self
+        _current.stream = self
         try:
             self._response = self._send()
         finally:
-            _here.stream = None
+            _current.stream = None
         if self._socket is None and self._response.connection is not None:  # over SOCKS nobody reports
             self.waits_on(getattr(self._response.connection, "sock", None))
         return self
@@ -88,7 +88,7 @@ class Stream:
     def lines(self) -> Iterator[list[bytes]]:
         """Yield complete lines as they arrive, in batches: what one read gave. ApiUnreachable if the answer is cut."""
         rest = b""
-        while data := self._read(lambda response: response.read1(READ_BYTES)):
+        while data := self._read(lambda response: response.read1(MAX_READ_BYTES)):
             *lines, rest = (rest + data).split(b"\n")
             whole = [line for line in lines if line.strip()]
             if whole:
@@ -126,16 +126,16 @@ class Stream:
         except (HTTPError, OSError, ValueError) as error:
             if self._closed.is_set():
                 return b""
-            raise ApiUnreachable(why(error)) from error
+            raise ApiUnreachable(root_cause(error)) from error
         return b"" if self._closed.is_set() else data
 
 
-def plain(text: str, limit: int = 1000) -> str:
+def printable(text: str, limit: int = 1000) -> str:
     """Return what somebody else says as one line that can be logged."""
     return "".join(one if one.isprintable() else "?" for one in " ".join(text.split())[:limit])
 
 
-def why(error: BaseException) -> str:
+def root_cause(error: BaseException) -> str:
     """Return the innermost reason in words; urllib3's own print addresses of objects."""
     while (inner := error.__cause__ or (error.__context__ if isinstance(error, HTTPError) else None)) is not None:
         error = inner
@@ -157,31 +157,31 @@ def use_reporting_connections(pools: urllib3.PoolManager) -> None:
     pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
-class _Here(threading.local):
+class _CurrentStream(threading.local):
     """The stream that this thread is opening."""
 
     stream: Stream | None = None
 
 
-_here = _Here()
+_current = _CurrentStream()
 
 
-class _Reports:
+class _SocketReporting:
     """A connection that tells the stream which socket it waits on, so that another thread can end the wait."""
 
     sock: Any
 
     def getresponse(self) -> Any:
-        if _here.stream is not None:
-            _here.stream.waits_on(self.sock)
+        if _current.stream is not None:
+            _current.stream.waits_on(self.sock)
         return super().getresponse()  # type: ignore[misc]
 
 
-class _Http(_Reports, HTTPConnection):
+class _Http(_SocketReporting, HTTPConnection):
     pass
 
 
-class _Https(_Reports, HTTPSConnection):
+class _Https(_SocketReporting, HTTPSConnection):
     pass
 
 
@@ -207,7 +207,7 @@ class StatusDetails(msgspec.Struct, rename="camel"):
     retry_after_seconds: float | None = None
 
 
-class Status(msgspec.Struct):
+class ApiStatus(msgspec.Struct):
     """meta/v1 Status, as the body of an error and as the object of an ERROR event."""
 
     code: int | None = None
@@ -219,15 +219,17 @@ class Status(msgspec.Struct):
         """Return it as an exception; without a code it is an internal error."""
         if retry_after is None and self.details is not None:
             retry_after = self.details.retry_after_seconds or None
-        return ApiError(self.code or 500, plain(self.reason or "Unknown"), plain(self.message or ""), retry_after)
+        return ApiError(
+            self.code or 500, printable(self.reason or "Unknown"), printable(self.message or ""), retry_after
+        )
 
 
-def error_of(response: BaseHTTPResponse) -> ApiError:
+def api_error_from(response: BaseHTTPResponse) -> ApiError:
     """Return what an answer that is not 2xx says, and let go of it; a proxy's HTML is not quoted."""
     try:
-        status = msgspec.json.decode(response.read(ERROR_BODY_BYTES), type=Status)
+        status = msgspec.json.decode(response.read(MAX_ERROR_BODY_BYTES), type=ApiStatus)
     except (HTTPError, OSError, ValueError):
-        status = Status(reason=response.reason)
+        status = ApiStatus(reason=response.reason)
     finally:
         response.close()
         response.release_conn()

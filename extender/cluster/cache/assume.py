@@ -21,17 +21,17 @@ from extender.k8s.objects import Pod
 
 log = logging.getLogger(__name__)
 
-LIFETIME = 30.0
+ASSUMPTION_TTL_SECONDS = 30.0
 """Seconds; what has not been seen by then did not come about."""
 
 Effect = Callable[[Pod], Pod]
-IsShown = Callable[[Pod], bool]
+IsObserved = Callable[[Pod], bool]
 
 
-class Picture(Protocol):
+class SnapshotHolder(Protocol):
     """Where assumptions are put."""
 
-    def changing(self) -> Snapshot: ...
+    def mutable_snapshot(self) -> Snapshot: ...
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Assumption:
     """UID of the pod whose scheduling it belongs to."""
     effects: dict[str, Effect]
     """All that is assumed of it, by a name for each."""
-    is_shown: IsShown
+    is_shown: IsObserved
     """Of the last one, after which none is needed."""
     until: float
     said: Pod | None
@@ -55,7 +55,7 @@ class Assumption:
 class AssumeCache:
     """All that stand, by pod. Used by the thread that decides."""
 
-    def __init__(self, picture: Picture, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, picture: SnapshotHolder, clock: Callable[[], float] = time.monotonic) -> None:
         self._picture = picture
         self._clock = clock
         self._of: dict[Key, Assumption] = {}
@@ -65,17 +65,17 @@ class AssumeCache:
 
     # --- made -------------------------------------------------------------------------------------------------
 
-    def bound(self, namespace: str, name: str, uid: str, node: str) -> None:
+    def assume_bound(self, namespace: str, name: str, uid: str, node: str) -> None:
         """The pod runs on the node; nothing if the picture does not hold the pod: what it takes is not known."""
 
-        def bound(pod: Pod) -> Pod:
+        def assume_bound(pod: Pod) -> Pod:
             return pod if _is_bound(pod) else replace(pod, spec=replace(pod.spec, node_name=node))
 
-        held = self._picture.changing().objects.pods.get((namespace, name))
+        held = self._picture.mutable_snapshot().objects.pods.get((namespace, name))
         if held is not None and held.metadata.uid == uid:
-            self._assume(held, uid, "bound", bound, _is_bound)
+            self._assume(held, uid, "bound", assume_bound, _is_bound)
 
-    def preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
+    def assume_preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
         """kube-scheduler nominates the preemptor to the node and deletes the victims.
 
         Nothing if the picture holds another pod of that name: one of us is behind, and it need not be us.
@@ -85,7 +85,7 @@ class AssumeCache:
             return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
         uid = preemptor.metadata.uid
-        held = self._picture.changing().objects.pods.get(key_of("Pod", preemptor))
+        held = self._picture.mutable_snapshot().objects.pods.get(key_of("Pod", preemptor))
         if held is not None and held.metadata.uid != uid:
             return
         self._assume(
@@ -97,21 +97,21 @@ class AssumeCache:
             is_known=held is not None,
         )
         for victim in victims:
-            if not _is_leaving(victim):
-                self._assume(victim, uid, "leaving", _leaving, _is_leaving)
+            if not _is_terminating(victim):
+                self._assume(victim, uid, "leaving", _terminating, _is_terminating)
 
     def _assume(
-        self, pod: Pod, because_of: str, what: str, effect: Effect, is_shown: IsShown, *, is_known: bool = True
+        self, pod: Pod, because_of: str, what: str, effect: Effect, is_shown: IsObserved, *, is_known: bool = True
     ) -> None:
-        key, until = key_of("Pod", pod), self._clock() + LIFETIME
+        key, until = key_of("Pod", pod), self._clock() + ASSUMPTION_TTL_SECONDS
         before, said, effects = self._of.get(key), pod if is_known else None, {what: effect}
         if before is not None and before.uid == pod.metadata.uid:
             said, effects = before.said, before.effects | effects
-        assumed = _with(effects, said or pod)
+        assumed = _apply_effects(effects, said or pod)
         # First noted, then shown: another thread must never take what is assumed for what was said.
         self._of[key] = Assumption(pod.metadata.uid, because_of, effects, is_shown, until, said, assumed)
         try:
-            self._picture.changing().put("Pod", assumed)
+            self._picture.mutable_snapshot().put("Pod", assumed)
         except ValueError as error:  # a request may say anything of its pod
             log.warning("nothing is assumed of pod %r: %s", pod.key, error)
             del self._of[key]
@@ -143,13 +143,13 @@ class AssumeCache:
 
         ValueError, and nothing changes, if it cannot be read.
         """
-        known, snapshot = self._of.get(key_of("Pod", pod)) if self._of else None, self._picture.changing()
+        known, snapshot = self._of.get(key_of("Pod", pod)) if self._of else None, self._picture.mutable_snapshot()
         if known is None:
             snapshot.put("Pod", pod)
             return
         before = known.said, known.assumed
         ends = pod.metadata.uid != known.uid or known.is_shown(pod) or known.until <= self._clock()
-        known.said, known.assumed = pod, pod if ends else _with(known.effects, pod)
+        known.said, known.assumed = pod, pod if ends else _apply_effects(known.effects, pod)
         try:
             snapshot.put("Pod", known.assumed)
         except ValueError:
@@ -160,7 +160,7 @@ class AssumeCache:
 
     def renew(self) -> None:
         """The picture is a new one, of what the API server says: put over it what still stands."""
-        snapshot = self._picture.changing()
+        snapshot = self._picture.mutable_snapshot()
         for key, known in list(self._of.items()):
             held = snapshot.objects.pods.get(key)
             if held is not None:
@@ -176,7 +176,7 @@ class AssumeCache:
 
     # --- withdrawn --------------------------------------------------------------------------------------------
 
-    def asked_for(self, pod: Pod) -> None:
+    def forget_preemption(self, pod: Pod) -> None:
         """kube-scheduler asks about the pod: a preemption that it does not know of any more did not come about."""
         known = self._of.get(key_of("Pod", pod)) if self._of else None
         if known is not None and known.uid == pod.metadata.uid and not known.is_shown(pod):
@@ -189,7 +189,7 @@ class AssumeCache:
             self._withdraw([key for key, one in self._of.items() if one.until <= now])
 
     def _withdraw(self, keys: Iterable[Key]) -> None:
-        snapshot = self._picture.changing()
+        snapshot = self._picture.mutable_snapshot()
         for key in keys:
             known = self._of[key]
             if snapshot.objects.pods.get(key) is known.assumed:
@@ -200,7 +200,7 @@ class AssumeCache:
             del self._of[key]
 
 
-def _with(effects: dict[str, Effect], pod: Pod) -> Pod:
+def _apply_effects(effects: dict[str, Effect], pod: Pod) -> Pod:
     for effect in effects.values():
         pod = effect(pod)
     return pod
@@ -210,9 +210,9 @@ def _is_bound(pod: Pod) -> bool:
     return bool(pod.spec.node_name)
 
 
-def _is_leaving(pod: Pod) -> bool:
+def _is_terminating(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
 
 
-def _leaving(pod: Pod) -> Pod:
+def _terminating(pod: Pod) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=LEAVING_SINCE))

@@ -20,17 +20,17 @@ from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Pod, Value
 
-STEP = 50
+OBJECTS_PER_STEP = 50
 """Objects that are put into a new picture, or nodes that are laid out, before others may have their turn."""
 
-AT_ONCE = 200
+MAX_CHANGES_IN_PLACE = 200
 """Up to so many differences between a list and the picture are applied in one go; for more a new picture is made."""
 
-REMEMBERED_DELETIONS = 10_000
+MAX_REMEMBERED_DELETIONS = 10_000
 """UIDs per kind: an event that is late must not bring back what was deleted."""
 
 
-Refused = Callable[[str, ValueError], None]
+OnSkipped = Callable[[str, ValueError], None]
 """Told of an object that is left out because decisions could not read it: its kind, and why."""
 
 
@@ -42,6 +42,32 @@ class Change:
     """A key of `KINDS`."""
     object: Value
     deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectorStatus:
+    """How current the cached objects of one kind are: the published copy of a reflector's state.
+
+    Served by `/debug` and the metrics; defined here, and not with the reflector, because a cache that is loaded from
+    files reports it too, without importing an HTTP client.
+    """
+
+    kind: str
+    phase: str
+    """One of `list_watch.PHASES`."""
+    version: str
+    """resourceVersion of the last list, event or bookmark; empty before the first list."""
+    age: float | None
+    """Seconds since the last list, event or bookmark of this kind; None before the first one."""
+    error: str | None
+    """Current failure; None while the kind is being watched."""
+    relists: int
+    watch_restarts: int
+    events: int
+    skipped: int
+    """Objects that could not be decoded or applied."""
+    divergences: int
+    """Objects found to differ from the API server by a verification."""
 
 
 class ClusterCache:
@@ -75,7 +101,7 @@ class ClusterCache:
             self._snapshot.settle()
             prepare(self._snapshot, profile)
 
-    def adopt(self, profile: Profile, refused: Refused | None = None) -> Iterator[None]:
+    def adopt(self, profile: Profile, refused: OnSkipped | None = None) -> Iterator[None]:
         """The same in steps, while decisions go on by the profile before."""
         self._profile = profile
         if self._snapshot is not None:
@@ -83,15 +109,15 @@ class ClusterCache:
 
     def settle(self, at_most: int) -> bool:
         """Lay out some of the nodes that changes touched, so that the next reader need not -> whether none is left."""
-        return self.changing().settle(at_most)
+        return self.mutable_snapshot().settle(at_most)
 
-    def changing(self) -> Snapshot:
+    def mutable_snapshot(self) -> Snapshot:
         """The picture, to be changed or looked into but not to decide on; NotReady if there is none."""
         if self._snapshot is None:
             raise NotReady("a change came before the first picture of the cluster")
         return self._snapshot
 
-    def known(self, kind: str, key: Key) -> Value | None:
+    def api_object(self, kind: str, key: Key) -> Value | None:
         """The object of that name as it came; may be asked from any thread."""
         while True:
             held = self._held(kind, key)
@@ -124,17 +150,17 @@ class ClusterCache:
             pass
 
     def build(
-        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), refused: Refused | None = None
+        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), refused: OnSkipped | None = None
     ) -> Iterator[None]:
         """The same in steps: kind -> objects; `unread`: kinds that may not be read; ValueError without `refused`."""
         snapshot = prepare(Snapshot(), self._profile)
         snapshot.unread = _fields(unread)
         for kind in BUILDING_ORDER:
             for number, one in enumerate(objects.get(kind, ())):
-                _or_refuse(snapshot.put, kind, one, refused)
-                if number % STEP == 0:
+                _put_or_skip(snapshot.put, kind, one, refused)
+                if number % OBJECTS_PER_STEP == 0:
                     yield
-        while not snapshot.settle(at_most=STEP):
+        while not snapshot.settle(at_most=OBJECTS_PER_STEP):
             yield
         prepare(snapshot, self._profile)
         self._snapshot = snapshot
@@ -142,19 +168,19 @@ class ClusterCache:
         self._version += 1
 
     def relist(
-        self, kind: str, objects: Sequence[Value], refused: Refused | None = None, is_unread: bool = False
+        self, kind: str, objects: Sequence[Value], refused: OnSkipped | None = None, is_unread: bool = False
     ) -> Iterator[None]:
         """Make the objects of a kind those of a list, older ones included, in steps; NotReady without a picture.
 
         `is_unread`: the kind may not be read, from the moment on when its objects are no longer there.
         """
         unread = self.unread - {kind} | ({kind} if is_unread else frozenset())
-        held = self.changing().objects.of(kind)
+        held = self.mutable_snapshot().objects.of(kind)
         listed: dict[Key, Value] = {}
         for number, one in enumerate(objects):
             listed[key_of(kind, one)] = one
             self._gone[kind].pop(uid_of(one), None)
-            if number % (10 * STEP) == 0:
+            if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
         gone, new = [], []
         for number, key in enumerate(tuple(held)):
@@ -162,43 +188,43 @@ class ClusterCache:
             if said is not None:
                 gone.append(key)
                 self._is_gone(kind, uid_of(said))
-            if number % (10 * STEP) == 0:
+            if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
         for number, (key, one) in enumerate(listed.items()):
             said = self._said(held.get(key))
-            if said is None or not _is_same(said, one):
+            if said is None or not _is_same_state(said, one):
                 new.append(one)
             else:
                 listed[key] = said  # kept decisions hold it too: one object instead of two
-            if number % (10 * STEP) == 0:
+            if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
-        if len(gone) + len(new) <= AT_ONCE:
+        if len(gone) + len(new) <= MAX_CHANGES_IN_PLACE:
             for key in gone:
                 self._remove(kind, key)
             for one in new:
-                _or_refuse(self._put, kind, one, refused)
-            self.changing().unread = _fields(unread)
+                _put_or_skip(self._put, kind, one, refused)
+            self.mutable_snapshot().unread = _fields(unread)
             self._version += bool(gone or new)
         else:
             now = self._everything() | {kind: tuple(listed.values())}
             del listed, objects  # two pictures take enough
             yield from self._build_beside(now, unread, refused)
 
-    def rebuild(self, refused: Refused | None = None) -> Iterator[None]:
+    def rebuild(self, refused: OnSkipped | None = None) -> Iterator[None]:
         """Make the picture anew of the objects that it holds, in steps."""
         yield from self._build_beside(self._everything(), self.unread, refused)
 
     def _build_beside(
-        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str], refused: Refused | None
+        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str], refused: OnSkipped | None
     ) -> Iterator[None]:
         """A new picture beside the one that decisions are made on meanwhile."""
-        before = self.changing()
+        before = self.mutable_snapshot()
         yield from self.build(objects, unread, refused)
         yield from before.dismantle()
 
     def _everything(self) -> dict[str, Sequence[Value]]:
         """Kind -> the objects as they came."""
-        tables = self.changing().objects
+        tables = self.mutable_snapshot().objects
         found: dict[str, Sequence[Value]] = {kind: tuple(tables.of(kind).values()) for kind in KINDS}
         return found | {"Pod": tuple(self.assumed.without(tables.pods).values())}
 
@@ -218,7 +244,7 @@ class ClusterCache:
         Raises ValueError for an object that decisions could not read, NotReady before the first picture.
         """
         kind, key = change.kind, key_of(change.kind, change.object)
-        held = self.changing().objects.of(kind).get(key)
+        held = self.mutable_snapshot().objects.of(kind).get(key)
         changed = self._delete(change, held) if change.deleted else self._upsert(kind, key, change.object, held)
         self._version += changed
         return changed
@@ -247,12 +273,12 @@ class ClusterCache:
         gone = self._gone[kind]
         if uid:
             gone[uid] = None
-        while len(gone) > REMEMBERED_DELETIONS:
+        while len(gone) > MAX_REMEMBERED_DELETIONS:
             del gone[next(iter(gone))]
 
     def _put(self, kind: str, one: Value) -> None:
         key = key_of(kind, one)
-        self._set(kind, key, one, self.changing().objects.of(kind).get(key))
+        self._set(kind, key, one, self.mutable_snapshot().objects.of(kind).get(key))
 
     def _set(self, kind: str, key: Key, one: Value, held: Value | None) -> None:
         """`held`: what bears the name now, which may be another object."""
@@ -261,15 +287,15 @@ class ClusterCache:
         if isinstance(one, Pod):
             self.assumed.put(one)
         else:
-            self.changing().put(kind, one)
+            self.mutable_snapshot().put(kind, one)
 
     def _remove(self, kind: str, key: Key) -> None:
-        self.changing().remove(kind, key)
+        self.mutable_snapshot().remove(kind, key)
         if kind == "Pod":
             self.assumed.gone(key)
 
 
-def _or_refuse(put: Callable[[str, Value], None], kind: str, one: Value, refused: Refused | None) -> None:
+def _put_or_skip(put: Callable[[str, Value], None], kind: str, one: Value, refused: OnSkipped | None) -> None:
     try:
         put(kind, one)
     except ValueError as error:
@@ -292,7 +318,7 @@ def version_of(one: Any) -> str:
     return version
 
 
-def _is_same(held: Any, one: Any) -> bool:
+def _is_same_state(held: Any, one: Any) -> bool:
     """Is it the same state of the same object? After a restore of etcd, equal versions are no proof of that."""
     return held is one or bool(held == one)
 

@@ -18,7 +18,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE
 from extender.k8s.workloads import Workload, workload_of
 
-MOST = 100_000
+MAX_REMEMBERED_EVICTIONS = 100_000
 """Evictions, and attempts, that are remembered at all."""
 
 
@@ -30,11 +30,11 @@ class EvictionLog:
     ) -> None:
         self._clock = clock
         self._wall_clock = wall_clock
-        self._evictions: deque[tuple[int, Workload]] = deque(maxlen=MOST)
-        self._attempts: deque[tuple[int, str]] = deque(maxlen=MOST)
+        self._evictions: deque[tuple[int, Workload]] = deque(maxlen=MAX_REMEMBERED_EVICTIONS)
+        self._attempts: deque[tuple[int, str]] = deque(maxlen=MAX_REMEMBERED_EVICTIONS)
         self._begun = False
 
-    def approved(self, preemptor: Pod, victims: Iterable[Pod]) -> None:
+    def record(self, preemptor: Pod, victims: Iterable[Pod]) -> None:
         """kube-scheduler is told to evict these pods; who is leaving already is not evicted again."""
         now = self._clock()
         evicted = [workload_of(victim) for victim in victims if victim.metadata.deletion_timestamp is None]
@@ -42,7 +42,7 @@ class EvictionLog:
         if evicted:
             self._attempts.append((now, preemptor.metadata.uid))
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def record_terminating(self, snapshot: Snapshot) -> None:
         """The first picture after the start: who is on the way out because of a preemption counts as evicted now."""
         if not self._begun:
             self._begun, now = True, self._clock()
@@ -52,7 +52,7 @@ class EvictionLog:
     def history(self, limits: Limits) -> EvictionHistory:
         """Now, and as much of the past as the limits look at."""
         now = self._clock()
-        _forget(self._evictions, now - max(limits.cooldown, MINUTE))
+        _forget(self._evictions, now - max(limits.workload_cooldown, MINUTE))
         _forget(self._attempts, now - limits.attempts_within)
         evictions, attempts = _looked_at(limits)
         return EvictionHistory(
@@ -65,7 +65,7 @@ class EvictionLog:
 def _looked_at(limits: Limits) -> tuple[bool, bool]:
     """Do they look at evictions; at attempts?"""
     per_minute = limits.evictions_per_minute is not None or limits.namespace_evictions_per_minute is not None
-    return bool(limits.cooldown) or per_minute, limits.max_attempts is not None
+    return bool(limits.workload_cooldown) or per_minute, limits.max_attempts is not None
 
 
 def _forget(entries: "deque[tuple[int, Workload]] | deque[tuple[int, str]]", before: int) -> None:

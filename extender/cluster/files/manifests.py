@@ -29,13 +29,13 @@ from extender.k8s.kinds import KINDS, ClusterObjects, Kind, name_of
 from extender.k8s.objects import Labels, Pod, Value
 from extender.k8s.validation import sentence, validate
 
-UNREAD = "extender/unread"
+UNREAD_ANNOTATION = "extender/unread"
 """Annotation of a List: the fields of ClusterObjects that could not be read when it was written."""
 
-SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
+MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Which files of a directory are read."""
 
-Source = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
+ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class LoadReport:
     """Kind -> how many objects of it no decision reads."""
 
 
-def load_cluster(source: Source) -> ClusterObjects:
+def load_cluster(source: ManifestSource) -> ClusterObjects:
     """Return the objects of a file, a directory or a parsed List; raise ClusterFileError if any of it is wrong."""
     return read_cluster(source).objects
 
 
-def read_cluster(source: Source) -> LoadReport:
+def read_cluster(source: ManifestSource) -> LoadReport:
     """The same, with the count of what was left out."""
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
@@ -77,11 +77,11 @@ def cluster_files(path: Path) -> list[Path]:
     try:
         if not path.is_dir():
             return [path]
-        found = sorted(f for f in path.iterdir() if f.name.endswith(SUFFIXES) and not f.name.startswith("."))
+        found = sorted(f for f in path.iterdir() if f.name.endswith(MANIFEST_SUFFIXES) and not f.name.startswith("."))
     except OSError as error:
         raise ClusterFileError(f"{path}: {error.strerror}") from error
     if not found:
-        raise ClusterFileError(f"{path}: no file in this directory ends in {', '.join(SUFFIXES)}")
+        raise ClusterFileError(f"{path}: no file in this directory ends in {', '.join(MANIFEST_SUFFIXES)}")
     return found
 
 
@@ -91,7 +91,7 @@ def cluster_files(path: Path) -> list[Path]:
 def _documents(path: Path) -> list[Any]:
     """Return the documents of a file: `Raw` for JSON, plain Python values for YAML."""
     try:
-        data = _text_bytes(path.read_bytes())
+        data = _decompress(path.read_bytes())
         found = _parse(data, is_yaml=path.name.removesuffix(".gz").endswith((".yaml", ".yml")))
     except (OSError, EOFError, zlib.error) as error:
         raise ClusterFileError(f"{path.name}: {getattr(error, 'strerror', None) or error}") from error
@@ -106,7 +106,7 @@ def _documents(path: Path) -> list[Any]:
     return found
 
 
-def _text_bytes(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     """Undo gzip, a byte order mark, and UTF-16 (what `>` writes in PowerShell)."""
     if data.startswith(b"\x1f\x8b"):
         data = gzip.decompress(data)
@@ -171,7 +171,7 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 # --- documents to objects -------------------------------------------------------------------------------------------
 
 
-class _Head(msgspec.Struct, rename="camel"):
+class _TypeMeta(msgspec.Struct, rename="camel"):
     kind: str = ""
     api_version: str = ""
 
@@ -201,7 +201,7 @@ class _MetadataOnly(msgspec.Struct):
 
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
     struct: msgspec.json.Decoder(struct)
-    for struct in (_Head, _Items, _MetadataOnly, *(kind.type for kind in KINDS.values()))
+    for struct in (_TypeMeta, _Items, _MetadataOnly, *(kind.type for kind in KINDS.values()))
 }
 
 
@@ -230,14 +230,14 @@ class _Collector:
         found: dict[str, Any] = {field: tuple(objects) for field, objects in self._found.items()}
         return LoadReport(ClusterObjects(**found, unread=tuple(sorted(self._unread))), dict(self._left_out))
 
-    def add(self, document: Any, file: str, default: _Head | None = None, place: str = "the document") -> None:
+    def add(self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document") -> None:
         """Take a List apart, or keep one object; `default` is what a typed list (NodeList) says of its items."""
-        head = _read(document, _Head, f"{file}: {place}")
+        head = _read(document, _TypeMeta, f"{file}: {place}")
         name = head.kind or (default.kind if default else "")
         if not name:
             raise ClusterFileError(f"{file}: {place} has no kind")
         if name.endswith("List"):
-            inner = _Head(name.removesuffix("List"), head.api_version)
+            inner = _TypeMeta(name.removesuffix("List"), head.api_version)
             listed = _list_of(document, f"{file}: {name}")
             self._note_unread(listed.metadata)
             for index, item in enumerate(listed.items or ()):
@@ -255,7 +255,7 @@ class _Collector:
 
     def _note_unread(self, metadata: _ListMetadata | None) -> None:
         """Fields that this version does not know either way are of no use to it."""
-        names = ((metadata.annotations if metadata else None) or {}).get(UNREAD, "").split(",")
+        names = ((metadata.annotations if metadata else None) or {}).get(UNREAD_ANNOTATION, "").split(",")
         self._unread.update(name for name in names if name in self._found)
 
     def _keep(self, kind: str, document: Any, file: str, place: str) -> None:

@@ -11,15 +11,14 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.cache.view import StreamView
+from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, read_cluster
 from extender.core.profile import Profile
 from extender.errors import ClusterFileError
 
 log = logging.getLogger(__name__)
 
-Signature = tuple[tuple[str, int, int, int], ...]
+FileStats = tuple[tuple[str, int, int, int], ...]
 """(path, inode, modification time in nanoseconds, size) of each file."""
 
 
@@ -42,8 +41,8 @@ class FileSource:
         self.report: LoadReport | None = None
         """What the last good load found."""
         self._sleep = sleep
-        self._tried: Signature = ()
-        self._seen: Signature = ()
+        self._tried: FileStats = ()
+        self._seen: FileStats = ()
 
     @property
     def is_live(self) -> bool:
@@ -62,7 +61,7 @@ class FileSource:
     def warnings(self) -> Sequence[str]:
         return (f"cluster file: {self.last_error}; the picture before is used",) if self.last_error else ()
 
-    def streams(self) -> Sequence[StreamView]:
+    def reflector_statuses(self) -> Sequence[ReflectorStatus]:
         return ()
 
     async def adopt(self, profile: Profile) -> None:
@@ -71,7 +70,7 @@ class FileSource:
 
     def load(self) -> LoadReport:
         """Read the source into the store; ClusterFileError, and the store stays as it was, if that fails."""
-        self._tried = self._seen = _signature(self.path)
+        self._tried = self._seen = _file_stats(self.path)
         report = read_cluster(self.path)
         try:
             self.cache.replace(report.objects)
@@ -90,7 +89,7 @@ class FileSource:
     async def poll(self) -> bool:
         """Look once; return whether a new picture was put in place. Never raises for what is wrong with the source."""
         try:
-            now = await asyncio.to_thread(_signature, self.path)
+            now = await asyncio.to_thread(_file_stats, self.path)
             if now == self._tried:
                 return False
             if now != self._seen:
@@ -111,7 +110,7 @@ class FileSource:
         self.last_error = str(error)
 
 
-def _signature(path: Path) -> Signature:
+def _file_stats(path: Path) -> FileStats:
     try:
         stats = [(str(file), file.stat()) for file in cluster_files(path)]
     except OSError as error:

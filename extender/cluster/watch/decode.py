@@ -36,7 +36,7 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 
 KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})
 
-MOST_SHARED = 10_000
+MAX_INTERNED_VALUES = 10_000
 """Values of a sort that are remembered, and as many that were asked for before these."""
 
 T = TypeVar("T")
@@ -44,11 +44,11 @@ T = TypeVar("T")
 _ENCODER = msgspec.json.Encoder()
 
 
-Held = Callable[[Key], Value | None]
+GetCached = Callable[[Key], Value | None]
 """Key -> the object of that name that is held."""
 
 
-class SentPod(Value, frozen=True):
+class WatchedPod(Value, frozen=True):
     """A pod in a line of a watch. Its spec is nearly always known: it is read only if it may not be."""
 
     metadata: ObjectMeta
@@ -60,9 +60,9 @@ class SentPod(Value, frozen=True):
 _POD_SPECS = msgspec.json.Decoder(PodSpec)
 
 
-def _events(kind: type[Value]) -> msgspec.json.Decoder[Any]:
+def _event_decoder(kind: type[Value]) -> msgspec.json.Decoder[Any]:
     """Of lines of a watch; `object` is of that type, and also says what kind it is."""
-    sent: type[msgspec.Struct] = SentPod
+    sent: type[msgspec.Struct] = WatchedPod
     if kind is not Pod:
         sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(kind,), frozen=True, gc=False)
     return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
@@ -80,7 +80,7 @@ class InternPool:
         known: T | None = self._lately.get(key)
         if known is not None:
             return known
-        if len(self._lately) >= MOST_SHARED:
+        if len(self._lately) >= MAX_INTERNED_VALUES:
             self._lately, self._before = {}, self._lately
         kept: T = self._before.get(key, value)
         self._lately[key] = kept
@@ -108,7 +108,7 @@ class Decoder:
         self._type = KINDS[kind].type
         self._says = ("", name_of(kind))
         self._decoder = msgspec.json.Decoder(self._type)
-        self._events = _events(self._type)
+        self._events = _event_decoder(self._type)
         self._labels = InternPool()
         self._parts = InternPool()
         self._groups = InternPool()
@@ -124,7 +124,7 @@ class Decoder:
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
-    def event(self, line: bytes, held: Held) -> tuple[str, Value] | None:
+    def event(self, line: bytes, held: GetCached) -> tuple[str, Value] | None:
         """(type, object) of a watch's line; None if it is not about an object of this kind that decisions could read.
 
         Read in one pass, where a line that is None has to be looked at part by part. `held`: key -> the object of that
@@ -135,7 +135,7 @@ class Decoder:
             found = event.object
             if found.kind not in self._says:
                 return None
-            if isinstance(found, SentPod):
+            if isinstance(found, WatchedPod):
                 before = held((found.metadata.namespace, found.metadata.name))
                 return event.type, self._pod_after(before, found)
             plain = self._type(*[getattr(found, field) for field in self._type.__struct_fields__])
@@ -153,17 +153,17 @@ class Decoder:
         changed: Value = replace(found, metadata=self._metadata(found.metadata, self._kind in KEPT_GENERATIONS))
         return changed
 
-    def _pod_after(self, before: Any, sent: SentPod) -> Value:
+    def _pod_after(self, before: Any, sent: WatchedPod) -> Value:
         """The next state of a pod, or another pod of that name, or a new one."""
         if before is None or before.metadata.uid != sent.metadata.uid:
             return self._kept(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
-        spec = before.spec if _is_spec_of(before, sent) else _POD_SPECS.decode(sent.spec)
+        spec = before.spec if _has_same_spec(before, sent) else _POD_SPECS.decode(sent.spec)
         return self._changed(self._identified(Pod(sent.metadata, spec, sent.status)), before)
 
     def _identified(self, found: Any) -> Any:
         """The object without annotations that nothing reads; ValueError if it does not say which one it is."""
         _check_identity(found)
-        return slim(self._kind, found, self._also) if found.metadata.annotations else found
+        return strip_unread_fields(self._kind, found, self._also) if found.metadata.annotations else found
 
     def _metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
         return replace(
@@ -182,7 +182,7 @@ class Decoder:
             return self._pod(found)
         spec = found.spec
         if spec is not before.spec:
-            looked_at = replace(spec, volumes=_looked_at(spec.volumes))
+            looked_at = replace(spec, volumes=_relevant_volumes(spec.volumes))
             spec = before.spec if looked_at == before.spec else self._spec(found)
         metadata = replace(
             a,
@@ -216,7 +216,7 @@ class Decoder:
         return replace(
             self._specs.get(key, spec),
             node_name=self._parts.text(found.spec.node_name),
-            volumes=self._parts.equal(_looked_at(found.spec.volumes)),
+            volumes=self._parts.equal(_relevant_volumes(found.spec.volumes)),
             affinity=self._parts.equal(found.spec.affinity),
             scheduling_group=self._groups.equal(found.spec.scheduling_group),
         )
@@ -241,7 +241,7 @@ class Decoder:
         return replace(found, status=status)
 
 
-def slim(kind: str, one: Any, also: frozenset[str] = frozenset()) -> Value:
+def strip_unread_fields(kind: str, one: Any, also: frozenset[str] = frozenset()) -> Value:
     """The object without what nothing reads and may be nobody's business: annotations, templates of claims.
 
     `also`: annotations that are read beside KEPT_ANNOTATIONS.
@@ -271,7 +271,7 @@ def _check_identity(found: Any) -> None:
         raise ValueError("metadata.uid is missing")
 
 
-def _is_spec_of(before: Pod, sent: SentPod) -> bool:
+def _has_same_spec(before: Pod, sent: WatchedPod) -> bool:
     """Is the spec that was sent the one before, of a pod that is bound, as its generation says?
 
     A generation counts the changes of the spec, but not that a node is set (registry/core/pod, v1.36): an API server
@@ -283,5 +283,5 @@ def _is_spec_of(before: Pod, sent: SentPod) -> bool:
     return b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
 
 
-def _looked_at(volumes: list[Volume] | None) -> list[Volume] | None:
+def _relevant_volumes(volumes: list[Volume] | None) -> list[Volume] | None:
     return [volume for volume in volumes or () if volume != Volume(name=volume.name)] or None

@@ -16,16 +16,16 @@ from extender.core.profile import Profile
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
 
-READ_AT_ONCE = 20
-PAUSE = 0.0005
+OBJECTS_PER_PAUSE = 20
+PAUSE_SECONDS = 0.0005
 """After so many objects of a list a thread sleeps for so many seconds."""
 
-MOST_WAITING = 20_000
+MAX_QUEUED_OBJECTS = 20_000
 """Objects that may wait to be applied."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Replaced:
     """All objects of a kind."""
 
     kind: str
@@ -34,7 +34,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class Deltas:
     """Events in their order."""
 
     kind: str
@@ -50,7 +50,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Policies:
+class ProfileChange:
     """Decisions will be made by another profile."""
 
     profile: Profile
@@ -60,7 +60,7 @@ class Policies:
     """What is to be listed anew if this fails."""
 
 
-Item = Listed | Changed | Unreadable | Policies
+QueueItem = Replaced | Deltas | Unreadable | ProfileChange
 
 
 class DeltaQueue:
@@ -69,7 +69,7 @@ class DeltaQueue:
     def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._clock = clock
-        self._items: deque[tuple[float, int, Item]] = deque()
+        self._items: deque[tuple[float, int, QueueItem]] = deque()
         self._waiting = 0
         self._lists: Counter[str] = Counter()
         """Kind -> lists that wait."""
@@ -83,10 +83,10 @@ class DeltaQueue:
 
     def known(self, kind: str, namespace: str, name: str) -> Value | None:
         self._give_way()
-        return self._cache.known(kind, (namespace, name))
+        return self._cache.api_object(kind, (namespace, name))
 
     def held(self, kind: str, key: Key) -> Value | None:
-        return self._cache.known(kind, key) if self._lists[kind] == 0 else None
+        return self._cache.api_object(kind, key) if self._lists[kind] == 0 else None
 
     def _give_way(self) -> None:
         """Asked for every object of a list: let the thread that decides go first, once there is something to decide on.
@@ -94,24 +94,24 @@ class DeltaQueue:
         Both need the interpreter; it goes from one to the other faster when the one sleeps than when the other asks.
         """
         self._read += 1  # by many threads, and so not exact
-        if self._read % READ_AT_ONCE == 0 and self._cache.version:
-            time.sleep(PAUSE)
+        if self._read % OBJECTS_PER_PAUSE == 0 and self._cache.version:
+            time.sleep(PAUSE_SECONDS)
 
     def listed(self, kind: str, objects: list[Value], version: str) -> None:
-        self._put(Listed(kind, objects, version), len(objects))
+        self._put(Replaced(kind, objects, version), len(objects))
 
     def changed(self, kind: str, changes: list[Change]) -> None:
-        self._put(Changed(kind, changes), len(changes))
+        self._put(Deltas(kind, changes), len(changes))
 
     def unreadable(self, kind: str, why: str) -> None:
         self._put(Unreadable(kind, why), 1)
 
-    def _put(self, item: Item, weight: int) -> None:
+    def _put(self, item: QueueItem, weight: int) -> None:
         with self._room:
-            self._room.wait_for(lambda: self._waiting < MOST_WAITING or self._closed)
+            self._room.wait_for(lambda: self._waiting < MAX_QUEUED_OBJECTS or self._closed)
             self._waiting += weight
             self._items.append((self._clock(), weight, item))
-            self._lists[item.kind] += isinstance(item, Listed)
+            self._lists[item.kind] += isinstance(item, Replaced)
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._filled.set)
 
@@ -119,7 +119,7 @@ class DeltaQueue:
 
     def policies(self, profile: Profile) -> asyncio.Event:
         """Let the picture be made ready for this profile, in its turn -> set when it is."""
-        item = Policies(profile, asyncio.Event())
+        item = ProfileChange(profile, asyncio.Event())
         with self._room:
             self._items.append((self._clock(), 0, item))
         self._filled.set()
@@ -134,7 +134,7 @@ class DeltaQueue:
             self._closed = True
             self._room.notify_all()
 
-    async def next(self) -> Item:
+    async def next(self) -> QueueItem:
         """Wait for something to apply; it counts as waiting until `done`."""
         while not self._items:
             self._filled.clear()
@@ -146,7 +146,7 @@ class DeltaQueue:
         """What `next` gave has been applied."""
         with self._room:
             _, weight, item = self._items.popleft()
-            self._lists[item.kind] -= isinstance(item, Listed)
+            self._lists[item.kind] -= isinstance(item, Replaced)
             self._waiting -= weight
             self._room.notify_all()
 

@@ -12,14 +12,14 @@ from typing import Protocol
 import msgspec
 from msgspec import Raw, field
 
-from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Status, Stream
+from extender.cluster.apiserver.stream import ApiError, ApiStatus, ApiUnreachable, Stream
 from extender.cluster.cache.cache import Change
 from extender.k8s.kinds import Key, name_of
 from extender.k8s.objects import Value
 
-Params = Mapping[str, str]
+QueryParams = Mapping[str, str]
 
-METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+METADATA_ONLY_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """Accept header for a list of names, UIDs and versions; a server that cannot do it sends whole objects."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -65,7 +65,7 @@ RESOURCES: tuple[Resource, ...] = (
 )
 """The kinds that are always followed."""
 
-POD_GROUPS: tuple[Resource, ...] = (
+POD_GROUP_RESOURCES: tuple[Resource, ...] = (
     Resource("PodGroup", "/apis/scheduling.k8s.io/v1alpha2/podgroups"),
     Resource("PodGroup.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"),
 )
@@ -75,7 +75,7 @@ POD_GROUPS: tuple[Resource, ...] = (
 # --- objects, before they are decoded -------------------------------------------------------------------------------
 
 
-class Metadata(msgspec.Struct, rename="camel", gc=False):
+class PartialMetadata(msgspec.Struct, rename="camel", gc=False):
     """What is read of every object."""
 
     name: str = ""
@@ -85,12 +85,12 @@ class Metadata(msgspec.Struct, rename="camel", gc=False):
     annotations: dict[str, str] | None = None
 
 
-class Head(msgspec.Struct, gc=False):
+class PartialObjectMetadata(msgspec.Struct, gc=False):
     """Kind and metadata of an object; items of a list have no kind of their own."""
 
     kind: str = ""
     """As the object says it: see `name_of`."""
-    metadata: Metadata | None = None
+    metadata: PartialMetadata | None = None
 
     @property
     def key(self) -> Key:
@@ -114,10 +114,10 @@ class Head(msgspec.Struct, gc=False):
         return None
 
 
-_HEADS = msgspec.json.Decoder(Head)
+_HEADS = msgspec.json.Decoder(PartialObjectMetadata)
 
 
-def head_of(raw: bytes | Raw) -> Head:
+def decode_metadata(raw: bytes | Raw) -> PartialObjectMetadata:
     """Return the head of an object; ValueError if it has none."""
     return _HEADS.decode(raw)
 
@@ -130,7 +130,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
     rest: str = field(default="", name="continue")
 
 
-class Page(msgspec.Struct):
+class ListPage(msgspec.Struct):
     """A page of a list; `metadata.rest` asks for the next one."""
 
     metadata: ListMeta
@@ -138,10 +138,10 @@ class Page(msgspec.Struct):
     items: list[Raw] | None = None
 
 
-_PAGES = msgspec.json.Decoder(Page)
+_PAGES = msgspec.json.Decoder(ListPage)
 
 
-def pages(fetch: Callable[[Params], bytes], kind: str, size: int) -> Iterator[Page]:
+def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> Iterator[ListPage]:
     """Yield the pages of one list, which is of one moment. ApiUnreachable for anything that is no such list."""
     listed = f"{name_of(kind)}List"
     params = {"limit": str(size)}
@@ -158,37 +158,37 @@ def pages(fetch: Callable[[Params], bytes], kind: str, size: int) -> Iterator[Pa
         params = {"limit": str(size), "continue": page.metadata.rest}
 
 
-def versions(fetch: Callable[[Params], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
+def list_resource_versions(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
     """Return (namespace, name) -> (uid, resourceVersion) of all items of a list that have them."""
     found: dict[Key, tuple[str, str]] = {}
-    for page in pages(fetch, kind, size):
+    for page in list_pages(fetch, kind, size):
         for raw in page.items or ():
             with contextlib.suppress(ValueError):
-                head = head_of(raw)
+                head = decode_metadata(raw)
                 found[head.key] = (head.uid, head.version)
-    found.pop(Head().key, None)
+    found.pop(PartialObjectMetadata().key, None)
     return found
 
 
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
-CHANGES = ("ADDED", "MODIFIED", "DELETED")
+OBJECT_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
 """Types of events that are about an object."""
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """A line of a watch."""
 
     type: str
     object: Raw
 
 
-_EVENTS = msgspec.json.Decoder(Event)
-_STATUSES = msgspec.json.Decoder(Status)
+_EVENTS = msgspec.json.Decoder(WatchEvent)
+_STATUSES = msgspec.json.Decoder(ApiStatus)
 
 
-def event_of(line: bytes) -> Event:
+def decode_event(line: bytes) -> WatchEvent:
     """Return the event of a line. ApiError if it is an ERROR; ApiUnreachable if what sends it does not speak watch."""
     try:
         event = _EVENTS.decode(line)
@@ -200,7 +200,7 @@ def event_of(line: bytes) -> Event:
     return event
 
 
-def ends_initial_events(head: Head) -> bool:
+def ends_initial_events(head: PartialObjectMetadata) -> bool:
     """Whether this is the bookmark after which everything has been sent."""
     annotations = head.metadata.annotations if head.metadata is not None else None
     return (annotations or {}).get(INITIAL_EVENTS_END) == "true"
@@ -209,7 +209,7 @@ def ends_initial_events(head: Head) -> bool:
 # --- versions and errors --------------------------------------------------------------------------------------------
 
 
-def is_older(version: str, held: str) -> bool:
+def is_older_version(version: str, held: str) -> bool:
     """Whether a resourceVersion comes before another; of two that are not both numbers, none does."""
     return version.isdecimal() and held.isdecimal() and int(version) < int(held)
 
@@ -219,7 +219,7 @@ def is_expired(error: ApiError) -> bool:
     return error.code == 410 or error.reason in ("Expired", "Gone")
 
 
-def is_too_large(error: ApiError) -> bool:
+def is_too_large_version(error: ApiError) -> bool:
     """Whether the server has not come as far as our resourceVersion."""
     return "Too large resource version" in error.message
 
@@ -228,7 +228,7 @@ def is_too_large(error: ApiError) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class WatchSettings:
     """Seconds, except for `page_size`."""
 
     page_size: int = 500
@@ -277,12 +277,12 @@ class Backoff:
 # --- who a reflector has to do with ---------------------------------------------------------------------------------
 
 
-class Api(Protocol):
+class ListerWatcher(Protocol):
     """What a reflector needs of ApiServer."""
 
-    def get(self, path: str, params: Params | None = None, *, accept: str) -> bytes: ...
+    def get(self, path: str, params: QueryParams | None = None, *, accept: str) -> bytes: ...
     def stream(
-        self, path: str, params: Params | None = None, *, connect_timeout: float, read_timeout: float
+        self, path: str, params: QueryParams | None = None, *, connect_timeout: float, read_timeout: float
     ) -> Stream: ...
 
 
@@ -296,7 +296,7 @@ class ObjectDecoder(Protocol):
         """Return type and object of an event's line; None if it has to be looked at part by part."""
 
 
-class Sink(Protocol):
+class ReflectorStore(Protocol):
     """Who keeps the objects; called by the reflector's thread only, in order."""
 
     def known(self, kind: str, namespace: str, name: str) -> Value | None:
@@ -320,7 +320,7 @@ PHASES = ("starting", "listing", "watching", "broken", "forbidden", "absent")
 """How a kind may stand."""
 
 
-class StreamStatus:
+class ReflectorState:
     """How true the picture of one kind is. Written by the reflector's thread, read by any; times are its clock's."""
 
     def __init__(self) -> None:

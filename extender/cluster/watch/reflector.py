@@ -19,16 +19,16 @@ from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
 from extender.cluster.cache.cache import Change, version_of
 from extender.cluster.watch import list_watch
 from extender.cluster.watch.list_watch import (
-    Api,
     Backoff,
-    Event,
-    Head,
+    ListerWatcher,
     ObjectDecoder,
-    Params,
+    PartialObjectMetadata,
+    QueryParams,
+    ReflectorState,
+    ReflectorStore,
     Resource,
-    Settings,
-    Sink,
-    StreamStatus,
+    WatchEvent,
+    WatchSettings,
 )
 from extender.cluster.watch.object_reader import ObjectReader
 from extender.k8s.kinds import Key
@@ -36,13 +36,13 @@ from extender.k8s.objects import Value
 
 log = logging.getLogger(__name__)
 
-TRIES = 3
+MAX_CONSECUTIVE_REFUSALS = 3
 """After so many refusals, cut initial events or too large versions in a row, the server is taken at its word."""
 
-SILENCES = 2
+MAX_SILENT_WATCHES = 2
 """After so many watches in a row that brought nothing at all, the server may have gone back: only a list can tell."""
 
-UNREADABLE = ("forbidden", "absent")
+UNREADABLE_PHASES = ("forbidden", "absent")
 
 
 class Reflector:
@@ -51,22 +51,22 @@ class Reflector:
     def __init__(
         self,
         resource: Resource,
-        api: Api,
+        api: ListerWatcher,
         decoder: ObjectDecoder,
-        sink: Sink,
+        sink: ReflectorStore,
         *,
-        settings: Settings | None = None,
+        settings: WatchSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`chance` is uniform in [0, 1)."""
         self.resource = resource
-        self.status = StreamStatus()
+        self.status = ReflectorState()
         self._api = api
         self._sink = sink
         self._reader = ObjectReader(resource.kind, decoder, sink, self.status, clock)
-        self._settings = settings or Settings()
+        self._settings = settings or WatchSettings()
         self._clock = clock
         self._wait = wait
         self._chance = chance
@@ -105,10 +105,10 @@ class Reflector:
     def metadata_list(self) -> dict[Key, tuple[str, str]]:
         """Return (namespace, name) -> (uid, resourceVersion) as the server has it; ApiError, ApiUnreachable."""
 
-        def fetch(params: Params) -> bytes:
-            return self._api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY)
+        def fetch(params: QueryParams) -> bytes:
+            return self._api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)
 
-        return list_watch.versions(fetch, self.resource.kind, self._settings.page_size)
+        return list_watch.list_resource_versions(fetch, self.resource.kind, self._settings.page_size)
 
     def _interrupt(self) -> None:
         stream = self._stream
@@ -144,7 +144,7 @@ class Reflector:
     def _list_and_watch(self) -> None:
         self._answered_at = self._initial = None
         if self._must_list:
-            if self.status.phase not in UNREADABLE:
+            if self.status.phase not in UNREADABLE_PHASES:
                 self.status.phase = "listing"
             if not self._asks_initial_events:
                 self._list()
@@ -165,7 +165,7 @@ class Reflector:
     def _list(self) -> None:
         objects: list[Value] = []
         version = ""
-        for page in list_watch.pages(self._page, self.resource.kind, self._settings.page_size):
+        for page in list_watch.list_pages(self._page, self.resource.kind, self._settings.page_size):
             self.status.last_contact = self._clock()
             version = page.metadata.resource_version
             for raw in page.items or ():
@@ -175,13 +175,13 @@ class Reflector:
                     objects.append(found)
         self._listed(objects, version)
 
-    def _page(self, params: Params) -> bytes:
+    def _page(self, params: QueryParams) -> bytes:
         with self._open(params, self._settings.list_timeout) as stream:
             return stream.read()
 
     def _listed(self, objects: list[Value], version: str) -> None:
         """Hand over a complete list; one that is older than what we hold only if the list before it was, too."""
-        if not self.status.regressed and list_watch.is_older(version, self.status.version):
+        if not self.status.regressed and list_watch.is_older_version(version, self.status.version):
             self.status.regressed = True
             self._gone_back(version)
         self._sink.listed(self.resource.kind, objects, version)
@@ -219,7 +219,7 @@ class Reflector:
                 self._heard = True
                 self._take(lines)
 
-    def _open(self, params: Params, patience: float) -> Stream:
+    def _open(self, params: QueryParams, patience: float) -> Stream:
         settings = self._settings
         self._verb = "watch" if "watch" in params else "list"
         timeouts = {"connect_timeout": settings.connect_timeout, "read_timeout": patience}
@@ -256,7 +256,7 @@ class Reflector:
                 if found is not None:
                     self._take_change(*found, changes)
                 else:
-                    self._take_event(list_watch.event_of(line), changes)
+                    self._take_event(list_watch.decode_event(line), changes)
         finally:
             if changes:
                 self.status.events += len(changes)
@@ -266,13 +266,13 @@ class Reflector:
         changes.append(Change(self.resource.kind, found, type_ == "DELETED"))
         self._reached(version_of(found))
 
-    def _take_event(self, event: Event, changes: list[Change]) -> None:
+    def _take_event(self, event: WatchEvent, changes: list[Change]) -> None:
         head = self._reader.head(event.object)
         if head is None:
             return
         if event.type == "BOOKMARK":
             self._take_bookmark(head)
-        elif event.type not in list_watch.CHANGES:
+        elif event.type not in list_watch.OBJECT_EVENT_TYPES:
             self._reader.skip(head, f"unknown event type {event.type[:100]!r}")
         elif self._initial is not None:
             self._gather(head, event)
@@ -283,11 +283,11 @@ class Reflector:
                 changes.append(Change(self.resource.kind, found, deleted))
             self._reached(head.version)
 
-    def _take_bookmark(self, head: Head) -> None:
+    def _take_bookmark(self, head: PartialObjectMetadata) -> None:
         if head.metadata is None:
             self._reader.skip(head, "a bookmark without metadata")
         elif self._initial is None:
-            if list_watch.is_older(head.version, self.status.version):
+            if list_watch.is_older_version(head.version, self.status.version):
                 self._gone_back(head.version)
             self._reached(head.version)
         elif list_watch.ends_initial_events(head):
@@ -298,7 +298,7 @@ class Reflector:
         else:
             self._list_in_pages("the server does not mark the end of initial events")
 
-    def _gather(self, head: Head, event: Event) -> None:
+    def _gather(self, head: PartialObjectMetadata, event: WatchEvent) -> None:
         """Keep an initial event; changes may come among them."""
         assert self._initial is not None
         if event.type == "DELETED":
@@ -315,7 +315,7 @@ class Reflector:
 
     def _reached(self, version: str) -> None:
         """Remember how far we are; never an earlier place, should old events come again."""
-        if version and version != self.status.version and not list_watch.is_older(version, self.status.version):
+        if version and version != self.status.version and not list_watch.is_older_version(version, self.status.version):
             self._progress = True
             self.status.version = version
 
@@ -336,9 +336,9 @@ class Reflector:
             return 0.0
         if error.code in (400, 422) and not self._must_list:
             self._order_list(f"the server does not understand version {self.status.version}")
-        if list_watch.is_too_large(error):
+        if list_watch.is_too_large_version(error):
             self._too_large += 1
-            if self._too_large == TRIES:
+            if self._too_large == MAX_CONSECUTIVE_REFUSALS:
                 self._order_list("the server does not get to our version")
         asked = error.retry_after or (1.0 if error.code == 429 else 0.0)
         return self._broken(error, self._retry, min(asked, self._settings.longest_retry_after))
@@ -346,7 +346,7 @@ class Reflector:
     def _after_no_answer(self, error: ApiUnreachable) -> float:
         if self._initial is not None and self._answered_at is not None:
             self._cut_initial_events += 1
-            self._asks_initial_events &= self._cut_initial_events < TRIES
+            self._asks_initial_events &= self._cut_initial_events < MAX_CONSECUTIVE_REFUSALS
         return self._broken(error)
 
     def _after_refusal(self, error: ApiError) -> float:
@@ -357,7 +357,7 @@ class Reflector:
             log.error("%s", self.status.fatal)
             self._fell_behind(str(error))
             return 0.0
-        if self.resource.core or (self._synced and self._refusals < TRIES):
+        if self.resource.core or (self._synced and self._refusals < MAX_CONSECUTIVE_REFUSALS):
             return self._broken(error)
         self._give_up("forbidden" if error.code == 403 else "absent", error)
         return self._settings.refused
@@ -396,7 +396,7 @@ class Reflector:
     def _fell_behind(self, why: str) -> None:
         status = self.status
         status.last_error = why
-        if status.phase not in UNREADABLE:
+        if status.phase not in UNREADABLE_PHASES:
             status.phase = "broken"
             if status.broken_since is None:
                 status.broken_since = self._clock()
@@ -412,7 +412,7 @@ class Reflector:
         if lasted >= self._settings.healthy or self._progress:
             self._retry.reset()
         self._silences = 0 if self._heard else self._silences + (lasted >= self._settings.silence)
-        if self._silences == SILENCES:
+        if self._silences == MAX_SILENT_WATCHES:
             self._silences = 0
-            self._order_list(f"{SILENCES} watches in a row brought nothing")
+            self._order_list(f"{MAX_SILENT_WATCHES} watches in a row brought nothing")
         return lasted >= self._settings.healthy or self._progress

@@ -14,11 +14,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from extender.cluster.cache.cache import Change, ClusterCache, version_of
-from extender.cluster.cache.view import StreamView
+from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus, version_of
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.delta_queue import Changed, DeltaQueue, Item, Listed, Policies, Unreadable
-from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES, Api, Settings, is_older
+from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, ProfileChange, QueueItem, Replaced, Unreadable
+from extender.cluster.watch.list_watch import (
+    POD_GROUP_RESOURCES,
+    RESOURCES,
+    ListerWatcher,
+    WatchSettings,
+    is_older_version,
+)
 from extender.cluster.watch.reflector import Reflector
 from extender.core.profile import Profile
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
@@ -27,29 +32,29 @@ from extender.k8s.objects import Value
 
 log = logging.getLogger(__name__)
 
-TURN = 0.001
+TURN_SECONDS = 0.001
 """Seconds for which changes are applied before requests have their turn, once there is a picture."""
 
-FIRST_TURN = 0.02
+INITIAL_TURN_SECONDS = 0.02
 """The same before, when no request could be answered."""
 
-LAID_OUT_AT_ONCE = 50
+NODES_PER_SETTLE = 50
 """Nodes, before the next look at the clock."""
 
-LOOK_EVERY = 1.0
+INTERRUPTION_CHECK_SECONDS = 1.0
 """Seconds between two looks whether a stream was broken meanwhile."""
 
-CALM_FOR = 300.0
+MIN_REVERIFY_SECONDS = 300.0
 """Seconds between two comparisons of a kind for the reason that its stream was broken."""
 
-GRACE = 5.0
+REDELIVERY_GRACE_SECONDS = 5.0
 """Seconds after which a difference to the API server cannot be an event that is on its way."""
 
-AFTER_A_BUG = 1.0
+RELIST_DELAY_SECONDS = 1.0
 """Seconds before what could not be applied is listed anew, lest the API server lists for ever."""
 
-COLLECT_EVERY = 10.0
-COLLECT_WHILE_LISTING = 0.5
+GC_INTERVAL_SECONDS = 10.0
+GC_INTERVAL_WHILE_LISTING_SECONDS = 0.5
 """Seconds between two collections of reference cycles."""
 
 
@@ -59,13 +64,13 @@ class KubernetesSource:
     def __init__(
         self,
         cache: ClusterCache,
-        api: Api,
+        api: ListerWatcher,
         *,
         stale_after: float = 30.0,
-        compare_interval: float = 1800.0,
+        verify_interval: float = 1800.0,
         pod_annotations: frozenset[str] = frozenset(),
         pod_groups: bool = False,
-        settings: Settings | None = None,
+        settings: WatchSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -75,17 +80,17 @@ class KubernetesSource:
         """
         self.cache = cache
         self.stale_after = stale_after
-        self.compare_interval = compare_interval
+        self.verify_interval = verify_interval
         """0: never compare."""
         self.fatal: str | None = None
         """Why there was no point in going on."""
-        self.inbox = DeltaQueue(cache, clock)
+        self.queue = DeltaQueue(cache, clock)
         self._clock = clock
         self._sleep = sleep
-        resources = (*RESOURCES, *POD_GROUPS) if pod_groups else RESOURCES
+        resources = (*RESOURCES, *POD_GROUP_RESOURCES) if pod_groups else RESOURCES
         decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", pod_annotations)}
         self.reflectors = {
-            one.kind: Reflector(one, api, decoders[one.kind], self.inbox, settings=settings, clock=clock)
+            one.kind: Reflector(one, api, decoders[one.kind], self.queue, settings=settings, clock=clock)
             for one in resources
         }
         """Of the kinds that are followed; of all others there is nothing, and that is known."""
@@ -115,7 +120,7 @@ class KubernetesSource:
                 return f"the API server shows {plural} as they were before what it has shown already"
             if since is not None and now - since > self.stale_after:
                 return f"{plural} have not been followed for {now - since:.0f} s: {status.last_error}"
-        oldest = self.inbox.oldest
+        oldest = self.queue.oldest
         if oldest is not None and now - oldest > self.stale_after:
             return f"changes have been waiting to be applied for {now - oldest:.0f} s"
         return None
@@ -133,18 +138,18 @@ class KubernetesSource:
 
     def warnings(self) -> Sequence[str]:
         """What is not known; decisions say `not evaluated` where it matters."""
-        forbidden = (view for view in self.streams() if view.phase == "forbidden")
+        forbidden = (view for view in self.reflector_statuses() if view.phase == "forbidden")
         return [f"{view.kind} may not be read, so that some plugins are not evaluated" for view in forbidden]
 
-    def streams(self) -> list[StreamView]:
+    def reflector_statuses(self) -> list[ReflectorStatus]:
         """Of every kind that is followed."""
         now = self._clock()
         return [self._view(kind, reflector, now) for kind, reflector in self.reflectors.items()]
 
-    def _view(self, kind: str, reflector: Reflector, now: float) -> StreamView:
+    def _view(self, kind: str, reflector: Reflector, now: float) -> ReflectorStatus:
         status = reflector.status
         is_wrong = status.broken_since is not None or status.phase in ("forbidden", "absent")
-        return StreamView(
+        return ReflectorStatus(
             kind,
             status.phase,
             status.version,
@@ -161,7 +166,7 @@ class KubernetesSource:
 
     async def run(self) -> None:
         """Follow until cancelled, or until `fatal` is said."""
-        self.inbox.open(asyncio.get_running_loop())
+        self.queue.open(asyncio.get_running_loop())
         reflectors = self.reflectors.values()
         threads = [
             threading.Thread(target=one.run, name=f"follow-{one.resource.plural}", daemon=True) for one in reflectors
@@ -186,7 +191,7 @@ class KubernetesSource:
             log.critical("%s", self.fatal, exc_info=errors)
         finally:
             gc.enable()
-            self.inbox.close()
+            self.queue.close()
             for one in reflectors:
                 one.stop()
             for thread in threads:
@@ -220,14 +225,14 @@ class KubernetesSource:
         there are lists it is done often, and so each time for few objects. Not to do it then would keep for ever what
         is garbage by the next time.
         """
-        seen, left = self._lists_seen(), COLLECT_EVERY
+        seen, left = self._lists_seen(), GC_INTERVAL_SECONDS
         while True:
-            await self._sleep(COLLECT_WHILE_LISTING)
-            before, seen, left = seen, self._lists_seen(), left - COLLECT_WHILE_LISTING
+            await self._sleep(GC_INTERVAL_WHILE_LISTING_SECONDS)
+            before, seen, left = seen, self._lists_seen(), left - GC_INTERVAL_WHILE_LISTING_SECONDS
             if left <= 0 or seen != before or seen[1]:
                 gc.collect()
                 gc.freeze()
-                left = COLLECT_EVERY
+                left = GC_INTERVAL_SECONDS
 
     def _lists_seen(self) -> tuple[int, int]:
         """(lists that were begun anew, lists under way)."""
@@ -238,18 +243,18 @@ class KubernetesSource:
 
     async def _apply_all(self) -> None:
         while True:
-            item = await self.inbox.next()
+            item = await self.queue.next()
             try:
                 await self._in_turns(self._steps(item))
             except Exception:  # a bug of ours must not end the following; what is held may be wrong now
                 log.exception("%s: what was read could not be applied", item.kind)
                 await self._in_turns(self.cache.rebuild(self._refuse) if self.cache.version else iter(()))
-                await self._sleep(AFTER_A_BUG)
+                await self._sleep(RELIST_DELAY_SECONDS)
                 self.reflectors[item.kind].request_relist("what was read could not be applied")
-            self.inbox.done()
+            self.queue.done()
 
     async def _in_turns(self, steps: Iterator[None]) -> None:
-        turn = TURN if self.cache.version else FIRST_TURN
+        turn = TURN_SECONDS if self.cache.version else INITIAL_TURN_SECONDS
         ends = time.perf_counter() + turn
         for _ in steps:
             if time.perf_counter() >= ends:
@@ -258,33 +263,33 @@ class KubernetesSource:
 
     async def adopt(self, profile: Profile) -> None:
         """Get the picture ready for decisions by this profile, while others are made."""
-        await self.inbox.policies(profile).wait()
+        await self.queue.policies(profile).wait()
 
-    def _steps(self, item: Item) -> Iterator[None]:
-        if isinstance(item, Policies):
+    def _steps(self, item: QueueItem) -> Iterator[None]:
+        if isinstance(item, ProfileChange):
             yield from self.cache.adopt(item.profile, self._refuse)
             item.is_ready.set()
             return
-        if isinstance(item, Listed):
+        if isinstance(item, Replaced):
             self._listed_at[item.kind] = item.version
         if self.cache.version == 0:
             yield from self._begin(item)
             return
-        if isinstance(item, Changed):
+        if isinstance(item, Deltas):
             yield from self._apply(item.changes)
         else:
             is_unread = isinstance(item, Unreadable) and item.why == "forbidden"
-            objects = item.objects if isinstance(item, Listed) else ()
+            objects = item.objects if isinstance(item, Replaced) else ()
             yield from self.cache.relist(item.kind, objects, self._refuse, is_unread)
-        while not self.cache.settle(LAID_OUT_AT_ONCE):
+        while not self.cache.settle(NODES_PER_SETTLE):
             yield
 
-    def _begin(self, item: Item) -> Iterator[None]:
+    def _begin(self, item: QueueItem) -> Iterator[None]:
         """Before there is a picture: gather the first list of every kind, and make it when all are there."""
-        if isinstance(item, Changed):
+        if isinstance(item, Deltas):
             self._early.extend(item.changes)
             return
-        self._first[item.kind] = item.objects if isinstance(item, Listed) else ()
+        self._first[item.kind] = item.objects if isinstance(item, Replaced) else ()
         self._early = [change for change in self._early if change.kind != item.kind]
         if isinstance(item, Unreadable) and item.why == "forbidden":
             self._forbidden.add(item.kind)
@@ -301,7 +306,7 @@ class KubernetesSource:
             log.info("the cluster has been read: %s", self._counts())
 
     def _counts(self) -> str:
-        tables = self.cache.changing().objects
+        tables = self.cache.mutable_snapshot().objects
         return ", ".join(f"{len(tables.of(one.resource.kind))} {one.resource.plural}" for one in self._core())
 
     def _core(self) -> Iterator[Reflector]:
@@ -319,7 +324,7 @@ class KubernetesSource:
     def _is_old(self, change: Change) -> bool:
         """Whether the last list has told it already, and maybe what came of it."""
         version, listed_at = version_of(change.object), self._listed_at.get(change.kind, "")
-        return is_older(version, listed_at) or (version == listed_at != "")
+        return is_older_version(version, listed_at) or (version == listed_at != "")
 
     def _refuse(self, kind: str, error: ValueError) -> None:
         self._refused[kind] += 1
@@ -328,8 +333,8 @@ class KubernetesSource:
     # --- comparing --------------------------------------------------------------------------------------------
 
     async def _compare_all(self) -> None:
-        while self.compare_interval > 0:
-            await self._sleep(self.compare_interval)
+        while self.verify_interval > 0:
+            await self._sleep(self.verify_interval)
             for kind in self.reflectors:
                 await self._try_to_compare(kind)
 
@@ -340,12 +345,12 @@ class KubernetesSource:
         as if nothing had happened.
         """
         seen, not_before = dict.fromkeys(self.reflectors, 0), dict.fromkeys(self.reflectors, 0.0)
-        while self.compare_interval > 0:
-            await self._sleep(LOOK_EVERY)
+        while self.verify_interval > 0:
+            await self._sleep(INTERRUPTION_CHECK_SECONDS)
             for kind, reflector in self.reflectors.items():
                 status, now = reflector.status, self._clock()
                 if status.interruptions > seen[kind] and status.phase == "watching" and now >= not_before[kind]:
-                    seen[kind], not_before[kind] = status.interruptions, now + CALM_FOR
+                    seen[kind], not_before[kind] = status.interruptions, now + MIN_REVERIFY_SECONDS
                     await self._try_to_compare(kind)
 
     async def _try_to_compare(self, kind: str) -> None:
@@ -368,9 +373,9 @@ class KubernetesSource:
         began = self._clock()
         differing = await self._differences(kind)
         if differing:
-            await self._sleep(GRACE)
+            await self._sleep(REDELIVERY_GRACE_SECONDS)
             again = await self._differences(kind)
-            if self.inbox.oldest is not None and self.inbox.oldest <= began:
+            if self.queue.oldest is not None and self.queue.oldest <= began:
                 return 0
             differing = {key: both for key, both in differing.items() if again.get(key) == both}
         new = {key: both for key, both in differing.items() if self._excused[kind].get(key) != both}
@@ -390,12 +395,12 @@ class KubernetesSource:
 
     def _differ(self, kind: str, there: dict[Key, tuple[str, str]], found: dict[Key, object]) -> Iterator[None]:
         for key, of_server in there.items():
-            held = _identity(self.cache.known(kind, key))
+            held = _identity(self.cache.api_object(kind, key))
             if held != of_server:
                 found[key] = held, of_server
             yield
-        for key in tuple(self.cache.changing().objects.of(kind)):
-            held = _identity(self.cache.known(kind, key)) if key not in there else None
+        for key in tuple(self.cache.mutable_snapshot().objects.of(kind)):
+            held = _identity(self.cache.api_object(kind, key)) if key not in there else None
             if held is not None:
                 found[key] = held, None
             yield

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import Configuration
 
-from extender.cluster.apiserver.binding import LEAST, BindResult, bind
+from extender.cluster.apiserver.binding import MIN_CALL_SECONDS, BindResult, bind
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
@@ -335,7 +335,7 @@ def test_a_call_that_takes_longer_than_it_was_given(world):
     assert world.calls == ["bind"]
 
 
-@pytest.mark.parametrize("deadline", [0.0, -3.0, LEAST / 2])
+@pytest.mark.parametrize("deadline", [0.0, -3.0, MIN_CALL_SECONDS / 2])
 def test_without_time_nothing_is_sent(world, deadline):
     result = world.bind(deadline=deadline)
     assert result == BindResult("refused", "no time was left for a first try; nothing was sent to the API server", 0)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from extender.cluster.cache import cache as cache_module
-from extender.cluster.cache.assume import LIFETIME
+from extender.cluster.cache.assume import ASSUMPTION_TTL_SECONDS
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import evaluate
@@ -37,13 +37,13 @@ class Shop(ClusterCache):
 
     def said(self, name):
         """As the API server said it last."""
-        return self.known("Pod", ("default", name))
+        return self.api_object("Pod", ("default", name))
 
     def bind(self, name, node="n1"):
-        self.assumed.bound("default", name, f"uid-{name}", node)
+        self.assumed.assume_bound("default", name, f"uid-{name}", node)
 
     def preempt(self, *victims, node="n1", preemptor=URGENT_ONE):
-        self.assumed.preempted(preemptor, node, [self.pod(name) for name in victims])
+        self.assumed.assume_preempted(preemptor, node, [self.pod(name) for name in victims])
 
     def shows(self, one, deleted=False):
         """The watch brings a pod, newer than before."""
@@ -113,8 +113,8 @@ def test_an_update_that_does_not_show_the_bind_yet_does_not_undo_it():
 
 def test_a_bind_of_a_pod_that_is_not_in_the_picture_assumes_nothing():
     shop = Shop()
-    shop.assumed.bound("default", "unknown", "uid-unknown", "n1")
-    shop.assumed.bound("default", "new", "another uid", "n1")
+    shop.assumed.assume_bound("default", "unknown", "uid-unknown", "n1")
+    shop.assumed.assume_bound("default", "new", "another uid", "n1")
     assert (shop.used, len(shop.assumed)) == (2000, 0)
 
 
@@ -122,7 +122,7 @@ def test_what_is_not_seen_within_30_s_did_not_come_about():
     shop = Shop()
     shop.bind("new")
     shop.preempt("a")
-    shop.clock.now += LIFETIME - 0.1
+    shop.clock.now += ASSUMPTION_TTL_SECONDS - 0.1
     assert (shop.used, shop.nominated, shop.leaving) == (4000, ["urgent"], {"a"})
     shop.clock.now += 0.1
     assert (shop.used, shop.nominated, shop.leaving) == (2000, [], set())
@@ -158,7 +158,7 @@ def test_each_part_of_a_preemption_stands_until_the_watch_shows_it():
 def test_a_preemption_is_withdrawn_when_kube_scheduler_asks_without_knowing_of_it(knows):
     shop = Shop()
     shop.preempt("a", "b")
-    shop.assumed.asked_for(nominated_to(URGENT_ONE, "n1") if knows else URGENT_ONE)
+    shop.assumed.forget_preemption(nominated_to(URGENT_ONE, "n1") if knows else URGENT_ONE)
     assert shop.nominated == (["urgent"] if knows else [])
     assert shop.leaving == ({"a", "b"} if knows else set())
     assert len(shop.assumed) == (3 if knows else 0)
@@ -167,8 +167,8 @@ def test_a_preemption_is_withdrawn_when_kube_scheduler_asks_without_knowing_of_i
 def test_a_question_about_another_pod_withdraws_nothing():
     shop = Shop()
     shop.preempt("a")
-    shop.assumed.asked_for(MODEST)
-    shop.assumed.asked_for(replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another")))
+    shop.assumed.forget_preemption(MODEST)
+    shop.assumed.forget_preemption(replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another")))
     assert (shop.nominated, shop.leaving) == (["urgent"], {"a"})
 
 
@@ -177,7 +177,7 @@ def test_a_second_preemption_elsewhere_takes_the_nomination_along():
     shop.preempt("a")
     shop.preempt(node="n2")
     assert [one.status.nominated_node_name for one in shop.snapshot().nominees] == ["n2"]
-    shop.assumed.asked_for(URGENT_ONE)
+    shop.assumed.forget_preemption(URGENT_ONE)
     assert (shop.nominated, shop.leaving) == ([], set())
 
 
@@ -189,7 +189,7 @@ def test_a_victim_that_we_bound_a_moment_ago_leaves_from_where_it_is():
     assert shop.pod("new").spec.node_name == "n1"
     shop.shows(on(shop.said("new"), "n1"))
     assert (shop.leaving, shop.used) == ({"new"}, 4000)
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert (shop.leaving, shop.used) == (set(), 4000)
 
 
@@ -226,7 +226,7 @@ def test_a_preemptor_that_no_watch_has_shown_yet_is_nominated_all_the_same():
     shop.preempt("a")
     assert shop.nominated == ["urgent"]
     assert shop.said("urgent") is None
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert ("default", "urgent") not in shop.snapshot().objects.pods
 
 
@@ -245,7 +245,7 @@ def test_what_the_watch_then_shows_of_it_is_kept_also_if_the_request_showed_the_
     assert shop.apply(Change("Pod", URGENT_ONE))
     assert shop.nominated == ["urgent"]
     assert shop.said("urgent") == URGENT_ONE
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert shop.pod("urgent") == URGENT_ONE
 
 
@@ -268,7 +268,7 @@ def run(steps):
 
 @pytest.fixture(params=[0, 200], ids=["as a new picture", "in one go"])
 def at_once(request, monkeypatch):
-    monkeypatch.setattr(cache_module, "AT_ONCE", request.param)
+    monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", request.param)
 
 
 @pytest.mark.parametrize("without", [[], ["urgent"]], ids=["held before", "not held before"])
@@ -280,10 +280,10 @@ def test_what_is_assumed_survives_lists_and_new_pictures(at_once, without):
     more = typed(pod("more"))
     for _ in range(2):
         run(shop.relist("Pod", [*(labelled(one, team="blue") for one in pods), more]))
-        run(shop.relist("Node", [*shop.changing().objects.nodes.values(), typed_node("n3")]))
+        run(shop.relist("Node", [*shop.mutable_snapshot().objects.nodes.values(), typed_node("n3")]))
         run(shop.rebuild())
         assert (shop.used, shop.nominated, shop.leaving, len(shop.assumed)) == (4000, ["urgent"], {"a"}, 3)
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert (shop.used, shop.nominated, shop.leaving) == (2000, [], set())
     assert set(shop.snapshot().objects.pods) == {("default", one.metadata.name) for one in [*pods, more]}
 
@@ -305,7 +305,7 @@ def test_a_list_that_shows_a_pod_that_only_a_request_showed_makes_it_a_pod_like_
     shop.preempt()
     run(shop.relist("Pod", [shop.said(name) for name in ("a", "b", "new")] + [URGENT_ONE]))
     assert shop.said("urgent") == URGENT_ONE
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert shop.pod("urgent") == URGENT_ONE
 
 
@@ -314,7 +314,7 @@ def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
     shop.preempt("a")
     steps = shop.relist("Pod", [shop.said("a"), shop.said("b")])
     next(steps)
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     shop.snapshot()
     run(steps)
     assert {name for _, name in shop.snapshot().objects.pods} == {"a", "b"}
@@ -328,7 +328,7 @@ def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
 def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(seed, monkeypatch):
     """Beside each other: a store that assumes things, and one that is only told of the events."""
     chance = random.Random(seed)
-    monkeypatch.setattr(cache_module, "AT_ONCE", chance.choice((0, 200)))
+    monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", chance.choice((0, 200)))
     shop, plain = Shop(), Shop()
     watched(shop, monkeypatch)
     names = ["a", "b", "new", "urgent", "extra"]
@@ -337,11 +337,11 @@ def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(
         one = typed(pod(chance.choice(names), metadata={"resourceVersion": str(version)}))
         match chance.randrange(6):
             case 0:
-                shop.assumed.preempted(one, "n1", shop.snapshot().pods_on("n1")[: chance.randrange(3)])
+                shop.assumed.assume_preempted(one, "n1", shop.snapshot().pods_on("n1")[: chance.randrange(3)])
             case 1:
                 shop.bind(one.metadata.name)
             case 2:
-                shop.assumed.asked_for(one)
+                shop.assumed.forget_preemption(one)
             case 3:
                 change = Change("Pod", one if chance.random() < 0.5 else on(one, "n1"), chance.random() < 0.3)
                 for cache in (shop, plain):
@@ -354,7 +354,7 @@ def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(
                 run(shop.rebuild())
         if chance.random() < 0.3:
             shop.snapshot()
-    shop.clock.now += LIFETIME
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert shop.snapshot().objects.pods == plain.snapshot().objects.pods
     assert len(shop.assumed) == 0
 
@@ -374,7 +374,7 @@ def watched(shop, monkeypatch):
 
 def check_said(shop):
     for key, one in shop._snapshot.objects.pods.items():
-        said = shop.known("Pod", key)
+        said = shop.api_object("Pod", key)
         assert said is None or said is one or one.metadata.uid == said.metadata.uid
         assert said is None or (said.metadata.deletion_timestamp, said.status.nominated_node_name) == (None, "")
 

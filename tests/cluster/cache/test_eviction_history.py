@@ -9,7 +9,7 @@ from tests.builders import incoming, node, pod, snapshot, typed
 
 URGENT, MODEST = typed(incoming("urgent")), typed(incoming("modest"))
 A, B, C = (typed(pod(name, namespace="shop")) for name in "abc")
-COOLING = Limits(cooldown=300 * SECOND, max_attempts=3, attempts_within=600 * SECOND)
+COOLING = Limits(workload_cooldown=300 * SECOND, max_attempts=3, attempts_within=600 * SECOND)
 
 
 class Clocks:
@@ -19,7 +19,7 @@ class Clocks:
         self.measured = 5_000 * SECOND
         self.wall = 1_767_225_600 * SECOND
 
-    def history(self) -> EvictionLog:
+    def log(self) -> EvictionLog:
         return EvictionLog(lambda: self.measured, lambda: self.wall)
 
     def pass_(self, seconds: float) -> None:
@@ -30,25 +30,25 @@ class Clocks:
 PER_MINUTE = Limits(evictions_per_minute=9)
 
 
-def evicted(moment: EvictionHistory) -> list[tuple[float, str]]:
-    return [(one.ago / SECOND, one.workload[2]) for one in moment.evictions]
+def evicted(history: EvictionHistory) -> list[tuple[float, str]]:
+    return [(one.ago / SECOND, one.workload[2]) for one in history.evictions]
 
 
-def tried(moment: EvictionHistory) -> list[tuple[float, str]]:
-    return [(one.ago / SECOND, one.preemptor) for one in moment.attempts]
+def tried(history: EvictionHistory) -> list[tuple[float, str]]:
+    return [(one.ago / SECOND, one.preemptor) for one in history.attempts]
 
 
 def test_without_a_past_there_is_only_now():
     clocks = Clocks()
-    assert clocks.history().moment(Limits()) == EvictionHistory(clocks.wall)
+    assert clocks.log().history(Limits()) == EvictionHistory(clocks.wall)
 
 
 def test_what_is_approved_is_in_the_next_moment():
     clocks = Clocks()
-    history = clocks.history()
-    history.approved(URGENT, [A, B])
+    log = clocks.log()
+    log.record(URGENT, [A, B])
     clocks.pass_(10)
-    assert history.moment(COOLING) == EvictionHistory(
+    assert log.history(COOLING) == EvictionHistory(
         clocks.wall,
         (Eviction(10 * SECOND, ("shop", "Pod", "b")), Eviction(10 * SECOND, ("shop", "Pod", "a"))),
         (Attempt(10 * SECOND, "uid-urgent"),),
@@ -57,30 +57,30 @@ def test_what_is_approved_is_in_the_next_moment():
 
 def test_the_latest_is_the_first():
     clocks = Clocks()
-    history = clocks.history()
+    log = clocks.log()
     for preemptor, victim in ((URGENT, A), (MODEST, B), (URGENT, C)):
-        history.approved(preemptor, [victim])
+        log.record(preemptor, [victim])
         clocks.pass_(5)
-    moment = history.moment(COOLING)
-    assert evicted(moment) == [(5, "c"), (10, "b"), (15, "a")]
-    assert tried(moment) == [(5, "uid-urgent"), (10, "uid-modest"), (15, "uid-urgent")]
+    history = log.history(COOLING)
+    assert evicted(history) == [(5, "c"), (10, "b"), (15, "a")]
+    assert tried(history) == [(5, "uid-urgent"), (10, "uid-modest"), (15, "uid-urgent")]
 
 
 def test_to_evict_nobody_is_no_attempt():
-    history = Clocks().history()
-    history.approved(URGENT, [])
-    assert not history.moment(COOLING).attempts
+    log = Clocks().log()
+    log.record(URGENT, [])
+    assert not log.history(COOLING).attempts
 
 
 def test_who_is_leaving_already_is_not_evicted_again():
     """As when kube-scheduler asks once more before the first victims have gone."""
-    history = Clocks().history()
+    log = Clocks().log()
     leaving = typed(pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
-    history.approved(URGENT, [leaving])
-    assert history.moment(COOLING) == EvictionHistory(1_767_225_600 * SECOND)
-    history.approved(URGENT, [leaving, B])
-    assert evicted(history.moment(COOLING)) == [(0, "b")]
-    assert len(history.moment(COOLING).attempts) == 1
+    log.record(URGENT, [leaving])
+    assert log.history(COOLING) == EvictionHistory(1_767_225_600 * SECOND)
+    log.record(URGENT, [leaving, B])
+    assert evicted(log.history(COOLING)) == [(0, "b")]
+    assert len(log.history(COOLING).attempts) == 1
 
 
 # --- forgetting -------------------------------------------------------------------------------------------------------
@@ -89,19 +89,24 @@ def test_who_is_leaving_already_is_not_evicted_again():
 def remembered(limits: Limits, seconds: float) -> tuple[int, int]:
     """How many evictions and attempts of one preemption are there so long after it?"""
     clocks = Clocks()
-    history = clocks.history()
-    history.approved(URGENT, [A, B])
+    log = clocks.log()
+    log.record(URGENT, [A, B])
     clocks.pass_(seconds)
-    moment = history.moment(limits)
-    return len(moment.evictions), len(moment.attempts)
+    history = log.history(limits)
+    return len(history.evictions), len(history.attempts)
 
 
 def test_evictions_are_remembered_for_a_minute_and_for_the_cooldown():
-    for limits in (Limits(cooldown=1), Limits(cooldown=MINUTE), PER_MINUTE, Limits(namespace_evictions_per_minute=9)):
+    for limits in (
+        Limits(workload_cooldown=1),
+        Limits(workload_cooldown=MINUTE),
+        PER_MINUTE,
+        Limits(namespace_evictions_per_minute=9),
+    ):
         assert remembered(limits, 59.999999999)[0] == 2
         assert remembered(limits, 60)[0] == 0
-    assert remembered(Limits(cooldown=300 * SECOND), 299)[0] == 2
-    assert remembered(Limits(cooldown=300 * SECOND), 300)[0] == 0
+    assert remembered(Limits(workload_cooldown=300 * SECOND), 299)[0] == 2
+    assert remembered(Limits(workload_cooldown=300 * SECOND), 300)[0] == 0
 
 
 def test_a_moment_holds_only_what_limits_look_at():
@@ -118,34 +123,34 @@ def test_attempts_are_remembered_for_as_long_as_limits_look_back():
 
 def test_only_what_is_too_old_is_forgotten():
     clocks = Clocks()
-    history = clocks.history()
+    log = clocks.log()
     for victim in (A, B, C):
-        history.approved(URGENT, [victim])
+        log.record(URGENT, [victim])
         clocks.pass_(30)
-    assert evicted(history.moment(PER_MINUTE)) == [(30, "c")]
+    assert evicted(log.history(PER_MINUTE)) == [(30, "c")]
     clocks.pass_(29)
-    assert evicted(history.moment(PER_MINUTE)) == [(59, "c")]
+    assert evicted(log.history(PER_MINUTE)) == [(59, "c")]
 
 
 def test_what_longer_limits_look_for_is_lost_once_shorter_ones_were_in_effect():
     """A configuration may change; nothing is kept in case it does."""
     clocks = Clocks()
-    history = clocks.history()
-    history.approved(URGENT, [A])
+    log = clocks.log()
+    log.record(URGENT, [A])
     clocks.pass_(100)
-    assert evicted(history.moment(COOLING)) == [(100, "a")]
-    assert evicted(history.moment(Limits())) == []
-    assert evicted(history.moment(COOLING)) == []
+    assert evicted(log.history(COOLING)) == [(100, "a")]
+    assert evicted(log.history(Limits())) == []
+    assert evicted(log.history(COOLING)) == []
 
 
 def test_no_more_is_remembered_than_there_is_room_for():
-    history = Clocks().history()
-    for _ in range(module.MOST + 5):
-        history.approved(URGENT, [A])
-    history.approved(MODEST, [B])
-    moment = history.moment(COOLING)
-    assert len(moment.evictions) == len(moment.attempts) == module.MOST
-    assert moment.evictions[0].workload == ("shop", "Pod", "b")
+    log = Clocks().log()
+    for _ in range(module.MAX_REMEMBERED_EVICTIONS + 5):
+        log.record(URGENT, [A])
+    log.record(MODEST, [B])
+    history = log.history(COOLING)
+    assert len(history.evictions) == len(history.attempts) == module.MAX_REMEMBERED_EVICTIONS
+    assert history.evictions[0].workload == ("shop", "Pod", "b")
 
 
 # --- a restart --------------------------------------------------------------------------------------------------------
@@ -159,7 +164,7 @@ def leaving(name, reason="PreemptionByScheduler", status="True", **fields):
 
 def test_after_a_restart_who_is_being_preempted_counts_as_evicted_now():
     clocks = Clocks()
-    history = clocks.history()
+    log = clocks.log()
     pods = [
         leaving("preempted", namespace="shop"),
         leaving("drained", "EvictionByEvictionAPI"),
@@ -168,35 +173,35 @@ def test_after_a_restart_who_is_being_preempted_counts_as_evicted_now():
         pod("running"),
         pod("doomed", status={"conditions": leaving("x")["status"]["conditions"]}),
     ]
-    history.begin(snapshot({node("n1"): pods}))
+    log.record_terminating(snapshot({node("n1"): pods}))
     clocks.pass_(20)
-    moment = history.moment(COOLING)
-    assert moment.evictions == (Eviction(20 * SECOND, ("shop", "Pod", "preempted")),)
-    assert moment.attempts == ()
+    history = log.history(COOLING)
+    assert history.evictions == (Eviction(20 * SECOND, ("shop", "Pod", "preempted")),)
+    assert history.attempts == ()
 
 
 def test_only_the_first_picture_tells_of_the_past():
     """Who is on the way out later has been approved by us."""
     clocks = Clocks()
-    history = clocks.history()
-    history.begin(snapshot({node("n1"): []}))
-    history.begin(snapshot({node("n1"): [leaving("a")]}))
-    assert evicted(history.moment(COOLING)) == []
-    history = clocks.history()
+    log = clocks.log()
+    log.record_terminating(snapshot({node("n1"): []}))
+    log.record_terminating(snapshot({node("n1"): [leaving("a")]}))
+    assert evicted(log.history(COOLING)) == []
+    log = clocks.log()
     for _ in range(3):
-        history.begin(snapshot({node("n1"): [leaving("a")]}))
-    assert evicted(history.moment(COOLING)) == [(0, "a")]
+        log.record_terminating(snapshot({node("n1"): [leaving("a")]}))
+    assert evicted(log.history(COOLING)) == [(0, "a")]
 
 
 def test_what_is_approved_after_a_restart_comes_before_what_was_found():
     clocks = Clocks()
-    history = clocks.history()
-    history.begin(snapshot({node("n1"): [leaving("a")]}))
+    log = clocks.log()
+    log.record_terminating(snapshot({node("n1"): [leaving("a")]}))
     clocks.pass_(7)
-    history.approved(URGENT, [B])
-    assert evicted(history.moment(COOLING)) == [(0, "b"), (7, "a")]
+    log.record(URGENT, [B])
+    assert evicted(log.history(COOLING)) == [(0, "b"), (7, "a")]
     clocks.pass_(60)
-    assert evicted(history.moment(Limits())) == []
+    assert evicted(log.history(Limits())) == []
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
@@ -204,28 +209,28 @@ def test_what_is_approved_after_a_restart_comes_before_what_was_found():
 
 def test_a_wall_clock_that_jumps_changes_no_age():
     clocks = Clocks()
-    history = clocks.history()
-    history.approved(URGENT, [A])
+    log = clocks.log()
+    log.record(URGENT, [A])
     clocks.pass_(10)
     for jump in (3600, -7200, 10**6):
         clocks.wall += jump * SECOND
-        moment = history.moment(COOLING)
-        assert (moment.now, evicted(moment), tried(moment)) == (clocks.wall, [(10, "a")], [(10, "uid-urgent")])
+        history = log.history(COOLING)
+        assert (history.now, evicted(history), tried(history)) == (clocks.wall, [(10, "a")], [(10, "uid-urgent")])
 
 
 def test_a_machine_that_has_just_started_forgets_nothing():
     """The clock that measures starts near 0: what is a minute before that is below it."""
     clocks = Clocks()
     clocks.measured = 0
-    history = clocks.history()
-    history.approved(URGENT, [A])
-    assert evicted(history.moment(COOLING)) == [(0, "a")]
+    log = clocks.log()
+    log.record(URGENT, [A])
+    assert evicted(log.history(COOLING)) == [(0, "a")]
 
 
 def test_by_itself_it_goes_by_the_clocks_of_the_machine():
     """Ages are never negative, and now is after this was written."""
-    history = EvictionLog()
-    history.approved(URGENT, [A])
-    moment = history.moment(COOLING)
-    assert moment.now > 1_767_225_600 * SECOND
-    assert 0 <= moment.evictions[0].ago < MINUTE
+    log = EvictionLog()
+    log.record(URGENT, [A])
+    history = log.history(COOLING)
+    assert history.now > 1_767_225_600 * SECOND
+    assert 0 <= history.evictions[0].ago < MINUTE

@@ -46,13 +46,13 @@ EVERYTHING = PreemptionPolicy(
     disruption_budgets="Strict",
     budget_accounting="Live",
     candidates="AllNodes",
-    victims="Fewest",
+    victim_selection="Minimal",
     importance=(*IMPORTANCE, *MORE_IMPORTANCE),
     ranking=(*RANKING, *MORE_RANKING),
     preemption_toleration=True,
     tenant_label="team",
     protections=(Protection("system", namespaces=frozenset({"kube-system"})),),
-    limits=Limits(cooldown=1),
+    limits=Limits(workload_cooldown=1),
 )
 
 Objects = Sequence[tuple[str, Any]]
@@ -64,8 +64,8 @@ Objects = Sequence[tuple[str, Any]]
     [pytest.param(PreemptionPolicy(), id="as kube-scheduler does"), pytest.param(EVERYTHING, id="with every policy")],
 )
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
-    monkeypatch.setattr(cache_module, "REMEMBERED_DELETIONS", FEW)
-    monkeypatch.setattr(decode, "MOST_SHARED", FEW)
+    monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
+    monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_TEMPLATES", FEW)
     monkeypatch.setattr(index, "_LONGEST_JOURNAL", FEW)
     monkeypatch.setattr(victim_resolver, "_MOST", FEW)
@@ -105,7 +105,7 @@ def _decide(cache: ClusterCache, profile: Profile, pod: Pod) -> None:
     engine.prioritize(snapshot, pod, names, profile)
     found = engine.preempt(snapshot, pod, dict.fromkeys(names, SentCandidate(())), profile)
     assert found.kept
-    cache.assumed.preempted(pod, found.kept[0].node, found.kept[0].victims)
+    cache.assumed.assume_preempted(pod, found.kept[0].node, found.kept[0].victims)
 
 
 # --- what comes and goes ----------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _objects(number: int) -> Iterator[tuple[str, JSON]]:
 def _pod(name: str, number: int, node: str) -> JSON:
     selector = {"matchLabels": {"app": f"app-{number}"}}
     near = {"topologyKey": "zone", "labelSelector": selector, "namespaces": [f"ns-{number}", f"other-{number}"]}
-    far: JSON = {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"nobody": "has"}}}
+    far: JSON = {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"noVictims": "has"}}}
     if number % 2:
         far["namespaceSelector"] = {}
     claims = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{number}"}} for one in ("claim", "loose")]

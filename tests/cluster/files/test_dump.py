@@ -29,7 +29,7 @@ PROFILE = Profile()
 
 def again(objects, path):
     """The same after a dump, read as `--cluster` reads it."""
-    dump.write(objects, path)
+    dump.write_dump(objects, path)
     return load_cluster(path)
 
 
@@ -117,7 +117,7 @@ def test_what_policies_read_of_pods_and_budgets_is_written_too(tmp_path):
     watched = budget(app="a")
     watched["metadata"]["generation"], watched["status"]["observedGeneration"] = 5, 4
     objects = load_cluster(cluster({node("n1"): [one]}, budgets=[watched]))
-    dump.write(objects, tmp_path / "cluster.json", frozenset({"shop/keep"}))
+    dump.write_dump(objects, tmp_path / "cluster.json", frozenset({"shop/keep"}))
     read = load_cluster(tmp_path / "cluster.json")
     assert read.pods[0].metadata.annotations == marks
     assert (read.pods[0].spec, read.pods[0].status) == (objects.pods[0].spec, objects.pods[0].status)
@@ -134,16 +134,16 @@ SHOP = load_cluster(cluster({node("n1"): [pod("a")]}, budgets=[budget(app="a")])
 
 
 def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
-    dump.write(SHOP, tmp_path / "cluster.json")
-    dump.write(SHOP, tmp_path / "cluster.json.gz")
+    dump.write_dump(SHOP, tmp_path / "cluster.json")
+    dump.write_dump(SHOP, tmp_path / "cluster.json.gz")
     packed = (tmp_path / "cluster.json.gz").read_bytes()
     assert gzip.decompress(packed) == (tmp_path / "cluster.json").read_bytes()
     assert load_cluster(tmp_path / "cluster.json.gz") == load_cluster(tmp_path / "cluster.json")
 
 
 def test_a_dump_of_a_dump_is_the_same_file(tmp_path):
-    dump.write(SHOP, tmp_path / "one.json")
-    dump.write(load_cluster(tmp_path / "one.json"), tmp_path / "two.json")
+    dump.write_dump(SHOP, tmp_path / "one.json")
+    dump.write_dump(load_cluster(tmp_path / "one.json"), tmp_path / "two.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
 
 
@@ -154,11 +154,11 @@ def test_what_fails_half_way_leaves_the_file_that_was_there(name, tmp_path, monk
         raise OSError("the disk is full")
 
     path = tmp_path / name
-    dump.write(SHOP, path)
+    dump.write_dump(SHOP, path)
     before = path.read_bytes()
     monkeypatch.setattr(dump, "pieces", fail)
     with pytest.raises(OSError, match="full"):
-        dump.write(SHOP, path)
+        dump.write_dump(SHOP, path)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == [name]
 

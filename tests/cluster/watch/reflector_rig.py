@@ -15,7 +15,7 @@ from extender.cluster.apiserver.credentials import Credentials
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
 from extender.cluster.cache.cache import Change
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.list_watch import RESOURCES, Resource, Settings
+from extender.cluster.watch.list_watch import RESOURCES, Resource, WatchSettings
 from extender.cluster.watch.reflector import Reflector
 from extender.k8s.kinds import Key
 from tests.builders import pod
@@ -197,7 +197,7 @@ class Script:
         self,
         kind: str,
         *answers: Said,
-        settings: Settings | None = None,
+        settings: WatchSettings | None = None,
         decoder: Decoder | None = None,
         chance: float = 1.0,
     ) -> None:

@@ -19,7 +19,7 @@ import httpx
 
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.watch.list_watch import Settings, StreamStatus
+from extender.cluster.watch.list_watch import ReflectorState, WatchSettings
 from extender.cluster.watch.source import KubernetesSource
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.server.app import create_app
@@ -27,7 +27,7 @@ from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import FakeAPI, Fault, Hang
 from tests.server.conftest import client_for, configuration
 
-QUICK = Settings(page_size=50, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
+QUICK = WatchSettings(page_size=50, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
 """Real waits, but short ones."""
 
 FAILS_AFTER = 20.0
@@ -73,7 +73,7 @@ class Sleeps:
                 future.set_result(None)
 
 
-class _TellingStatus(StreamStatus):
+class _TellingStatus(ReflectorState):
     """Tells when something of it changes."""
 
     tell: Callable[[], object]
@@ -92,7 +92,7 @@ class Live:
         *,
         clock: Callable[[], float] | None = None,
         cache_clock: Clock | None = None,
-        settings: Settings = QUICK,
+        settings: WatchSettings = QUICK,
         **options: Any,
     ) -> None:
         """`server`: a URL, or something that a reflector can ask."""
@@ -100,7 +100,7 @@ class Live:
         self.sleeps = Sleeps()
         self.server = server_at(server) if isinstance(server, str) else server
         self.cache = ClusterCache(cache_clock or self.clock)
-        given: dict[str, Any] = {"compare_interval": 0.0, "sleep": self.sleeps} | options
+        given: dict[str, Any] = {"verify_interval": 0.0, "sleep": self.sleeps} | options
         self.source = KubernetesSource(self.cache, self.server, settings=settings, clock=self.clock, **given)
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -110,10 +110,10 @@ class Live:
             status.__class__ = _TellingStatus
         self.lists: Counter[str] = Counter()
         """Kind -> lists that were handed over."""
-        self._overhear(self.source.inbox)
+        self._overhear(self.source.queue)
 
-    def _overhear(self, inbox: Any) -> None:
-        done, listed = inbox.done, inbox.listed
+    def _overhear(self, queue: Any) -> None:
+        done, listed = queue.done, queue.listed
 
         def done_() -> None:
             done()
@@ -123,7 +123,7 @@ class Live:
             listed(kind, objects, version)
             self.lists[kind] += 1
 
-        inbox.done, inbox.listed = done_, listed_
+        queue.done, queue.listed = done_, listed_
 
     def _tell(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -137,7 +137,9 @@ class Live:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise AssertionError(f"not within {limit} s; {self.source.problem()}; {self.source.streams()}") from None
+            raise AssertionError(
+                f"not within {limit} s; {self.source.problem()}; {self.source.reflector_statuses()}"
+            ) from None
 
     async def a_moment(self, count: int, limit: float = 0.05) -> None:
         """Let a few things happen, or time pass in which nothing does."""
@@ -165,13 +167,13 @@ class Live:
         self.server.close()
         gc.unfreeze()  # what a service keeps for good, the next test need not
 
-    def status(self, kind: str) -> StreamStatus:
+    def status(self, kind: str) -> ReflectorState:
         return self.source.reflectors[kind].status
 
     # --- what the picture holds ---
 
     def names(self, kind: str = "Pod") -> set[str]:
-        return {name for _, name in self.cache.changing().objects.of(kind)}
+        return {name for _, name in self.cache.mutable_snapshot().objects.of(kind)}
 
     def holds(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> bool:
         """Whether the picture is the server's: keys, UIDs and versions."""
@@ -191,7 +193,7 @@ class Live:
 
 def held(cache: ClusterCache, kind: str) -> Identities:
     """What the picture holds."""
-    objects: Iterable[Any] = cache.changing().objects.of(kind).values()
+    objects: Iterable[Any] = cache.mutable_snapshot().objects.of(kind).values()
     return {key_of(kind, one): (one.metadata.uid, one.metadata.resource_version) for one in objects}
 
 
@@ -249,7 +251,7 @@ class Piling(list[Change]):
 
 # --- what a test does to the server -----------------------------------------------------------------------------------
 
-MANY = 2 * cache_module.AT_ONCE
+MANY = 2 * cache_module.MAX_CHANGES_IN_PLACE
 """Objects: more than a list may change in one go."""
 
 

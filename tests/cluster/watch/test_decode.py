@@ -341,7 +341,7 @@ def test_a_template_is_still_shared_after_thousands_of_others():
 
 
 def test_what_is_remembered_is_bounded_however_different_the_pods_are(monkeypatch):
-    monkeypatch.setattr(decoding, "MOST_SHARED", 10)
+    monkeypatch.setattr(decoding, "MAX_INTERNED_VALUES", 10)
     decoder = Decoder("Pod")
     for number in range(200):
         name = f"job-{number}"

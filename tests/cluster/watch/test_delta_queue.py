@@ -31,7 +31,7 @@ class Room(threading.Condition):
 
 
 async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
-    monkeypatch.setattr(delta_queue, "MOST_WAITING", 2)
+    monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 2)
     box = DeltaQueue(ClusterCache(), Clock())
     room = box._room = Room()
     box.open(asyncio.get_running_loop())
@@ -49,7 +49,7 @@ async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
 
 
 async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
-    monkeypatch.setattr(delta_queue, "MOST_WAITING", 1)
+    monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 1)
     box = DeltaQueue(ClusterCache(), Clock())
     box.open(asyncio.get_running_loop())
     box.unreadable("Pod", "absent")
@@ -77,7 +77,7 @@ async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_wa
         assert box.oldest == since
         kinds.append(type(item).__name__)
         box.done()
-    assert kinds == ["Listed", "Changed", "Unreadable"]
+    assert kinds == ["Replaced", "Deltas", "Unreadable"]
     assert box.oldest is None
 
 

@@ -1,10 +1,10 @@
 """The tables of kinds agree: what is read, where it is served, and what it is called."""
 
-from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from extender.core.snapshot.snapshot import BUILDING_ORDER
 from extender.k8s.kinds import KINDS, ClusterObjects, ObjectTables, name_of
 
-EVERYWHERE = (*RESOURCES, *POD_GROUPS)
+EVERYWHERE = (*RESOURCES, *POD_GROUP_RESOURCES)
 
 
 def test_every_kind_is_followed_always_or_where_it_is_asked_for():
@@ -23,8 +23,8 @@ def test_no_two_kinds_are_one():
 
 
 def test_both_kinds_of_groups_call_themselves_the_same():
-    assert {name_of(one.kind) for one in POD_GROUPS} == {"PodGroup"}
-    assert {KINDS[one.kind].group for one in POD_GROUPS} == {"scheduling.k8s.io", "scheduling.x-k8s.io"}
+    assert {name_of(one.kind) for one in POD_GROUP_RESOURCES} == {"PodGroup"}
+    assert {KINDS[one.kind].group for one in POD_GROUP_RESOURCES} == {"scheduling.k8s.io", "scheduling.x-k8s.io"}
     assert all(name_of(one.kind) == one.kind for one in RESOURCES)
 
 

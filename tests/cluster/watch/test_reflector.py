@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
-from extender.cluster.watch.list_watch import Backoff, Settings, is_older
+from extender.cluster.watch.list_watch import Backoff, WatchSettings, is_older_version
 from tests.cluster.watch.reflector_rig import (
     NO_INITIAL_EVENTS,
     Said,
@@ -85,7 +85,7 @@ def test_a_bookmark_that_does_not_end_the_initial_events_is_of_a_server_that_doe
 
 def test_initial_events_that_take_too_long_are_given_up():
     slow = Said([added("a", 3)], [added("b", 4)])
-    script = Script("Pod", slow, a_list(8), ok(), settings=Settings(initial_events=-1.0)).run()
+    script = Script("Pod", slow, a_list(8), ok(), settings=WatchSettings(initial_events=-1.0)).run()
     assert script.picture.calls == ["listed 0 @8"]
 
 
@@ -220,7 +220,7 @@ def test_C4_watches_in_which_nothing_comes_at_all_end_in_a_list():
     [("9", "10", True), ("10", "9", False), ("10", "10", False), ("abc", "10", False), ("9", "", False)],
 )
 def test_versions_are_compared_as_numbers_where_both_are_numbers(version, held, older):
-    assert is_older(version, held) is older
+    assert is_older_version(version, held) is older
 
 
 def test_a_version_that_the_server_does_not_understand_is_given_up():

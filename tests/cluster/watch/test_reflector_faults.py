@@ -12,13 +12,13 @@ from extender.cluster.apiserver import stream
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials, read_token
 from extender.cluster.watch import list_watch, object_reader, reflector
-from extender.cluster.watch.list_watch import Settings
+from extender.cluster.watch.list_watch import WatchSettings
 from tests.builders import pod
 from tests.cluster.watch.reflector_rig import FakeClock, Picture, Running, server_at
 from tests.fakes.api_server import Answer, CutBody, Drop, FakeAPI, Fault, Hang
 from tests.fakes.chaos import Chaos
 
-QUICK = Settings(page_size=3, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
+QUICK = WatchSettings(page_size=3, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
 """Real waits, but short ones."""
 
 
@@ -158,7 +158,7 @@ def test_C4_a_server_that_was_restored_from_a_backup_is_followed_from_there(api,
     for name in "abc":
         api.put("Pod", pod(name))
     backup = api.revision
-    settings = Settings(backoff=(0.01, 0.05), silence=0.1, initial_events=5.0)
+    settings = WatchSettings(backoff=(0.01, 0.05), silence=0.1, initial_events=5.0)
     regressed = []
     with Running("Pod", server, picture, settings=settings) as running:
         followed(api, running)
@@ -184,7 +184,7 @@ def test_C4_a_server_that_was_restored_from_a_backup_is_followed_from_there(api,
 
 
 def test_C5_a_stalled_connection_is_left_after_the_silence_limit(api, chaos, server, picture):
-    settings = Settings(backoff=(0.01, 0.05), silence=0.3)
+    settings = WatchSettings(backoff=(0.01, 0.05), silence=0.3)
     with Running("Pod", server, picture, settings=settings) as running:
         followed(api, running)
         chaos.stall()

@@ -16,7 +16,7 @@ from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
 from extender.cluster.watch import source as live
-from extender.cluster.watch.list_watch import RESOURCES, Settings
+from extender.cluster.watch.list_watch import RESOURCES, WatchSettings
 from extender.errors import ClusterLost, NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
@@ -57,7 +57,7 @@ async def test_why_there_is_no_picture_yet_is_said(api):
     api.faults.add(Fault("*", "PodDisruptionBudget", Answer(500, "etcd is slow today"), times=None))
     async with following(api.url) as live:
         budgets, others = live.status("PodDisruptionBudget"), len(RESOURCES) - 1
-        await live.until(lambda: len(live.lists) == others and live.source.inbox.oldest is None and budgets.last_error)
+        await live.until(lambda: len(live.lists) == others and live.source.queue.oldest is None and budgets.last_error)
         problem = live.source.problem() or ""
         assert problem.startswith("the cluster has not been read yet (500 ")
         assert problem.endswith(" etcd is slow today): waiting for poddisruptionbudgets")
@@ -147,7 +147,7 @@ async def test_what_the_streams_say_of_themselves(api):
         api.put("Pod", pod("a"))
         await live.until(lambda: live.holds(api))
         clock.now += 7.0
-        views = {view.kind: view for view in live.source.streams()}
+        views = {view.kind: view for view in live.source.reflector_statuses()}
         assert list(views) == [one.kind for one in RESOURCES]
         assert {view.phase for view in views.values()} == {"watching"}
         assert views["Pod"].version == str(api.revision)
@@ -167,7 +167,7 @@ async def test_changes_that_wait_too_long_are_a_problem(api):
     clock = Clock()
     async with following(api.url, clock=clock, settings=QUICK) as live:
         await live.read()
-        live.source.inbox.changed("Pod", [change("a", 100)])
+        live.source.queue.changed("Pod", [change("a", 100)])
         clock.now += 31.0
         assert live.source.problem() == "changes have been waiting to be applied for 31 s"
         await live.until(lambda: live.source.problem() is None)
@@ -230,7 +230,7 @@ def test_C3_events_in_any_order_and_number_give_what_is_true_in_the_end(seed):
 
 @pytest.mark.parametrize("at_once", [0, 200], ids=["as a new picture", "in one go"])
 def test_C3_what_a_list_no_longer_shows_does_not_come_back_with_a_late_event(at_once, monkeypatch):
-    monkeypatch.setattr(cache_module, "AT_ONCE", at_once)
+    monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", at_once)
     picture = empty()
     for one in (change("a", 1), change("b", 2), gone("c", 3, "c")):
         picture.apply(one)
@@ -371,13 +371,13 @@ class QuietStream(Stream):
 async def test_C6_a_quiet_healthy_cluster_stays_ready_for_10_minutes_without_any_event(bookmarks):
     clock = Clock()
     quiet = Quiet(clock, bookmarks)
-    async with following(quiet, clock=clock, settings=Settings()) as live:
+    async with following(quiet, clock=clock, settings=WatchSettings()) as live:
         await live.read()
         for _ in range(20):
             await asyncio.to_thread(quiet.pass_time, 30.0)
             assert live.source.problem() is None
         assert clock.now == 1600.0
-        views = live.source.streams()
+        views = live.source.reflector_statuses()
         assert sum(view.events for view in views) == 0
         assert max(view.age or 0.0 for view in views) <= (0.0 if bookmarks else 90.0)
         assert sum(view.watch_restarts for view in views) >= len(RESOURCES)

@@ -42,7 +42,7 @@ def silently_gone(api, kind, name, namespace):
 async def compared(live, kind="Pod"):
     """The answer of a compare that looks twice."""
     task = asyncio.create_task(live.source.compare(kind))
-    await live.sleeps.end(live_module.GRACE)
+    await live.sleeps.end(live_module.REDELIVERY_GRACE_SECONDS)
     return await task
 
 
@@ -65,8 +65,8 @@ async def test_C15_an_event_that_was_lost_is_found_counted_and_mended(api, lose,
         assert await compared(live) == 1
         await live.until(lambda: live.holds(api))
         assert live.status("Pod").relists == 1
-        assert "extender_stream_divergences_total 1.0" in (await client.get("/metrics")).text
-        assert "extender_stream_relists_total 1.0" in (await client.get("/metrics")).text
+        assert "extender_cache_divergences_total 1.0" in (await client.get("/metrics")).text
+        assert "extender_watch_relists_total 1.0" in (await client.get("/metrics")).text
         await live.followed("Pod", lists=2)
         assert await live.source.compare("Pod") == 0
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
@@ -76,8 +76,8 @@ async def test_C15_an_event_that_was_lost_is_found_counted_and_mended(api, lose,
 async def test_C15_a_picture_that_was_changed_behind_its_back_is_mended(api):
     async with following(api.url) as live:
         await live.read()
-        live.cache.changing().remove("Pod", ("shop", "small"))
-        held = live.cache.changing().objects.pods["shop", "large"]
+        live.cache.mutable_snapshot().remove("Pod", ("shop", "small"))
+        held = live.cache.mutable_snapshot().objects.pods["shop", "large"]
         live.cache.apply(Change("Pod", type(held)(type(held.metadata)(name="ghost", namespace="shop", uid="ghost"))))
         assert len(live.differences(api)) == 2
         assert await compared(live) == 2
@@ -92,7 +92,7 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
         lists = 1 if api.watch_list else 2
         await asyncio.to_thread(api.wait_for, lambda: [one.status for one in api.asked("list", "Pod")] == [200] * lists)
         api.put("Pod", shop_pod("small", on="worker-1", cpu="3"))  # an event, in the end
-        await live.sleeps.end(live_module.GRACE)
+        await live.sleeps.end(live_module.REDELIVERY_GRACE_SECONDS)
         await live.until(lambda: live.holds(api))
         assert await comparing == 0
         assert live.status("Pod").relists == 0
@@ -101,13 +101,13 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
 async def test_C15_where_changes_wait_to_be_applied_nothing_is_called_a_divergence(api):
     async with following(api.url) as live:
         await live.read()
-        held = live.cache.changing().objects.pods["shop", "large"]
+        held = live.cache.mutable_snapshot().objects.pods["shop", "large"]
         piling = Piling([Change("Pod", held)])
-        live.source.inbox.changed("Pod", piling)
+        live.source.queue.changed("Pod", piling)
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))
         assert await compared(live) == 0
         piling.ended = True
-        await live.until(lambda: live.source.inbox.oldest is None)
+        await live.until(lambda: live.source.queue.oldest is None)
         assert await compared(live) == 1
 
 
@@ -135,14 +135,14 @@ async def test_C15_what_is_assumed_of_a_pod_is_no_divergence(api):
         await live.until(lambda: live.holds(api))
         snapshot = live.cache.snapshot()
         pods = snapshot.objects.pods
-        live.cache.assumed.preempted(pods["shop", "incoming"], "worker-1", [pods["shop", "small"]])
+        live.cache.assumed.assume_preempted(pods["shop", "incoming"], "worker-1", [pods["shop", "small"]])
         assert len(live.cache.assumed) == 2
         assert await live.source.compare("Pod") == 0
 
 
 async def test_C15_every_kind_is_compared_every_half_hour_whatever_becomes_of_one(api, caplog):
     api.put("StorageClass", thing("StorageClass", "fast", provisioner="disk"))
-    async with following(api.url, compare_interval=HALF_AN_HOUR) as live:
+    async with following(api.url, verify_interval=HALF_AN_HOUR) as live:
         await live.read()
         silently(api, "StorageClass", thing("StorageClass", "fast", provisioner="another"))
         api.faults.add(Fault("list", "Pod", Answer(500), times=1))
@@ -152,7 +152,7 @@ async def test_C15_every_kind_is_compared_every_half_hour_whatever_becomes_of_on
 
         live.source.reflectors["Service"].metadata_list = fail  # type: ignore[method-assign]
         await live.sleeps.end(HALF_AN_HOUR)
-        await live.sleeps.end(live_module.GRACE)
+        await live.sleeps.end(live_module.REDELIVERY_GRACE_SECONDS)
         await live.until(lambda: live.holds(api))
         await live.sleeps.end(HALF_AN_HOUR)  # it goes on
         assert live.source.problem() is None
@@ -163,13 +163,13 @@ async def test_C15_every_kind_is_compared_every_half_hour_whatever_becomes_of_on
 
 
 async def test_C15_what_was_lost_while_a_stream_was_broken_is_found_soon(api):
-    async with following(api.url, compare_interval=HALF_AN_HOUR) as live:
+    async with following(api.url, verify_interval=HALF_AN_HOUR) as live:
         await live.read()
         api.drop_connections()
         await live.until(lambda: live.status("Pod").interruptions and live.status("Pod").phase == "watching")
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))  # after the reconnect: no event tells of it
-        await live.sleeps.end(live_module.LOOK_EVERY)
-        await live.sleeps.end(live_module.GRACE)
+        await live.sleeps.end(live_module.INTERRUPTION_CHECK_SECONDS)
+        await live.sleeps.end(live_module.REDELIVERY_GRACE_SECONDS)
         await live.until(lambda: live.holds(api))
         assert live.status("Pod").relists == 1
 

@@ -83,7 +83,7 @@ async def test_C7_one_broken_stream_is_a_problem_although_all_others_are_fine(ap
         problem = live.source.problem() or ""
         assert problem.startswith(f"{plural} have not been followed for 31 s: ")
         assert "etcd has no leader" in problem
-        assert {view.kind for view in live.source.streams() if view.phase != "watching"} == {kind}
+        assert {view.kind for view in live.source.reflector_statuses() if view.phase != "watching"} == {kind}
         api.faults.clear()
         await live.until(lambda: live.source.problem() is None)
 
@@ -105,8 +105,8 @@ async def test_C7_the_failure_rule_as_long_as_a_stream_is_broken(shop, on_failur
             assert answer.json() == {"NodeNameToMetaVictims": {}}
         assert "poddisruptionbudgets have not been followed" in error_of(await client.get("/readyz"))
         assert "[-] PodDisruptionBudget: broken" in (await client.get("/readyz?verbose")).text
-        assert "extender_picture_ready 0.0" in (await client.get("/metrics")).text
-        assert 'extender_streams{phase="broken"} 1.0' in (await client.get("/metrics")).text
+        assert "extender_cache_ready 0.0" in (await client.get("/metrics")).text
+        assert 'extender_watch_streams{phase="broken"} 1.0' in (await client.get("/metrics")).text
         assert (await client.get("/livez")).status_code == 200
         shop.faults.clear()
         await live.until(lambda: live.source.problem() is None)
@@ -142,7 +142,7 @@ async def test_C13_what_cannot_be_read_is_counted_and_left_out_and_the_rest_goes
         shop.put("Pod", pod("good"))
         await live.until(lambda: "good" in live.names())
         assert not {"many", "wrong", "x"} & live.names()
-        assert f"extender_stream_skipped_total {len(ODD) + 2}.0" in (await client.get("/metrics")).text
+        assert f"extender_watch_skipped_objects_total {len(ODD) + 2}.0" in (await client.get("/metrics")).text
         assert (await client.get("/readyz")).status_code == 200
         assert live.status("Pod").relists == 0
 
@@ -188,7 +188,7 @@ async def test_C13_two_pods_of_one_uid_cost_one_of_them_and_nothing_else(shop, c
         assert live.names() == {"small", "large", "a", "last", *(f"p{number}" for number in range(count))}
         assert live.status("Pod").relists == 1
         assert live.source.problem() is None
-        (view,) = (view for view in live.source.streams() if view.kind == "Pod")
+        (view,) = (view for view in live.source.reflector_statuses() if view.kind == "Pod")
         assert view.skipped >= 3
 
 
@@ -203,12 +203,12 @@ async def test_what_cannot_be_applied_for_a_bug_costs_a_new_picture_and_a_list(a
 
         def apply_wrongly(change: Change) -> bool:
             live.cache.apply = apply  # type: ignore[method-assign]
-            live.cache.changing().remove("Pod", ("default", "a"))
+            live.cache.mutable_snapshot().remove("Pod", ("default", "a"))
             raise RuntimeError("a bug")
 
         live.cache.apply = apply_wrongly  # type: ignore[method-assign]
         api.put("Pod", pod("b"))
-        await live.sleeps.end(live_module.AFTER_A_BUG)
+        await live.sleeps.end(live_module.RELIST_DELAY_SECONDS)
         await live.until(lambda: live.status("Pod").relists == 1 and live.holds(api))
         api.put("Pod", pod("c"))
         await live.until(lambda: live.holds(api))

@@ -4,7 +4,7 @@ import pytest
 
 from extender.cluster.files import dump
 from extender.cluster.files.manifests import load_cluster
-from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from tests.builders import budget, node, placed, pod, thing
 from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import following
@@ -12,8 +12,8 @@ from tests.fakes.api_server import FakeAPI
 
 pytestmark = pytest.mark.anyio
 
-NATIVE, COSCHEDULING = (one.kind for one in POD_GROUPS)
-PATH = {one.kind: one.path for one in POD_GROUPS}
+NATIVE, COSCHEDULING = (one.kind for one in POD_GROUP_RESOURCES)
+PATH = {one.kind: one.path for one in POD_GROUP_RESOURCES}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_pod_groups_are_not_followed_unless_they_are_asked_for(api):
     api.put("PodGroup", gang("train", 3))
     async with following(api.url) as live:
         await live.read()
-        assert [view.kind for view in live.source.streams()] == [one.kind for one in RESOURCES]
+        assert [view.kind for view in live.source.reflector_statuses()] == [one.kind for one in RESOURCES]
         snapshot = live.cache.snapshot()
         assert not snapshot.objects.pod_groups
         assert not snapshot.unread  # there are none as far as decisions go
@@ -92,30 +92,30 @@ async def test_pod_groups_of_both_apis_are_followed(api, other):
         other.put("PodGroup", members("both", 8))
         other.put("PodGroup", members("sort", 4))
         await live.until(lambda: minimums(live) == [{"both": 2}, {"both": 8, "sort": 4}])
-        views = {view.kind: view for view in live.source.streams()}
+        views = {view.kind: view for view in live.source.reflector_statuses()}
         assert [views[kind].phase for kind in (NATIVE, COSCHEDULING)] == ["watching", "watching"]
         assert sum(view.skipped for view in views.values()) == 0
         assert [await live.source.compare(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
 
 
 async def test_pod_groups_that_a_cluster_does_not_have_are_known_not_to_be_there(api):
-    for one in POD_GROUPS:
+    for one in POD_GROUP_RESOURCES:
         api.remove_resource(one.kind)
     async with following(api.url, pod_groups=True) as live:
         await live.read()
-        assert [live.status(one.kind).phase for one in POD_GROUPS] == ["absent", "absent"]
+        assert [live.status(one.kind).phase for one in POD_GROUP_RESOURCES] == ["absent", "absent"]
         assert live.source.problem() is None
         assert not live.cache.snapshot().unread
 
 
 async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tmp_path):
-    for one in POD_GROUPS:
+    for one in POD_GROUP_RESOURCES:
         api.forbid(one.kind)
     async with following(api.url, pod_groups=True) as live:
         await live.read()
         assert live.source.problem() is None
         assert live.cache.snapshot().unread == {"pod_groups", "coscheduling_groups"}
-        dump.write(live.cache.snapshot().frozen(), tmp_path / "cluster.json")
+        dump.write_dump(live.cache.snapshot().frozen(), tmp_path / "cluster.json")
     assert load_cluster(tmp_path / "cluster.json").unread == ("coscheduling_groups", "pod_groups")
 
 
@@ -135,7 +135,7 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
     async with following(api.url, pod_annotations=keys) as live:
         await live.read()
         found = live.cache.snapshot().frozen()
-        dump.write(found, tmp_path / "cluster.json", keys)
+        dump.write_dump(found, tmp_path / "cluster.json", keys)
     assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
     assert found.budgets[0].metadata.annotations is None
     assert load_cluster(tmp_path / "cluster.json").pods == found.pods

@@ -22,15 +22,15 @@ def names(cache):
     return frozenset(name for _, name in cache.snapshot().objects.pods)
 
 
-def before_the_next_list(inbox):
+def before_the_next_list(queue):
     """An event that is set when a thread has read a list and is about to hand it over."""
-    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), inbox.listed
+    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), queue.listed
 
     def listed_(*args):
         loop.call_soon_threadsafe(event.set)
         listed(*args)
 
-    inbox.listed = listed_
+    queue.listed = listed_
     return event
 
 
@@ -43,14 +43,14 @@ async def observe(cache, seen, begin):
 
 
 async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
-    monkeypatch.setattr(live_module, "TURN", 0.0)
+    monkeypatch.setattr(live_module, "TURN_SECONDS", 0.0)
     for number in range(MANY):
         api.put("Pod", pod(f"old-{number}"))
         api.put("Pod", pod(f"kept-{number}"))
     async with following(api.url) as live:
         await live.read()
         old, seen = names(live.cache), list[frozenset[str]]()
-        reading = asyncio.create_task(observe(live.cache, seen, before_the_next_list(live.source.inbox)))
+        reading = asyncio.create_task(observe(live.cache, seen, before_the_next_list(live.source.queue)))
         with unseen(api, "Pod"):
             for number in range(MANY):
                 api.delete("Pod", f"old-{number}")
@@ -62,11 +62,13 @@ async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
     assert len(old) == len(new) == 2 * MANY
     assert len(old & new) == MANY
     assert set(seen) == {old, new}
-    assert len(seen) > 2 * MANY / cache_module.STEP
+    assert len(seen) > 2 * MANY / cache_module.OBJECTS_PER_STEP
     assert live.status("Pod").relists == 1
 
 
-@pytest.mark.parametrize("count", [10, cache_module.AT_ONCE // 2, cache_module.AT_ONCE // 2 + 1, MANY])
+@pytest.mark.parametrize(
+    "count", [10, cache_module.MAX_CHANGES_IN_PLACE // 2, cache_module.MAX_CHANGES_IN_PLACE // 2 + 1, MANY]
+)
 def test_C2_every_step_of_a_relist_shows_the_old_picture_or_the_new_one(count):
     def pods(prefix):
         return [typed(placed(pod(f"{prefix}{number}", cpu="1m"), "n1")) for number in range(count)]
@@ -126,7 +128,7 @@ async def test_C2_what_was_deleted_in_the_gap_is_gone_and_what_came_is_there(api
 
 async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monkeypatch):
     """No turn of the loop puts more than a step's objects into the picture; every request in between has its answer."""
-    monkeypatch.setattr(live_module, "TURN", 0.0)
+    monkeypatch.setattr(live_module, "TURN_SECONDS", 0.0)
     turns = [0]
     put = Snapshot.put
 
@@ -155,7 +157,7 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
         assert live.holds(shop)
     assert answered > 10
     assert sum(turns) >= 3000
-    assert max(turns) <= cache_module.STEP
+    assert max(turns) <= cache_module.OBJECTS_PER_STEP
 
 
 @pytest.mark.parametrize("others", [1, MANY])

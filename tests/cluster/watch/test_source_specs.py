@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 def spec(live, name="p"):
-    return live.cache.changing().objects.pods["shop", name].spec
+    return live.cache.mutable_snapshot().objects.pods["shop", name].spec
 
 
 def cpu(live):
@@ -65,9 +65,9 @@ async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_b
         for name in ("q", "r"):
             shop.put("Pod", pod(name))
         await live.until(lambda: live.holds(shop))
-        busy = Piling([Change("Pod", live.cache.changing().objects.pods["shop", "large"])])
+        busy = Piling([Change("Pod", live.cache.mutable_snapshot().objects.pods["shop", "large"])])
         busy.ended = is_applied
-        live.source.inbox.changed("Pod", busy)
+        live.source.queue.changed("Pod", busy)
         live.impatient("Pod", 0.5)
         shop.rewind(backup)
         await live.followed("Pod", lists=2)
@@ -87,7 +87,7 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
     async with following(shop.url, clock=clock) as live:
         await live.read()
         assumed = live.cache.assumed
-        assumed.bound("shop", "p", "uid-p", "worker-1")
+        assumed.assume_bound("shop", "p", "uid-p", "worker-1")
         assert spec(live).node_name == "worker-1"
         said, asked, go_on = assumed.said, threading.Event(), threading.Event()
 

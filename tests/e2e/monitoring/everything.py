@@ -7,9 +7,8 @@ from functools import cache
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.cache.view import StreamView
-from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES
+from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from extender.config import Configuration
 from extender.server.admin.collectors import Waits, show
 from extender.server.app import create_app
@@ -30,20 +29,20 @@ class Certificate:
 class Live(NoSource):
     """Follows kinds of a cluster, in one phase."""
 
-    kinds: Iterable[str] = tuple(one.kind for one in (*RESOURCES, *POD_GROUPS))
+    kinds: Iterable[str] = tuple(one.kind for one in (*RESOURCES, *POD_GROUP_RESOURCES))
     phase: str = "watching"
     age: float | None = 0.1
 
-    def streams(self):
-        return [StreamView(kind, self.phase, "7", self.age, None, 1, 2, 3, 4, 5) for kind in self.kinds]
+    def reflector_statuses(self):
+        return [ReflectorStatus(kind, self.phase, "7", self.age, None, 1, 2, 3, 4, 5) for kind in self.kinds]
 
 
 def everything(source: Live | None = None) -> Metrics:
     """Of an application that has just started."""
-    service = create_app(ClusterCache(), Configuration(), source or Live()).state.service
-    service.lifecycle.certificates.update(server=Certificate(), admin=Certificate())
+    server_context = create_app(ClusterCache(), Configuration(), source or Live()).state.server_context
+    server_context.lifecycle.certificates.update(server=Certificate(), admin=Certificate())
     metrics = Metrics()
-    show(metrics, service, Waits(memory_limit=lambda: 1 << 30))
+    show(metrics, server_context, Waits(memory_limit=lambda: 1 << 30))
     return metrics
 
 

@@ -155,7 +155,7 @@ def test_an_exec_plugin_that_answers_in_another_version_is_refused(tmp_path):
 
 
 def test_an_exec_plugin_that_hangs_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(credentials, "PLUGIN_SECONDS", 0.1)
+    monkeypatch.setattr(credentials, "EXEC_PLUGIN_TIMEOUT_SECONDS", 0.1)
     given = plugin(tmp_path, {}, before="import threading; threading.Event().wait()")
     with pytest.raises(CredentialsError, match=r"no answer within 0\.1 seconds"):
         credentials.load(kubeconfig(tmp_path / "config", {"exec": given}, {"server": "https://127.0.0.1:1"}))
