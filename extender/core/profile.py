@@ -54,16 +54,16 @@ class ScoringStrategy:
 
 # --- preemption -----------------------------------------------------------------------------------------------------
 
-IMPORTANCE = ("Priority", "StartTime")
+DEFAULT_IMPORTANCE = ("Priority", "StartTime")
 """By what kube-scheduler says which of two pods is more important."""
 
-MORE_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod")
+EXTRA_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod")
 """By what else one may."""
 
-RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
+DEFAULT_RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
 """By what kube-scheduler says which of two candidates is better."""
 
-MORE_RANKING = (*MORE_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
+EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
 """By what else one may."""
 
 
@@ -97,7 +97,7 @@ class Limits:
     """In the whole cluster."""
     namespace_evictions_per_minute: int | None = None
     """In every namespace."""
-    cooldown: int = 0
+    workload_cooldown: int = 0
     """For how long after an eviction no pod of the same workload may be a victim."""
     max_attempts: int | None = None
     """How often a preemptor may evict without coming to run …"""
@@ -115,13 +115,13 @@ class PreemptionPolicy:
     """Live: never more than the pods that we see leave over, and as the eviction API counts."""
     empty_selector: Literal["Nothing", "Everything"] = "Nothing"
     """Whom a budget with the selector {} means: nobody as in kube-scheduler, or its namespace as in policy/v1."""
-    candidates: Literal["Offered", "AllNodes"] = "Offered"
+    candidates: Literal["Sent", "AllNodes"] = "Sent"
     """AllNodes: also those that kube-scheduler did not offer."""
-    victims: Literal["Reprieve", "Fewest"] = "Reprieve"
-    """Fewest: the best set there is on the best nodes, instead of what putting back leaves."""
-    importance: tuple[str, ...] = IMPORTANCE
+    victim_selection: Literal["Reprieve", "Minimal"] = "Reprieve"
+    """Minimal: the best set there is on the best nodes, instead of what putting back leaves."""
+    importance: tuple[str, ...] = DEFAULT_IMPORTANCE
     """Of IMPORTANCE and MORE_IMPORTANCE, in order."""
-    ranking: tuple[str, ...] = RANKING
+    ranking: tuple[str, ...] = DEFAULT_RANKING
     """Of RANKING and MORE_RANKING, in order."""
     eviction_cost_annotation: str = EVICTION_COST
     protections: tuple[Protection, ...] = ()
@@ -129,7 +129,7 @@ class PreemptionPolicy:
     """Heed the annotations of the victims' PriorityClasses (scheduler-plugins PreemptionToleration)."""
     tenant_label: str | None = None
     """Victims only from namespaces that have the same value of this label as the preemptor's, or also none."""
-    preempt_after: int = 0
+    min_pending_duration: int = 0
     """Nanoseconds for which a pod has to be pending before it may preempt."""
     limits: Limits = Limits()
 

@@ -59,7 +59,7 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     """Kubernetes' own."""
     coscheduling_groups: tuple[PodGroup, ...] = ()
     """Those of scheduler-plugins."""
-    unread: tuple[str, ...] = ()
+    unreadable_tables: tuple[str, ...] = ()
     """Fields about which nothing is known, because they could not be read."""
 
 
@@ -109,8 +109,11 @@ KINDS: dict[str, Kind] = {
 Where two API groups have a kind of one name, the key of the second one says its group, too.
 """
 
+KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
+"""Order in which the kinds of a whole cluster are put in: pods last, because they refer to everything else."""
 
-def name_of(kind: str) -> str:
+
+def kind_without_group(kind: str) -> str:
     """What an object of a kind of KINDS says that it is: `PodGroup`, whichever group it is of."""
     return kind.partition(".")[0]
 

@@ -50,12 +50,12 @@ class QuantityError(ValueError):
     """
 
     def __init__(self, text: object, reason: str, of: str = "") -> None:
-        what = f"a quantity of {shortened(of)}" if of else "a quantity"
-        super().__init__(f"{shortened(repr(text))} is not {what}: {reason}")
+        what = f"a quantity of {truncated(of)}" if of else "a quantity"
+        super().__init__(f"{truncated(repr(text))} is not {what}: {reason}")
         self.reason = reason
 
 
-def shortened(text: str) -> str:
+def truncated(text: str) -> str:
     """At most 80 characters of a text that somebody else wrote, for an error message."""
     return text if len(text) <= _ECHO else text[:_ECHO] + "…"
 

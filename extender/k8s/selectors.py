@@ -23,7 +23,7 @@ from extender.k8s.objects import (
     Taint,
     Toleration,
 )
-from extender.k8s.quantity import shortened
+from extender.k8s.quantity import truncated
 
 _NAME_MAX = 63
 _PREFIX_MAX = 253
@@ -42,7 +42,7 @@ class SelectorError(ValueError):
 
 
 def _shown(text: str) -> str:
-    return shortened(repr(text))
+    return truncated(repr(text))
 
 
 # --- syntax of keys and values --------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def _list(path: str, amounts: ResourceList | None) -> Iterator[tuple[str, Resour
         yield path, amounts
 
 
-def sentence(error: Exception) -> str:
+def decode_error_message(error: Exception) -> str:
     """What msgspec says, as it goes after a colon: `expected int | null, got str at $.spec.priority`."""
     text = str(error).replace("`", "").replace(" - at ", " at ")
     return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text

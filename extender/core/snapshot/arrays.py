@@ -23,20 +23,20 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 BASE_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
 """Columns that every node and pod has: millicores, bytes, pods, bytes; the one that few ask for comes last."""
 
-LARGEST = 2**55
+MAX_AMOUNT = 2**55
 """Amounts beyond this (36 PB, 36 Tcores) count as this much: sums over a node's pods stay within int64."""
 
 NEVER = np.iinfo(np.int64).max
 """Start time of a pod that has none: later than any."""
 
 
-def columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
+def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
     """Some of the columns of the last axis; the array itself, not a copy, if these are all in their order."""
     are_all = len(rows) == array.shape[-1] and bool((rows[1:] > rows[:-1]).all())
     return array if are_all else array[..., rows]
 
 
-def longer(array: Array, fill: int) -> Array:
+def doubled(array: Array, fill: int) -> Array:
     """Twice as long, the new half filled."""
     twice = np.full((2 * len(array), *array.shape[1:]), fill, array.dtype)
     twice[: len(array)] = array
@@ -56,7 +56,7 @@ def mask_of(places: IntArray, size: int) -> BoolArray:
     return found
 
 
-def exceeding(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
+def over_limit(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
     """[place]: does some number stand there more often than `allowed[number]`? `places` and `numbers` go together."""
     result = np.zeros(size, np.bool_)
     room, together = allowed[numbers], np.bincount(places, minlength=size)[places]
@@ -68,13 +68,13 @@ def exceeding(places: IntArray, numbers: IntArray, allowed: IntArray, size: int)
     return result
 
 
-def bounded(amount: int) -> int:
+def clamped(amount: int) -> int:
     """An amount as a column holds it."""
-    return min(max(amount, -LARGEST), LARGEST)
+    return min(max(amount, -MAX_AMOUNT), MAX_AMOUNT)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class VictimRows:
     """The victims of some nodes, one by one."""
 
     pods: IntArray
@@ -92,11 +92,11 @@ class Encoded:
     codes: npt.NDArray[np.int32]
     values: tuple[Any, ...]
 
-    def lift(self, check: Callable[[Any], bool]) -> BoolArray:
+    def map_bool(self, check: Callable[[Any], bool]) -> BoolArray:
         """`check` asked once per distinct value -> bool[row]."""
         return np.fromiter(map(check, self.values), np.bool_, len(self.values))[self.codes]
 
-    def lift_int(self, count: Callable[[Any], int]) -> IntArray:
+    def map_int(self, count: Callable[[Any], int]) -> IntArray:
         """`count` asked once per distinct value -> int64[row]."""
         return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
 
@@ -129,7 +129,7 @@ class LabelColumn(Encoded):
             for code in codes:
                 holds |= self.codes == code
             return holds
-        return self.lift(wanted.holds)
+        return self.map_bool(wanted.holds)
 
 
 def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:

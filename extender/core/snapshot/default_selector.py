@@ -6,7 +6,9 @@ Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go
 from dataclasses import dataclass
 from typing import Self
 
-from extender.core.snapshot.snapshot import Index, Snapshot, derived_by
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, ObjectMeta, Pod, ReplicaSet, Service, StatefulSet
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
@@ -28,24 +30,24 @@ class _Asked:
         return cls(pod.metadata.namespace, labels_key(pod.metadata.labels), controller)
 
 
-class Services(Index):
+class ServiceIndex(Index):
     """Whom Services select, by namespace."""
 
     reads = ("services",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self.of_namespace: dict[str, dict[str, Labels]] = {}
+        self.by_namespace: dict[str, dict[str, Labels]] = {}
         """Namespace -> name -> selector, unset and empty ones left out."""
 
     def object_changed(self, _field: str, before: Service | None, after: Service | None) -> None:
         metadata = (after or before or _NO_SERVICE).metadata
-        here = self.of_namespace.setdefault(metadata.namespace, {})
+        here = self.by_namespace.setdefault(metadata.namespace, {})
         here.pop(metadata.name, None)
         if after is not None and after.spec.selector:
             here[metadata.name] = after.spec.selector
         elif not here:
-            del self.of_namespace[metadata.namespace]
+            del self.by_namespace[metadata.namespace]
 
 
 _NO_SERVICE = Service(ObjectMeta())
@@ -63,7 +65,7 @@ def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
 def _selector(snapshot: Snapshot, pod: _Asked) -> LabelMatcher:
     labels = dict(pod.labels)
     wanted: Labels = {}
-    for selector in snapshot.index(Services).of_namespace.get(pod.namespace, {}).values():
+    for selector in snapshot.index(ServiceIndex).by_namespace.get(pod.namespace, {}).values():
         if selector.items() <= labels.items():
             wanted |= selector
     return _controllers(snapshot, pod, wanted).with_labels(wanted)

@@ -1,26 +1,31 @@
 """Extended resources that a DeviceClass backs: where no device plugin offers them, DynamicResources decides."""
 
 from extender.core.snapshot.arrays import BoolArray
-from extender.core.snapshot.snapshot import Snapshot, derived
+from extender.core.snapshot.derived import derived
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import is_extended
 
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Before the name of a DeviceClass: the resource that asks for it without another name."""
 
 
-def left_to_device_classes(snapshot: Snapshot, resource: str) -> BoolArray | None:
+def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
     """[node]: is it DynamicResources that decides about this resource there? None: nowhere.
 
     Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource). Where DeviceClasses may not
     be read, any extended resource may be backed by one.
     """
-    if not (is_extended(resource) if "device_classes" in snapshot.unread else resource in backed_resources(snapshot)):
+    if not (
+        is_extended(resource)
+        if "device_classes" in snapshot.unreadable_tables
+        else resource in device_class_resources(snapshot)
+    ):
         return None
     return snapshot.scalar_allocatable(resource) <= 0
 
 
 @derived("device_classes")
-def backed_resources(snapshot: Snapshot) -> frozenset[str]:
+def device_class_resources(snapshot: Snapshot) -> frozenset[str]:
     """Every resource name that some DeviceClass answers to."""
     classes = snapshot.objects.device_classes.values()
     named = {one.spec.extended_resource_name for one in classes if one.spec.extended_resource_name}

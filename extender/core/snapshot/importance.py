@@ -8,22 +8,23 @@ Rule: kube-scheduler's order is the snapshot's own layout; any other one is laid
 
 from collections.abc import Callable
 
-from extender.core.profile import IMPORTANCE, PreemptionPolicy
+from extender.core.profile import DEFAULT_IMPORTANCE, PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import NodeLayout
-from extender.core.snapshot.pod_costs import Traits
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.pod_costs import PodCosts
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 
 def layout_of(snapshot: Snapshot, policy: PreemptionPolicy) -> NodeLayout:
     """The nodes' pods in the order of importance that the policy wants."""
-    if policy.importance == IMPORTANCE:
+    if policy.importance == DEFAULT_IMPORTANCE:
         return snapshot.layout
-    return snapshot.index(Arrangement, policy.importance, policy.eviction_cost_annotation).settled()
+    return snapshot.index(ImportanceLayout, policy.importance, policy.eviction_cost_annotation).settled()
 
 
-class Arrangement(Index):
+class ImportanceLayout(Index):
     """A layout of its own. Nodes that a pod came to or left are laid out anew when it is asked for."""
 
     def __init__(self, snapshot: Snapshot, importance: tuple[str, ...], annotation: str) -> None:
@@ -39,22 +40,22 @@ class Arrangement(Index):
         self._touched.add(int(self.snapshot.pod_node[row]))
 
     def settled(self) -> NodeLayout:
-        running, count = self.snapshot.running, len(self.snapshot.nodes)
+        pod_table, count = self.snapshot.pod_table, len(self.snapshot.nodes)
         nodes = sorted(node for node in self._touched if node < count)
         if nodes or self._layout.pod.shape[1] != count:
-            deepest = max((len(running.on_node[node]) for node in nodes), default=1)
-            self._layout.resize(max(deepest, 1), count, len(running.node))
-            self._layout.lay_out(nodes, [running.on_node[node].values() for node in nodes], running)
+            deepest = max((len(pod_table.on_node[node]) for node in nodes), default=1)
+            self._layout.resize(max(deepest, 1), count, len(pod_table.node))
+            self._layout.lay_out(nodes, [pod_table.on_node[node].values() for node in nodes], pod_table)
             self._touched.clear()
         return self._layout
 
 
 def _key(snapshot: Snapshot, criterion: str, annotation: str) -> Callable[[IntArray], IntArray]:
     """Pod rows -> the smaller, the more important."""
-    running = snapshot.running
+    pod_table = snapshot.pod_table
     if criterion == "Priority":
-        return lambda pods: -running.priority[pods]
+        return lambda pods: -pod_table.priority[pods]
     if criterion == "StartTime":
-        return lambda pods: running.start[pods]
-    traits = snapshot.index(Traits, annotation)
+        return lambda pods: pod_table.start[pods]
+    traits = snapshot.index(PodCosts, annotation)
     return lambda pods: -traits.of[criterion][pods]

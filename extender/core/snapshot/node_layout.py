@@ -92,7 +92,7 @@ class NodeLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class SparseDemand:
     """The pods that take of one column, one by one."""
 
     column: int
@@ -104,14 +104,14 @@ class Taking:
     amounts: IntArray
     """[pod]."""
 
-    def among(self, mask: npt.NDArray[np.bool_]) -> "Taking":
+    def among(self, mask: npt.NDArray[np.bool_]) -> "SparseDemand":
         """Those of the mask [k, node]."""
         here = mask[self.ranks, self.places]
-        return Taking(self.column, self.ranks[here], self.places[here], self.amounts[here])
+        return SparseDemand(self.column, self.ranks[here], self.places[here], self.amounts[here])
 
 
 @dataclass(frozen=True)
-class Placed:
+class RankedDemand:
     """Columns of amounts by rank and node, laid out only where a dry run asks for it."""
 
     layout: NodeLayout
@@ -120,7 +120,7 @@ class Placed:
     rows: IntArray | None = None
     """Which nodes; None: all."""
 
-    def at(self, rows: IntArray) -> "Placed":
+    def at(self, rows: IntArray) -> "RankedDemand":
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     @cached_property
@@ -129,7 +129,7 @@ class Placed:
         return tuple(column for column in self.columns if isinstance(column, int))
 
     @cached_property
-    def takings(self) -> tuple[Taking, ...]:
+    def sparse(self) -> tuple[SparseDemand, ...]:
         """Of the other columns."""
         place_of = None
         if self.rows is not None:
@@ -143,17 +143,17 @@ class Placed:
                     places = place_of[places]
                     here = np.flatnonzero(places >= 0)
                     pods, places, amounts = pods[here], places[here], amounts[here]
-                found.append(Taking(number, self.layout.rank[pods], places, amounts))
+                found.append(SparseDemand(number, self.layout.rank[pods], places, amounts))
         return tuple(found)
 
-    def laid_out(self) -> IntArray:
+    def to_dense(self) -> IntArray:
         """[k, column, node]."""
         depth, size = len(self.layout.pod), self._size
-        laid_out = np.zeros((depth, len(self.columns), size), np.int64)
-        laid_out[:, : len(self.base)] = self.demand(slice(len(self.base)))
-        for taking in self.takings:
-            laid_out[taking.ranks, taking.column, taking.places] = taking.amounts
-        return laid_out
+        to_dense = np.zeros((depth, len(self.columns), size), np.int64)
+        to_dense[:, : len(self.base)] = self.demand(slice(len(self.base)))
+        for taking in self.sparse:
+            to_dense[taking.ranks, taking.column, taking.places] = taking.amounts
+        return to_dense
 
     def demand(self, base: slice) -> IntArray:
         """[k, resource, node] of some of BASE_RESOURCES; not to be changed."""
@@ -166,7 +166,7 @@ class Placed:
         if self.base:
             demand = self.demand(slice(len(self.base)))
             np.einsum("kcn,kn->cn", demand, mask.astype(np.int64), out=sums[: len(self.base)])
-        for taking in self.takings:
+        for taking in self.sparse:
             of_mask = taking.among(mask)
             np.add.at(sums[taking.column], of_mask.places, of_mask.amounts)
         return sums

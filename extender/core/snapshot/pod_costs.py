@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from extender.core.snapshot.arrays import IntArray, longer
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.arrays import IntArray, doubled
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import QOS_CLASSES, qos_class
@@ -24,7 +25,7 @@ _GRACE = 30
 _LONGEST_GRACE = 2**40
 
 
-def cost(pod: Pod, annotation: str) -> int:
+def annotated_cost(pod: Pod, annotation: str) -> int:
     """The 32-bit integer that the annotation holds; 0 without one, and for a text that is none.
 
     Mirrors helpers.GetDeletionCostFromPodAnnotations (pkg/apis/core/v1/helper, v1.36).
@@ -40,17 +41,17 @@ def grace_period(pod: Pod) -> int:
     return _GRACE if given is None else min(max(given, 0), _LONGEST_GRACE)
 
 
-class Traits(Index):
+class PodCosts(Index):
     """[pod] for each of MORE_IMPORTANCE; `annotation`: that of EvictionCost."""
 
-    looks_at = frozenset({"annotations", "spec", "status"})
+    pod_parts = frozenset({"annotations", "spec", "status"})
 
     def __init__(self, snapshot: Snapshot, annotation: str) -> None:
         super().__init__(snapshot)
         self._read: dict[str, Callable[[Pod], int]] = {
-            "PodDeletionCost": lambda pod: cost(pod, DELETION_COST),
+            "PodDeletionCost": lambda pod: annotated_cost(pod, DELETION_COST),
             "QoSClass": lambda pod: QOS_CLASSES.index(qos_class(pod)),
-            "EvictionCost": lambda pod: cost(pod, annotation),
+            "EvictionCost": lambda pod: annotated_cost(pod, annotation),
             "GracePeriod": grace_period,
         }
         self.of: dict[str, IntArray] = {name: np.zeros(64, np.int64) for name in self._read}
@@ -58,5 +59,5 @@ class Traits(Index):
     def pod_added(self, row: int, pod: Pod) -> None:
         for name, read in self._read.items():
             while row >= len(self.of[name]):
-                self.of[name] = longer(self.of[name], 0)
+                self.of[name] = doubled(self.of[name], 0)
             self.of[name][row] = read(pod)

@@ -1,177 +1,183 @@
-"""The running pods, each in a row of its own for as long as it runs, and what they take of the nodes.
+"""The running pods, one row each, with their columns and the sums of every node.
 
-A row is given to a pod when it comes and is free for another one when it has gone.
+Together with `node_layout` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods,
+Requested and NonZeroRequested, as columns over all nodes and pods instead of one object per node. A pod keeps its row
+for as long as it runs; a free row is given to the next pod.
 
-Rule: everything here changes by one pod at a time; nothing is computed over all pods.
+Rule: every change is one pod's; nothing is computed over all pods.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, bounded, longer
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, clamped, doubled
+from extender.k8s.kinds import Key
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import Usage, is_resize_infeasible, running_usage
 from extender.k8s.time import parse_time
 
-LEAVING_SINCE = "1970-01-01T00:00:00Z"
-"""deletionTimestamp of a pod that is assumed to be leaving, because we let kube-scheduler evict it."""
+ASSUMED_DELETION_TIMESTAMP = "1970-01-01T00:00:00Z"
+"""deletionTimestamp of a pod that is assumed to be terminating, because its eviction was approved (see AssumeCache)."""
 
-NOBODY = Pod(ObjectMeta())
-"""Stands in the rows that are free."""
+NO_POD = Pod(ObjectMeta())
+"""Stands in free rows."""
 
 PodPart = Literal["labels", "annotations", "owners", "spec", "status"]
-"""What of a pod changes while it runs. `status`: with whether it is leaving."""
+"""Parts of a pod that change while it runs; `status` includes whether it is terminating."""
 
-NOTHING: frozenset[PodPart] = frozenset()
+NO_PARTS: frozenset[PodPart] = frozenset()
 
 _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
-_TEMPLATES = 8192
-"""Of how many groups of equal pods the usage is remembered."""
+_MAX_CACHED_TEMPLATES = 8192
+"""Pod templates whose resources are cached."""
 
 _ENCODER = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What a pod adds to the columns of its node."""
+class PodResources:
+    """Amounts that a pod adds to the columns of its node (framework.PodResource, v1.36)."""
 
     usage: Usage
     demand: tuple[int, ...]
-    """By BASE_RESOURCES."""
-    others: tuple[tuple[str, int], ...]
-    """The other resources that it asks for."""
+    """Amounts of BASE_RESOURCES."""
+    scalar_resources: tuple[tuple[str, int], ...]
+    """(resource, amount) of the others (framework.Resource.ScalarResources)."""
 
 
 class PodTable:
-    """Columns over pods, [pod], and sums over the pods of every node, [node]."""
+    """Columns over running pods, [pod], and sums over the pods of every node, [node]: what NodeInfo holds upstream."""
 
     def __init__(self) -> None:
         self.pods: list[Pod] = []
-        """[pod], NOBODY where a row is free."""
-        self.loads: list[Load] = []
-        """[pod]."""
+        """[pod]: the pod, NO_POD where a row is free."""
+        self.resources: list[PodResources] = []
+        """[pod]: amounts that it takes of its node."""
         self.row_of: dict[str, int] = {}
         """`identity` -> pod row."""
         self.on_node: list[dict[str, int]] = []
-        """[node]: its pods, `identity` -> pod row."""
-        self.asking: dict[str, dict[int, int]] = {}
-        """Resource beside BASE_RESOURCES -> pod row -> amount."""
+        """[node]: its pods, `identity` -> pod row (NodeInfo.Pods)."""
+        self.scalar_requests: dict[str, dict[int, int]] = {}
+        """Resource that is not one of BASE_RESOURCES -> pod row -> amount."""
         self.priorities: Counter[int] = Counter()
-        """Priority -> how many pods have it."""
+        """Priority -> number of pods that have it."""
         self.node = np.full(64, -1, np.int64)
-        """[pod] -> node row, -1 where a row is free."""
+        """[pod]: node row, -1 where a row is free."""
         self.priority = np.zeros(64, np.int64)
-        """[pod]."""
+        """[pod]: scheduling priority."""
         self.start = np.full(64, NEVER)
-        """[pod] -> start time in nanoseconds since 1970, NEVER if it has none."""
+        """[pod]: start time in nanoseconds since 1970, NEVER without one."""
         self.order = np.zeros(64, np.int64)
-        """[pod] -> place in listing order."""
+        """[pod]: place in listing order."""
         self.terminating = np.zeros(64, np.bool_)
-        """[pod]."""
+        """[pod]: has a deletionTimestamp."""
         self.demand = np.zeros((64, len(BASE_RESOURCES)), np.int64)
-        """[pod, resource]."""
-        self._non_zero = np.zeros((64, 2), np.int64)
+        """[pod, resource]: requests of BASE_RESOURCES."""
+        self._non_zero_requested = np.zeros((64, 2), np.int64)
         self._free: list[int] = []
-        self._known: dict[bytes, Load] = {}
+        self._cached_resources: dict[bytes, PodResources] = {}
 
     @property
-    def non_zero(self) -> IntArray:
-        """[2, node]: cpu and memory with a default for containers that request none; scoring uses it."""
-        return self._non_zero[: len(self.on_node)].T
+    def non_zero_requested(self) -> IntArray:
+        """[2, node]: cpu and memory, with a default for containers that request none (NodeInfo.NonZeroRequested)."""
+        return self._non_zero_requested[: len(self.on_node)].T
 
     def importance(self, pods: IntArray) -> tuple[IntArray, IntArray]:
-        """Higher priority, then earlier start (scheduler util.MoreImportantPod, v1.36); see `Layout`."""
+        """Sort keys of pod rows: higher priority, then earlier start (scheduler util.MoreImportantPod, v1.36)."""
         return -self.priority[pods], self.start[pods]
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
     def add_node(self) -> None:
-        """A node without pods, in the last row."""
+        """Append a node without pods."""
         self.on_node.append({})
-        if len(self.on_node) > len(self._non_zero):
-            self._non_zero = longer(self._non_zero, 0)
-        self._non_zero[len(self.on_node) - 1] = 0
+        if len(self.on_node) > len(self._non_zero_requested):
+            self._non_zero_requested = doubled(self._non_zero_requested, 0)
+        self._non_zero_requested[len(self.on_node) - 1] = 0
 
     def remove_last_node(self) -> None:
-        """It must have no pods any more."""
+        """Remove the last node, which must have no pods left."""
         self.on_node.pop()
 
     # --- pods -------------------------------------------------------------------------------------------------
 
     def add(self, pod: Pod, node: int, order: int) -> int:
-        """Let the pod run on a node -> its row; ValueError, and nothing changes, for what `check` refuses."""
-        load, started = self.load_of(pod), start_time(pod)
+        """Add a pod to a node and return its row (NodeInfo.AddPod).
+
+        Raises ValueError, and changes nothing, for a pod that `validate` refuses.
+        """
+        resources, started = self.resources_of(pod), start_time(pod)
         row = self._free.pop() if self._free else self._new_row()
         self.row_of[identity(pod)] = self.on_node[node][identity(pod)] = row
         self.node[row], self.order[row] = node, order
-        self._write(row, pod, load, started)
-        self._count(row, node, 1)
+        self._write(row, pod, resources, started)
+        self._add_to_sums(row, node, 1)
         return row
 
     def change(self, row: int, pod: Pod) -> bool:
-        """The pod of the row is in another state now -> may it take another place, or more or less, of its node?
+        """Store a new state of the row's pod; return whether its rank or its amounts on the node may have changed.
 
-        ValueError, and nothing changes, for what `check` refuses.
+        Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
-        load, started, node = self.load_of(pod), start_time(pod), int(self.node[row])
-        before = self.loads[row].demand, self.priority[row], self.start[row]
-        self._count(row, node, -1)
-        self._write(row, pod, load, started)
-        self._count(row, node, 1)
-        return before != (load.demand, pod.priority, started)
+        resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
+        before = self.resources[row].demand, self.priority[row], self.start[row]
+        self._add_to_sums(row, node, -1)
+        self._write(row, pod, resources, started)
+        self._add_to_sums(row, node, 1)
+        return before != (resources.demand, pod.priority, started)
 
-    def _write(self, row: int, pod: Pod, load: Load, started: int) -> None:
-        self.pods[row], self.loads[row] = pod, load
+    def _write(self, row: int, pod: Pod, resources: PodResources, started: int) -> None:
+        self.pods[row], self.resources[row] = pod, resources
         self.priority[row], self.start[row] = pod.priority, started
         self.terminating[row] = pod.metadata.deletion_timestamp is not None
-        self.demand[row] = load.demand
+        self.demand[row] = resources.demand
 
     def remove(self, row: int) -> None:
-        """The pod is gone, and its row free."""
+        """Remove the row's pod from its node and free the row (NodeInfo.RemovePod)."""
         pod, node = self.pods[row], int(self.node[row])
-        self._count(row, node, -1)
+        self._add_to_sums(row, node, -1)
         del self.row_of[identity(pod)], self.on_node[node][identity(pod)]
-        self.pods[row] = NOBODY
+        self.pods[row] = NO_POD
         self.node[row] = -1
         self._free.append(row)
 
-    def _count(self, row: int, node: int, sign: int) -> None:
-        load, priority = self.loads[row], self.pods[row].priority
+    def _add_to_sums(self, row: int, node: int, sign: int) -> None:
+        resources, priority = self.resources[row], self.pods[row].priority
         self.priorities[priority] += sign
         if not self.priorities[priority]:
             del self.priorities[priority]
-        self._non_zero[node, 0] += sign * bounded(load.usage.non_zero_cpu)
-        self._non_zero[node, 1] += sign * bounded(load.usage.non_zero_memory)
-        for resource, amount in load.others:
+        self._non_zero_requested[node, 0] += sign * clamped(resources.usage.non_zero_cpu)
+        self._non_zero_requested[node, 1] += sign * clamped(resources.usage.non_zero_memory)
+        for resource, amount in resources.scalar_resources:
             if sign > 0:
-                self.asking.setdefault(resource, {})[row] = amount
+                self.scalar_requests.setdefault(resource, {})[row] = amount
             else:
-                of_resource = self.asking[resource]
+                of_resource = self.scalar_requests[resource]
                 del of_resource[row]
                 if not of_resource:
-                    del self.asking[resource]
+                    del self.scalar_requests[resource]
 
     def _new_row(self) -> int:
         row = len(self.pods)
-        self.pods.append(NOBODY)
-        self.loads.append(_NO_LOAD)
+        self.pods.append(NO_POD)
+        self.resources.append(_NO_RESOURCES)
         if row == len(self.node):
-            self.node, self.start = longer(self.node, -1), longer(self.start, NEVER)
-            self.priority, self.order = longer(self.priority, 0), longer(self.order, 0)
-            self.terminating, self.demand = longer(self.terminating, 0), longer(self.demand, 0)
+            self.node, self.start = doubled(self.node, -1), doubled(self.start, NEVER)
+            self.priority, self.order = doubled(self.priority, 0), doubled(self.order, 0)
+            self.terminating, self.demand = doubled(self.terminating, 0), doubled(self.demand, 0)
         return row
 
-    def check(self, pod: Pod) -> None:
-        """ValueError if an amount or the start time of the pod cannot be read."""
-        self.load_of(pod)
+    def validate(self, pod: Pod) -> None:
+        """Raise ValueError if an amount or the start time of the pod cannot be parsed."""
+        self.resources_of(pod)
         start_time(pod)
 
-    def load_of(self, pod: Pod) -> Load:
-        """What the pod takes; worked out once for all pods of a template, whose parts are the same."""
+    def resources_of(self, pod: Pod) -> PodResources:
+        """Return the amounts that the pod takes, computed once for all pods of a template."""
         spec, status = pod.spec, pod.status
         parts = (
             spec.containers,
@@ -184,43 +190,81 @@ class PodTable:
             status.allocated_resources,
         )
         key = _ENCODER.encode((is_resize_infeasible(pod), parts))
-        known = self._known.get(key)
+        known = self._cached_resources.get(key)
         if known is None:
-            if len(self._known) >= _TEMPLATES:
-                self._known.clear()
-            known = self._known[key] = _load(running_usage(pod))
+            if len(self._cached_resources) >= _MAX_CACHED_TEMPLATES:
+                self._cached_resources.clear()
+            known = self._cached_resources[key] = _pod_resources(running_usage(pod))
         return known
 
 
-_NO_LOAD = Load(Usage({}, 0, 0), (0,) * len(BASE_RESOURCES), ())
+_NO_RESOURCES = PodResources(Usage({}, 0, 0), (0,) * len(BASE_RESOURCES), ())
 
 
-def _load(usage: Usage) -> Load:
+def _pod_resources(usage: Usage) -> PodResources:
     amounts = usage.requests | {"pods": 1}
-    others = tuple((name, bounded(amount)) for name, amount in usage.requests.items() if name not in BASE_RESOURCES)
-    return Load(usage, tuple(bounded(amounts.get(name, 0)) for name in BASE_RESOURCES), others)
+    scalars = tuple((name, clamped(amount)) for name, amount in usage.requests.items() if name not in BASE_RESOURCES)
+    return PodResources(usage, tuple(clamped(amounts.get(name, 0)) for name in BASE_RESOURCES), scalars)
+
+
+class PodsWithoutRow:
+    """Pods that take nothing of a known node: pending, nominated, finished, or bound to a node that is not known."""
+
+    def __init__(self) -> None:
+        self.orders: dict[Key, int] = {}
+        """Key -> place in listing order."""
+        self.nominated: dict[Key, Pod] = {}
+        """Pending pods that have a nominatedNodeName."""
+        self._by_unknown_node: dict[str, set[Key]] = defaultdict(set)
+
+    def add(self, key: Key, pod: Pod, order: int) -> None:
+        self.orders[key] = order
+        if is_finished(pod):
+            return
+        if pod.spec.node_name:
+            self._by_unknown_node[pod.spec.node_name].add(key)
+        elif pod.status.nominated_node_name:
+            self.nominated[key] = pod
+
+    def remove(self, key: Key, pod: Pod) -> int | None:
+        """Remove a pod and return its place in listing order; None if it is not here, but in the pod table."""
+        order = self.orders.pop(key, None)
+        if order is None:
+            return None
+        self.nominated.pop(key, None)
+        waiting = self._by_unknown_node.get(pod.spec.node_name)
+        if waiting is not None:
+            waiting.discard(key)
+            if not waiting:
+                del self._by_unknown_node[pod.spec.node_name]
+        return order
+
+    def take_pods_of(self, node: str) -> list[tuple[Key, int]]:
+        """Remove the pods that are bound to a node which is now known; return (key, place in listing order) of each."""
+        keys = sorted(self._by_unknown_node.pop(node, ()), key=self.orders.__getitem__)
+        return [(key, self.orders.pop(key)) for key in keys]
 
 
 # --- facts about one pod --------------------------------------------------------------------------------------------
 
 
 def identity(pod: Pod) -> str:
-    """The UID; of a pod that was made without one, its name."""
+    """Return the UID; for a pod from a file that has none, namespace/name."""
     return pod.metadata.uid or pod.key
 
 
 def is_finished(pod: Pod) -> bool:
-    """It takes nothing of its node any more; terminating pods still do."""
+    """Whether the pod takes nothing of its node any more (podutil.IsPodPhaseTerminal); terminating pods still do."""
     return pod.status.phase in _TERMINAL_PHASES
 
 
-def is_assumed_leaving(pod: Pod) -> bool:
-    """Is it to be evicted, without the API server having said yet that it goes?"""
-    return pod.metadata.deletion_timestamp == LEAVING_SINCE
+def is_assumed_terminating(pod: Pod) -> bool:
+    """Whether the pod's eviction was approved, and no watch event has shown its deletion yet."""
+    return pod.metadata.deletion_timestamp == ASSUMED_DELETION_TIMESTAMP
 
 
-def differences(before: Pod, after: Pod) -> frozenset[PodPart]:
-    """The parts in which two states of a pod differ, in what columns, indexes and policies of preemption read of it."""
+def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
+    """Return the parts in which two states of a pod differ, as far as columns, indexes and policies read them."""
     a, b = before.metadata, after.metadata
     found: list[PodPart] = []
     if a.labels != b.labels:
@@ -231,9 +275,9 @@ def differences(before: Pod, after: Pod) -> frozenset[PodPart]:
         found.append("owners")
     if before.spec != after.spec:
         found.append("spec")
-    if not (before.status is after.status or _same_status(before, after)) or not _goes_alike(a, b):
+    if not (before.status is after.status or _same_status(before, after)) or not _same_termination(a, b):
         found.append("status")
-    return frozenset(found) if found else NOTHING
+    return frozenset(found) if found else NO_PARTS
 
 
 def _same_status(one: Pod, other: Pod) -> bool:
@@ -252,16 +296,19 @@ def _same_status(one: Pod, other: Pod) -> bool:
     )
 
 
-def _goes_alike(a: ObjectMeta, b: ObjectMeta) -> bool:
-    """Is neither leaving, or both, and do we know it from the same?"""
+def _same_termination(a: ObjectMeta, b: ObjectMeta) -> bool:
+    """Whether both states are terminating or neither is, and both are assumed or neither is."""
     one, other = a.deletion_timestamp, b.deletion_timestamp
-    return (one is None) == (other is None) and (one == LEAVING_SINCE) == (other == LEAVING_SINCE)
+    return (one is None) == (other is None) and (one == ASSUMED_DELETION_TIMESTAMP) == (
+        other == ASSUMED_DELETION_TIMESTAMP
+    )
 
 
 def start_time(pod: Pod) -> int:
-    """Nanoseconds since 1970, NEVER if the pod has not started.
+    """Return nanoseconds since 1970, or NEVER if the pod has not started.
 
-    Raises ValueError if the text is no time with a zone, or not one of the years 1678 to 2262 that nanoseconds reach.
+    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, which is what
+    64-bit nanoseconds reach.
     """
     text = pod.status.start_time
     return parse_time(text) if text else int(NEVER)

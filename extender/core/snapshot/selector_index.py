@@ -10,7 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
-from extender.core.snapshot.snapshot import Index, Snapshot, derived_by
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod
@@ -71,7 +73,7 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 # --- running pods ---------------------------------------------------------------------------------------------------
 
 
-class PodGroup(RowSet):
+class LabelGroup(RowSet):
     """Running pods of one namespace that have the same labels: selectors tell them apart from others only together."""
 
     __slots__ = ("key", "labels", "namespace", "selected_by")
@@ -85,24 +87,24 @@ class PodGroup(RowSet):
         """Way of counting -> rows of the disruption budgets that select it, once `preemption.pdb.index` has looked."""
 
 
-class PodGroups(Index):
+class LabelGroups(Index):
     """Running pods by namespace and label set."""
 
-    looks_at = frozenset({"labels"})
+    pod_parts = frozenset({"labels"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self.of_namespace: dict[str, dict[LabelsKey, PodGroup]] = {}
-        self.of_pod: dict[int, PodGroup] = {}
+        self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
+        self.of_pod: dict[int, LabelGroup] = {}
         """By pod row."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
-        here = self.of_namespace.setdefault(namespace, {})
+        here = self.by_namespace.setdefault(namespace, {})
         key = labels_key(labels)
         group = here.get(key)
         if group is None:
-            group = here[key] = PodGroup(namespace, labels, key)
+            group = here[key] = LabelGroup(namespace, labels, key)
         group.add(row)
         self.of_pod[row] = group
 
@@ -110,15 +112,15 @@ class PodGroups(Index):
         group = self.of_pod.pop(row)
         group.remove(row)
         if not group.members:
-            here = self.of_namespace[group.namespace]
+            here = self.by_namespace[group.namespace]
             del here[group.key]
             if not here:
-                del self.of_namespace[group.namespace]
+                del self.by_namespace[group.namespace]
 
-    def in_namespaces(self, names: frozenset[str] | None) -> Iterator[PodGroup]:
+    def in_namespaces(self, names: frozenset[str] | None) -> Iterator[LabelGroup]:
         """Of these namespaces; None: of all."""
-        for name in self.of_namespace if names is None else names:
-            yield from self.of_namespace.get(name, {}).values()
+        for name in self.by_namespace if names is None else names:
+            yield from self.by_namespace.get(name, {}).values()
 
 
 def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
@@ -128,28 +130,28 @@ def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pods:
+class MatchingPods:
     """Some running pods."""
 
     rows: IntArray
     nodes: IntArray
     """[place in rows] -> node row."""
-    lasting: IntArray
+    non_terminating: IntArray
     """[node]: how many of them are not terminating."""
 
 
-def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> Pods:
+def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> MatchingPods:
     """The running pods that all selectors mean; namespaceSelectors see no namespace labels here."""
     return _pods_matching(snapshot, selectors)
 
 
 @derived_by("pods", "pod_labels")
-def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> Pods:
-    groups = snapshot.index(PodGroups).in_namespaces(_only_namespaces(selectors))
+def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> MatchingPods:
+    groups = snapshot.index(LabelGroups).in_namespaces(_only_namespaces(selectors))
     found = [
         group.rows for group in groups if all(one.matches(group.namespace, group.labels, None) for one in selectors)
     ]
     rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
     nodes = snapshot.pod_node[rows]
-    lasting = np.bincount(nodes[~snapshot.running.terminating[rows]], minlength=len(snapshot.nodes))
-    return Pods(rows, nodes, lasting)
+    non_terminating = np.bincount(nodes[~snapshot.pod_table.terminating[rows]], minlength=len(snapshot.nodes))
+    return MatchingPods(rows, nodes, non_terminating)

@@ -1,108 +1,40 @@
-"""The cluster as decisions read it: nodes and running pods in rows, with columns over both.
+"""The cluster that a decision reads: nodes and running pods in rows, with numpy columns over both.
 
-Its owner changes it object by object (`put`, `remove`) and then has the nodes that were touched laid out anew
-(`settle`). What modules make of it is remembered until something that it was read from changes (`derived`,
-`derived_by`), or is an `Index`, which follows object by object.
+Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one NodeInfo
+per node. The owner changes it object by object (`put`, `remove`) and then updates the arrays of the changed nodes
+(`refresh_layout`). Modules keep their own data beside it: as results that are computed again when something that they
+were read from changes (`derived`, `derived_by`), or as an `Index`, which follows every change.
 
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """
 
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import wraps
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from extender.core.snapshot.arrays import (
-    BASE_RESOURCES,
-    BoolArray,
-    Encoded,
-    IntArray,
-    LabelColumn,
-    PodAmounts,
-    bounded,
-    encode,
-)
+from extender.core.snapshot import derived
+from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, LabelColumn, PodAmounts
+from extender.core.snapshot.derived import Aspect
+from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import NodeLayout
-from extender.core.snapshot.pod_table import PodPart, PodTable, differences, identity, is_finished
-from extender.k8s.kinds import KINDS, ClusterObjects, Key, ObjectTables, key_of
+from extender.core.snapshot.pod_table import PodPart, PodsWithoutRow, PodTable, changed_parts, identity, is_finished
+from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, ObjectTables, key_of
 from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget, Value
 from extender.k8s.requests import allocatable
 
-Aspect = Literal[
-    "nodes",
-    "taints",
-    "allocatable",
-    "images",
-    "pods",
-    "pod_labels",
-    "budgets",
-    "namespaces",
-    "priority_classes",
-    "services",
-    "replication_controllers",
-    "replica_sets",
-    "stateful_sets",
-    "claims",
-    "volumes",
-    "storage_classes",
-    "csi_nodes",
-    "csi_drivers",
-    "csi_storage_capacities",
-    "volume_attachments",
-    "device_classes",
-    "pod_groups",
-    "coscheduling_groups",
-]
-"""What changes by itself. `nodes`: which there are, their labels and features; `taints`: with unschedulable; `pods`:
-which run where, their specs and statuses; `pod_labels`: those of pods that go on running; the others are kinds of
-objects, as fields of ObjectTables."""
+_LAYOUT_PARTS: frozenset[PodPart] = frozenset({"spec", "status"})
+"""Parts of a pod that decide its row's values and its rank on its node."""
 
-BUILDING_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
-"""Of kinds, when a whole cluster is put in: last what everything else says something about."""
-
-_LAID_OUT: frozenset[PodPart] = frozenset({"spec", "status"})
-"""Parts of a pod that its row and its place among its node's pods are made of."""
-
-_OF_NODES: tuple[Aspect, ...] = ("nodes", "taints", "allocatable", "images")
+_NODE_ASPECTS: tuple[Aspect, ...] = ("nodes", "taints", "allocatable", "images")
 
 Observer = Callable[[str, Key, Value | None], None]
-"""Told of every change once it is made: kind, key, and the object, or None if it went."""
+"""Called after every change with the kind, the key, and the object, or None if it was removed."""
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
-I = TypeVar("I", bound="Index")  # noqa: E741
-
-
-class Index:
-    """Something that is kept up to date with every change; take it from `Snapshot.index`. It starts empty."""
-
-    reads: ClassVar[tuple[str, ...]] = ()
-    """Fields of ObjectTables whose objects it follows; `pods` are not among them."""
-
-    looks_at: ClassVar[frozenset[PodPart]] = frozenset(get_args(PodPart))
-    """Parts of a running pod: a change of others is none to it."""
-
-    def __init__(self, snapshot: "Snapshot") -> None:
-        # No cycle: a snapshot that another one replaces is to be gone with its last reader, not when cycles are sought.
-        self.snapshot: Snapshot = weakref.proxy(snapshot)
-
-    def pod_added(self, row: int, pod: Pod) -> None:
-        """A pod runs in this row from now on."""
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        """This pod is about to leave its row, or its node to change rows."""
-
-    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
-        """The pod of this row is in another state now, on the node that it was on; `parts` of it are others."""
-        self.pod_removed(row, before)
-        self.pod_added(row, after)
-
-    def object_changed(self, field: str, before: Any, after: Any) -> None:
-        """An object of the tables came (no `before`), changed or went (no `after`)."""
+I = TypeVar("I", bound=Index)  # noqa: E741
 
 
 class Snapshot:
@@ -110,62 +42,62 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.objects = ObjectTables()
-        """Every object by kind and key, also the pods that do not run."""
+        """Every object by kind and key, pods that are not running included."""
         self._unread: frozenset[str] = frozenset()
         self.changes = 0
-        """How often an object came, changed or went, or other kinds may be read."""
-        self.running = PodTable()
-        self.layout = NodeLayout(self.running.importance)
-        """In kube-scheduler's order of importance."""
+        """Number of changes so far: of objects, and of the set of kinds that may not be read."""
+        self.pod_table = PodTable()
+        self.layout = NodeLayout(self.pod_table.importance)
+        """Pods by node and rank, in kube-scheduler's order of importance."""
         self.nodes: list[Node] = []
         self.node_names: list[str] = []
-        self._fixed_names: tuple[str, ...] | None = None
+        self._frozen_node_names: tuple[str, ...] | None = None
         self.node_row: dict[str, int] = {}
         self.node_order: dict[str, int] = {}
         """Node name -> place in listing order."""
         self.observer: Observer | None = None
-        self._resources: list[dict[str, int]] = []
-        self._base: list[tuple[int, ...]] = []
+        self.node_resources: list[dict[str, int]] = []
+        """[node]: allocatable amounts by resource name, in the scheduler's units."""
+        self.base_resources: list[tuple[int, ...]] = []
+        """[node]: allocatable amounts of BASE_RESOURCES."""
         self._touched: set[int] = set()
-        self._orders: dict[Key, int] = {}
-        self._came = 0
-        self._nominees: dict[Key, Pod] = {}
-        self._homeless: dict[str, set[Key]] = defaultdict(set)
+        self._without_row = PodsWithoutRow()
+        self._next_order = 0
         self._indexes: dict[tuple[Hashable, ...], Index] = {}
         self._following: dict[str, list[Index]] = defaultdict(list)
-        self._looking_at: dict[frozenset[PodPart], list[Index]] = {}
+        self._following_parts: dict[frozenset[PodPart], list[Index]] = {}
         self._versions: dict[str, int] = defaultdict(int)
         self._memo: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
 
     @classmethod
     def build(cls, objects: ClusterObjects) -> "Snapshot":
-        """A snapshot of these objects, settled; raises ValueError if one of them cannot be read."""
+        """Return a snapshot of these objects, arrays included; raises ValueError if one of them cannot be read."""
         snapshot = cls()
-        snapshot.unread = frozenset(objects.unread)
-        for kind in BUILDING_ORDER:
+        snapshot.unreadable_tables = frozenset(objects.unreadable_tables)
+        for kind in KIND_LOAD_ORDER:
             for one in getattr(objects, KINDS[kind].field):
                 snapshot.put(kind, one)
-        snapshot.settle()
+        snapshot.refresh_layout()
         return snapshot
 
     def frozen(self) -> ClusterObjects:
-        """What is there now."""
-        return msgspec.structs.replace(self.objects.frozen(), unread=tuple(sorted(self.unread)))
+        """Return all objects as an immutable value, from which `build` makes an equal snapshot."""
+        return msgspec.structs.replace(self.objects.frozen(), unreadable_tables=tuple(sorted(self.unreadable_tables)))
 
     @property
-    def unread(self) -> frozenset[str]:
-        """Fields of ObjectTables about which nothing is known, because they may not be read."""
+    def unreadable_tables(self) -> frozenset[str]:
+        """Fields of ObjectTables whose kinds the service may not read (RBAC)."""
         return self._unread
 
-    @unread.setter
-    def unread(self, fields: frozenset[str]) -> None:
+    @unreadable_tables.setter
+    def unreadable_tables(self, fields: frozenset[str]) -> None:
         self._unread = fields
         self.changes += 1
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     def put(self, kind: str, one: Value) -> None:
-        """An object came or changed; ValueError, and nothing changes, if it cannot be read."""
+        """Add or update an object; raises ValueError, and changes nothing, if it cannot be read."""
         self.changes += 1
         if isinstance(one, Pod):
             self._put_pod(one)
@@ -174,13 +106,13 @@ class Snapshot:
         else:
             table, key = self.objects.of(kind), key_of(kind, one)
             before, table[key] = table.get(key), one
-            if before is None or not _alike(before, one):
-                self._changed(KINDS[kind].field, before, one)
+            if before is None or not derived.differs_in_version_only(before, one):
+                self._notify(KINDS[kind].field, before, one)
         if self.observer is not None:
             self.observer(kind, key_of(kind, one), one)
 
     def remove(self, kind: str, key: Key) -> None:
-        """An object went; KeyError if it was not there."""
+        """Delete an object; raises KeyError if it is unknown."""
         self.changes += 1
         before = self.objects.of(kind).pop(key)
         if isinstance(before, Pod):
@@ -188,34 +120,34 @@ class Snapshot:
         elif isinstance(before, Node):
             self._remove_node(before)
         else:
-            self._changed(KINDS[kind].field, before, None)
+            self._notify(KINDS[kind].field, before, None)
         if self.observer is not None:
             self.observer(kind, key, None)
 
-    def settle(self, at_most: int | None = None) -> bool:
-        """Lay out the nodes that changes touched, or some of them -> whether all are laid out now.
+    def refresh_layout(self, max_nodes: int | None = None) -> bool:
+        """Lay out the changed nodes, at most `max_nodes` of them; return whether all are laid out now.
 
-        Decisions need all of them.
+        Decisions need all of them. Counterpart of cache.UpdateSnapshot (v1.36), which also copies changed nodes only.
         """
-        nodes = sorted(self._touched)[:at_most]
+        nodes = sorted(self._touched)[:max_nodes]
         if not nodes and self.layout.pod.shape[1] == len(self.nodes):
             return True
-        deepest = max((len(self.running.on_node[node]) for node in self._touched), default=1)
-        self.layout.resize(max(deepest, 1), len(self.nodes), len(self.running.node))
-        self.layout.lay_out(nodes, [self.running.on_node[node].values() for node in nodes], self.running)
+        deepest = max((len(self.pod_table.on_node[node]) for node in self._touched), default=1)
+        self.layout.resize(max(deepest, 1), len(self.nodes), len(self.pod_table.node))
+        self.layout.lay_out(nodes, [self.pod_table.on_node[node].values() for node in nodes], self.pod_table)
         self._touched.difference_update(nodes)
         return not self._touched
 
     def dismantle(self) -> Iterator[None]:
-        """Let go of everything in steps, when nobody reads it any more: to free it all at once holds everybody up."""
+        """Free everything in steps, once no reader is left: freeing it all at once would stall the thread."""
         tables = [getattr(self.objects, of_kind.field) for of_kind in KINDS.values()]
-        holders = (*self._indexes.values(), self.running, self)
+        holders = (*self._indexes.values(), self.pod_table, self._without_row, self)
         for one in (*tables, *(value for holder in holders for value in vars(holder).values())):
             while isinstance(one, (dict, list, set)) and one:
-                _take_some(one)
+                _free_some(one)
                 yield
 
-    def _changed(self, field: str, before: Value | None, after: Value | None) -> None:
+    def _notify(self, field: str, before: Value | None, after: Value | None) -> None:
         self._versions[field] += 1
         for index in self._following[field]:
             index.object_changed(field, before, after)
@@ -226,97 +158,85 @@ class Snapshot:
         key, table = key_of("Pod", pod), self.objects.pods
         before = table.get(key)
         same = before is not None and identity(before) == identity(pod)
-        if before is not None and same and self._change(key, before, pod):
+        if before is not None and same and self._update_in_place(key, before, pod):
             return
-        if not same and identity(pod) in self.running.row_of:
-            raise ValueError(f"has the same UID as pod {self.running.pods[self.running.row_of[identity(pod)]].key}")
-        self.running.check(pod)
-        order = self._came
+        if not same and identity(pod) in self.pod_table.row_of:
+            raise ValueError(f"has the same UID as pod {self.pod_table.pods[self.pod_table.row_of[identity(pod)]].key}")
+        self.pod_table.validate(pod)
+        order = self._next_order
         if before is None or not same:
-            self._came += 1
+            self._next_order += 1
         if before is not None:
             withdrawn = self._withdraw(key, before)
             order = withdrawn if same else order
         if not same:
-            table.pop(key, None)  # another pod of the same name stands at the end of the list
+            table.pop(key, None)  # a new pod of the same name goes to the end of the list
         table[key] = pod
         self._admit(key, pod, order)
 
-    def _change(self, key: Key, before: Pod, pod: Pod) -> bool:
-        """The pod is in another state -> whether that was all: it went on running, or waiting, where it was."""
-        parts = differences(before, pod)
-        if key not in self._orders:
+    def _update_in_place(self, key: Key, before: Pod, pod: Pod) -> bool:
+        """Update a pod that stays on its node, or stays without one; return False, changing nothing, if it moves."""
+        parts = changed_parts(before, pod)
+        if key not in self._without_row.orders:
             if parts and (is_finished(pod) or pod.spec.node_name != before.spec.node_name):
                 return False
-            self._go_on(self.running.row_of[identity(pod)], before, pod, parts)
+            self._update_running(self.pod_table.row_of[identity(pod)], before, pod, parts)
         elif parts:
             return False
-        elif key in self._nominees:
-            self._nominees[key] = pod
+        elif key in self._without_row.nominated:
+            self._without_row.nominated[key] = pod
         self.objects.pods[key] = pod
         return True
 
-    def _go_on(self, row: int, before: Pod, pod: Pod, parts: frozenset[PodPart]) -> None:
-        """A running pod changed in these parts. Its node is laid out anew only if its pods may stand otherwise."""
-        if parts.isdisjoint(_LAID_OUT):
-            self.running.pods[row] = pod
+    def _update_running(self, row: int, before: Pod, pod: Pod, parts: frozenset[PodPart]) -> None:
+        """Update a running pod; its node is laid out again only if importance or amounts changed."""
+        if parts.isdisjoint(_LAYOUT_PARTS):
+            self.pod_table.pods[row] = pod
         else:
-            if self.running.change(row, pod):
-                self._touched.add(int(self.running.node[row]))
+            if self.pod_table.change(row, pod):
+                self._touched.add(int(self.pod_table.node[row]))
             self._versions["pods"] += 1
         if "labels" in parts:
             self._versions["pod_labels"] += 1
-        for index in self._concerned(parts):
+        for index in self._indexes_reading(parts):
             index.pod_changed(row, before, pod, parts)
 
-    def _concerned(self, parts: frozenset[PodPart]) -> list[Index]:
-        """The indexes that look at one of these parts of pods."""
-        found = self._looking_at.get(parts)
+    def _indexes_reading(self, parts: frozenset[PodPart]) -> list[Index]:
+        """Return the indexes that read one of these parts of pods."""
+        found = self._following_parts.get(parts)
         if found is None:
-            found = [index for index in self._following["pods"] if not parts.isdisjoint(index.looks_at)]
-            self._looking_at[parts] = found
+            found = [index for index in self._following["pods"] if not parts.isdisjoint(index.pod_parts)]
+            self._following_parts[parts] = found
         return found
 
     def _admit(self, key: Key, pod: Pod, order: int) -> None:
+        """Put a pod into the row of a known node, or else among the pods without a row."""
         node = self.node_row.get(pod.spec.node_name)
         if node is not None and not is_finished(pod):
-            self._start(pod, node, order)
-            return
-        self._orders[key] = order
-        if is_finished(pod):
-            return
-        if pod.spec.node_name:
-            self._homeless[pod.spec.node_name].add(key)
-        elif pod.status.nominated_node_name:
-            self._nominees[key] = pod
+            self._add_to_node(pod, node, order)
+        else:
+            self._without_row.add(key, pod, order)
 
     def _withdraw(self, key: Key, pod: Pod) -> int:
-        """The contrary of `_admit` -> the pod's place in listing order."""
-        order = self._orders.pop(key, None)
-        if order is None:
-            return self._stop(self.running.row_of[identity(pod)])
-        self._nominees.pop(key, None)
-        waiting = self._homeless.get(pod.spec.node_name)
-        if waiting is not None:
-            waiting.discard(key)
-            if not waiting:
-                del self._homeless[pod.spec.node_name]
-        return order
+        """Undo `_admit`; return the pod's place in listing order."""
+        order = self._without_row.remove(key, pod)
+        return self._remove_from_node(self.pod_table.row_of[identity(pod)]) if order is None else order
 
-    def _start(self, pod: Pod, node: int, order: int) -> None:
-        row = self.running.add(pod, node, order)
+    def _add_to_node(self, pod: Pod, node: int, order: int) -> None:
+        row = self.pod_table.add(pod, node, order)
         self._touched.add(node)
         self._versions["pods"] += 1
         for index in self._following["pods"]:
             index.pod_added(row, pod)
 
-    def _stop(self, row: int) -> int:
-        pod, order = self.running.pods[row], int(self.running.order[row])
+    def _remove_from_node(self, row: int) -> int:
+        # Indexes are called while the row still holds the pod: they read its node and its columns.
+        pod, order = self.pod_table.pods[row], int(self.pod_table.order[row])
         for index in self._following["pods"]:
             index.pod_removed(row, pod)
-        self._touched.add(int(self.running.node[row]))
+        self._touched.add(int(self.pod_table.node[row]))
         self._versions["pods"] += 1
-        self.running.remove(row)
+        self.pod_table.remove(row)
         return order
 
     # --- changes of nodes -------------------------------------------------------------------------------------
@@ -329,73 +249,72 @@ class Snapshot:
             self._add_node(node, resources)
         else:
             row = self.node_row[name]
-            self.nodes[row], self._resources[row], self._base[row] = node, resources, _base(resources)
-            for aspect in _differences(before, node):
+            self.nodes[row], self.node_resources[row] = node, resources
+            self.base_resources[row] = derived.base_amounts(resources)
+            for aspect in derived.changed_aspects(before, node):
                 self._versions[aspect] += 1
-        self._follow_node(before, node)
+        self._notify_of_node(before, node)
 
     def _add_node(self, node: Node, resources: dict[str, int]) -> None:
         name, row = node.metadata.name, len(self.nodes)
         self.nodes.append(node)
         self.node_names.append(name)
-        self._resources.append(resources)
-        self._base.append(_base(resources))
+        self.node_resources.append(resources)
+        self.base_resources.append(derived.base_amounts(resources))
         self.node_row[name] = row
-        self.node_order[name] = self._came
-        self._came += 1
-        self.running.add_node()
-        self._nodes_moved(row)
-        for key in sorted(self._homeless.pop(name, ()), key=self._orders.__getitem__):
-            self._start(self.objects.pods[key], row, self._orders.pop(key))
+        self.node_order[name] = self._next_order
+        self._next_order += 1
+        self.pod_table.add_node()
+        self._node_rows_changed(row)
+        for key, order in self._without_row.take_pods_of(name):
+            self._add_to_node(self.objects.pods[key], row, order)
 
     def _remove_node(self, node: Node) -> None:
-        """The last node takes the row of the one that went."""
+        """Remove a node; the last node takes its row, so that rows stay contiguous."""
         name = node.metadata.name
         row, last = self.node_row.pop(name), len(self.nodes) - 1
         del self.node_order[name]
-        for pod, order in self._stop_all(row):
-            self._orders[key_of("Pod", pod)] = order
-            self._homeless[name].add(key_of("Pod", pod))
-        moving = self._stop_all(last) if last != row else []
-        _take_out(self.nodes, row)
-        _take_out(self.node_names, row)
-        _take_out(self._resources, row)
-        _take_out(self._base, row)
-        self.running.remove_last_node()
+        for pod, order in self._remove_all_from_node(row):
+            self._without_row.add(key_of("Pod", pod), pod, order)
+        moving = self._remove_all_from_node(last) if last != row else []
+        for column in (self.nodes, self.node_names, self.node_resources, self.base_resources):
+            _replace_by_last(cast(list[Any], column), row)
+        self.pod_table.remove_last_node()
         if last != row:
             self.node_row[self.node_names[row]] = row
         self._touched.discard(last)
-        self._nodes_moved(row if last != row else None)
+        self._node_rows_changed(row if last != row else None)
         for pod, order in moving:
-            self._start(pod, row, order)
-        self._follow_node(node, None)
+            self._add_to_node(pod, row, order)
+        self._notify_of_node(node, None)
 
-    def _stop_all(self, node: int) -> list[tuple[Pod, int]]:
-        """The pods of a node, with their places in listing order, none of which runs any more."""
-        return [(self.running.pods[row], self._stop(row)) for row in list(self.running.on_node[node].values())]
+    def _remove_all_from_node(self, node: int) -> list[tuple[Pod, int]]:
+        """Remove the pods of a node; return them with their places in listing order."""
+        rows = list(self.pod_table.on_node[node].values())
+        return [(self.pod_table.pods[row], self._remove_from_node(row)) for row in rows]
 
-    def _nodes_moved(self, row: int | None) -> None:
-        self._fixed_names = None
+    def _node_rows_changed(self, row: int | None) -> None:
+        self._frozen_node_names = None
         if row is not None:
             self._touched.add(row)
-        for aspect in (*_OF_NODES, "pods"):
+        for aspect in (*_NODE_ASPECTS, "pods"):
             self._versions[aspect] += 1
 
-    def _follow_node(self, before: Node | None, after: Node | None) -> None:
+    def _notify_of_node(self, before: Node | None, after: Node | None) -> None:
         for index in self._following["nodes"]:
             index.object_changed("nodes", before, after)
 
-    # --- what is made of it -----------------------------------------------------------------------------------
+    # --- derived data -----------------------------------------------------------------------------------------
 
-    def index(self, kind: type[I], *of: Hashable) -> I:
-        """The index of that class (and of what else its constructor takes), built at the first call.
+    def index(self, kind: type[I], *arguments: Hashable) -> I:
+        """Return the index of that class and constructor arguments; the first call builds it.
 
-        It follows after the indexes that its constructor asks for.
+        An index that its constructor asks for is called back before it.
         """
-        key: tuple[Hashable, ...] = cast(Hashable, kind), *of
+        key: tuple[Hashable, ...] = cast(Hashable, kind), *arguments
         found = self._indexes.get(key)
         if found is None:
-            found = kind(self, *of)
+            found = kind(self, *arguments)
             for field in kind.reads:
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
@@ -404,12 +323,15 @@ class Snapshot:
                 for row, pod in self.running_pods():
                     found.pod_added(row, pod)
                 self._following["pods"].append(found)
-                self._looking_at.clear()
+                self._following_parts.clear()
             self._indexes[key] = found
         return cast(I, found)
 
-    def remembered(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, at_most: int) -> T:
-        """What `build` made of the snapshot and the key, unless one of `reads` has changed since."""
+    def memoized(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, max_entries: int) -> T:
+        """Return what `build` makes of the snapshot and the key, computed again once one of `reads` has changed.
+
+        The oldest of `max_entries` results of one function gives way to a new one.
+        """
         versions = tuple([self._versions[aspect] for aspect in reads])
         cache = self._memo[build]
         known = cache.get(key)
@@ -417,7 +339,7 @@ class Snapshot:
             return cast(T, known[1])
         built = build(self) if key is None else build(self, key)
         cache.pop(key, None)
-        if len(cache) >= at_most:
+        if len(cache) >= max_entries:
             cache.pop(next(iter(cache)))
         cache[key] = versions, built
         return built
@@ -426,210 +348,116 @@ class Snapshot:
 
     @property
     def allocatable(self) -> IntArray:
-        """[resource, node]."""
-        return _allocatable(self)
+        """[resource, node]: allocatable amounts of BASE_RESOURCES."""
+        return derived.allocatable_column(self)
 
     def scalar_allocatable(self, resource: str) -> IntArray:
-        """[node] of an extended resource; 0 where a node does not have it."""
-        return _scalar_allocatable(self, resource)
+        """[node]: allocatable amount of an extended resource, 0 where a node does not have it."""
+        return derived.scalar_allocatable_column(self, resource)
 
     def label(self, key: str) -> LabelColumn:
-        """The nodes' values of one label."""
-        return _label_column(self, key)
+        """[node]: value of one label."""
+        return derived.label_column(self, key)
 
     @property
     def taints(self) -> Encoded:
-        return _taints(self)
+        """[node]: list of taints."""
+        return derived.taint_column(self)
 
     @property
     def unschedulable(self) -> BoolArray:
-        return _unschedulable(self)
+        """[node]: spec.unschedulable, which `kubectl cordon` sets."""
+        return derived.unschedulable_column(self)
 
     @property
     def declared_features(self) -> Encoded:
-        return _declared_features(self)
+        """[node]: set of status.declaredFeatures."""
+        return derived.feature_column(self)
 
     @property
-    def fixed_names(self) -> tuple[str, ...]:
-        """`node_names` as they are now: the same object until a node comes or goes."""
-        if self._fixed_names is None:
-            self._fixed_names = tuple(self.node_names)
-        return self._fixed_names
+    def frozen_node_names(self) -> tuple[str, ...]:
+        """`node_names` as a tuple: the same object until a node is added or removed."""
+        if self._frozen_node_names is None:
+            self._frozen_node_names = tuple(self.node_names)
+        return self._frozen_node_names
 
     @property
     def name_order(self) -> IntArray:
-        """[node] -> place among all names in alphabetical order: the last tie-breaker."""
-        return _name_order(self)
+        """[node]: place of its name among all names in alphabetical order, which is the last tie-breaker."""
+        return derived.name_order_column(self)
 
     @property
     def namespace_labels(self) -> Mapping[str, Labels]:
-        return _namespace_labels(self)
+        """Namespace -> its labels."""
+        return derived.labels_by_namespace(self)
 
     @property
     def budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        return _budgets(self)
+        """All PodDisruptionBudgets in listing order."""
+        return derived.disruption_budgets(self)
 
     # --- pods -------------------------------------------------------------------------------------------------
 
     @property
     def pods(self) -> list[Pod]:
-        """[pod]: see RunningPods."""
-        return self.running.pods
+        """[pod]: the pods of the pod table."""
+        return self.pod_table.pods
 
     @property
     def pod_node(self) -> IntArray:
-        """[pod] -> node row."""
-        return self.running.node
+        """[pod]: node row."""
+        return self.pod_table.node
 
     @property
     def used(self) -> IntArray:
-        """[resource, node]: what the running pods request."""
+        """[resource, node]: requests of the running pods (NodeInfo.Requested)."""
         return self.layout.used
 
     @property
     def nominees(self) -> Iterator[Pod]:
-        """Pods that wait with a room reserved on a known node (backend/queue/nominator.go, v1.36)."""
-        return (pod for pod in self._nominees.values() if pod.status.nominated_node_name in self.node_row)
+        """Pending pods that are nominated to a known node (backend/queue/nominator.go, v1.36)."""
+        nominated = self._without_row.nominated.values()
+        return (pod for pod in nominated if pod.status.nominated_node_name in self.node_row)
 
     def running_pods(self) -> Iterator[tuple[int, Pod]]:
-        """Every running pod with its row."""
-        return ((row, self.running.pods[row]) for row in self.running.row_of.values())
+        """Yield every running pod with its row."""
+        return ((row, self.pod_table.pods[row]) for row in self.pod_table.row_of.values())
 
     def running_row(self, pod: Pod) -> int | None:
-        """None if it does not run."""
-        return self.running.row_of.get(identity(pod))
+        """Return the pod's row; None if it is not running."""
+        return self.pod_table.row_of.get(identity(pod))
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
-        """The running pods of one node, most important first."""
+        """Return the running pods of one node, most important first."""
         column = self.layout.pod[:, self.node_row[node]].tolist()
         return tuple(self.pods[row] for row in column if row >= 0)
 
-    def amounts(self, of_pods: Mapping[int, int]) -> PodAmounts:
-        """A column from pod row -> amount."""
+    def pod_amounts(self, of_pods: Mapping[int, int]) -> PodAmounts:
+        """Return a sparse column from a mapping of pod row -> amount."""
         rows = np.fromiter(of_pods, np.int64, len(of_pods))
         return PodAmounts(rows, self.pod_node[rows], np.fromiter(of_pods.values(), np.int64, len(of_pods)))
 
     def scalar_demand(self, resource: str) -> PodAmounts:
-        """Of the pods that request an extended resource."""
-        return self.amounts(self.running.asking.get(resource, {}))
+        """Return the amounts that running pods request of an extended resource."""
+        return self.pod_amounts(self.pod_table.scalar_requests.get(resource, {}))
 
     def scalar_used(self, resource: str) -> IntArray:
-        """[node]."""
+        """[node]: requests of the running pods for an extended resource."""
         return self.scalar_demand(resource).per_node(len(self.nodes))
 
 
-# --- deriving ---------------------------------------------------------------------------------------------------------
-
-
-def derived(*reads: Aspect) -> Callable[[Callable[[Snapshot], T]], Callable[[Snapshot], T]]:
-    """Make a function of a snapshot remember its result until one of `reads`, all that it looks at, changes."""
-
-    def decorate(build: Callable[[Snapshot], T]) -> Callable[[Snapshot], T]:
-        return wraps(build)(lambda snapshot: snapshot.remembered(build, reads, None, 1))
-
-    return decorate
-
-
-def derived_by(
-    *reads: Aspect, at_most: int = 128
-) -> Callable[[Callable[[Snapshot, K], T]], Callable[[Snapshot, K], T]]:
-    """The same for a function that also takes a key; results for the last `at_most` keys are remembered."""
-
-    def decorate(build: Callable[[Snapshot, K], T]) -> Callable[[Snapshot, K], T]:
-        return wraps(build)(lambda snapshot, key: snapshot.remembered(build, reads, key, at_most))
-
-    return decorate
-
-
-@derived("allocatable")
-def _allocatable(snapshot: Snapshot) -> IntArray:
-    return np.array(snapshot._base, np.int64).reshape(len(snapshot.nodes), len(BASE_RESOURCES)).T.copy()
-
-
-def _base(resources: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(bounded(resources.get(name, 0)) for name in BASE_RESOURCES)
-
-
-@derived_by("allocatable")
-def _scalar_allocatable(snapshot: Snapshot, resource: str) -> IntArray:
-    amounts = (bounded(own.get(resource, 0)) for own in snapshot._resources)
-    return np.fromiter(amounts, np.int64, len(snapshot.nodes))
-
-
-@derived_by("nodes")
-def _label_column(snapshot: Snapshot, key: str) -> LabelColumn:
-    return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
-
-
-@derived("taints")
-def _taints(snapshot: Snapshot) -> Encoded:
-    of_node = [node.spec.taints or [] for node in snapshot.nodes]
-    return encode(of_node, key=lambda taints: tuple((taint.key, taint.value, taint.effect) for taint in taints))
-
-
-@derived("taints")
-def _unschedulable(snapshot: Snapshot) -> BoolArray:
-    return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))
-
-
-@derived("nodes")
-def _declared_features(snapshot: Snapshot) -> Encoded:
-    return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])
-
-
-@derived("nodes")
-def _name_order(snapshot: Snapshot) -> IntArray:
-    order = np.empty(len(snapshot.nodes), np.int64)
-    order[np.array(sorted(range(len(order)), key=snapshot.node_names.__getitem__), np.int64)] = np.arange(len(order))
-    return order
-
-
-@derived("namespaces")
-def _namespace_labels(snapshot: Snapshot) -> Mapping[str, Labels]:
-    return {one.metadata.name: one.metadata.labels or {} for one in snapshot.objects.namespaces.values()}
-
-
-@derived("budgets")
-def _budgets(snapshot: Snapshot) -> tuple[PodDisruptionBudget, ...]:
-    return tuple(snapshot.objects.budgets.values())
-
-
-def _take_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
+def _free_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
     if isinstance(container, list):
-        del container[-1000:]
+        del container[-_FREED_PER_STEP:]
         return
-    for _ in range(min(1000, len(container))):
+    for _ in range(min(_FREED_PER_STEP, len(container))):
         container.popitem() if isinstance(container, dict) else container.pop()
 
 
-def _take_out(column: list[T], row: int) -> None:
-    """The last one takes its place."""
+_FREED_PER_STEP = 1000
+"""Entries of one container that `dismantle` frees before it yields."""
+
+
+def _replace_by_last(column: list[Any], row: int) -> None:
     column[row] = column[-1]
     column.pop()
-
-
-def _alike(before: Value, after: Value) -> bool:
-    """Is all the same but the version?"""
-    fields = [field for field in before.__struct_fields__ if field != "metadata"]
-    a, b = before.metadata, after.metadata  # type: ignore[attr-defined]
-    return (
-        all(getattr(before, field) == getattr(after, field) for field in fields)
-        and (a.uid, a.labels, a.annotations, a.owner_references) == (b.uid, b.labels, b.annotations, b.owner_references)
-        and a.deletion_timestamp == b.deletion_timestamp
-        and a.generation == b.generation
-    )
-
-
-def _differences(before: Node, after: Node) -> Iterator[Aspect]:
-    """What of a node changed that decisions read."""
-    if (before.metadata.labels, before.status.declared_features) != (
-        after.metadata.labels,
-        after.status.declared_features,
-    ):
-        yield "nodes"
-    if before.spec != after.spec:
-        yield "taints"
-    if before.status.allocatable != after.status.allocatable:
-        yield "allocatable"
-    if before.status.images != after.status.images:
-        yield "images"

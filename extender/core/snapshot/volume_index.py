@@ -1,6 +1,7 @@
 """Claims, volumes and their classes, found by name; the CSI volumes that a pod attaches."""
 
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.storage.csi_migration import driver_of, migrated_volume
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -15,14 +16,14 @@ def not_found(resource: str, name: str) -> str:
     return f'{resource} "{name}" not found'
 
 
-class Storage(Index):
+class VolumeIndex(Index):
     """Everything about storage that plugins look up."""
 
     reads = ("volumes",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self.numbered: dict[int, PersistentVolume] = {}
+        self.by_number: dict[int, PersistentVolume] = {}
         """Number -> volume: in listing order, a volume's own for as long as it is there."""
         self._numbers: dict[str, int] = {}
         self._came = 0
@@ -36,10 +37,10 @@ class Storage(Index):
             if number is None:
                 number = self._numbers[after.metadata.name] = self._came
                 self._came += 1
-            self.numbered[number] = after
+            self.by_number[number] = after
             self._shelves.setdefault(_shelf(after), set()).add(number)
         elif before is not None:
-            del self.numbered[self._numbers.pop(before.metadata.name)]
+            del self.by_number[self._numbers.pop(before.metadata.name)]
 
     def _take_off(self, volume: PersistentVolume) -> None:
         shelf = self._shelves[_shelf(volume)]
@@ -95,5 +96,5 @@ def _shelf(volume: PersistentVolume) -> tuple[str, ...]:
     return (volume_class(volume),) if reference is None else (reference.namespace, reference.name)
 
 
-def storage(snapshot: Snapshot) -> Storage:
-    return snapshot.index(Storage)
+def storage(snapshot: Snapshot) -> VolumeIndex:
+    return snapshot.index(VolumeIndex)

@@ -8,55 +8,56 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from extender.core.snapshot.arrays import IntArray, RowSet, longer
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.arrays import IntArray, RowSet, doubled
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import COSCHEDULING, SCHEDULING, ObjectMeta, Pod, PodGroup
 from extender.k8s.workloads import workload_of
 
-NONE = -1
+NO_GROUP = -1
 """The number of a pod that belongs to nothing."""
 
 
-class Membership(Index, ABC):
+class GroupIndex(Index, ABC):
     """Pods of one thing share a number; it is given to another thing once the last one has gone."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self.of_pod: IntArray = np.full(64, NONE, np.int64)
+        self.of_pod: IntArray = np.full(64, NO_GROUP, np.int64)
         """[pod] -> number."""
         self.members: dict[int, RowSet] = {}
         """Number -> pod rows."""
-        self.things: dict[int, Hashable] = {}
+        self.groups: dict[int, Hashable] = {}
         """Number -> what it stands for."""
         self._numbers: dict[Hashable, int] = {}
         self._free: list[int] = []
 
     @abstractmethod
-    def thing_of(self, pod: Pod) -> Hashable | None:
+    def group_of(self, pod: Pod) -> Hashable | None:
         """What the pod belongs to; None: to nothing."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         while row >= len(self.of_pod):
-            self.of_pod = longer(self.of_pod, NONE)
-        thing = self.thing_of(pod)
+            self.of_pod = doubled(self.of_pod, NO_GROUP)
+        thing = self.group_of(pod)
         if thing is None:
             return
         number = self._numbers.get(thing)
         if number is None:
-            number = self._numbers[thing] = self._free.pop() if self._free else len(self.things)
-            self.things[number] = thing
+            number = self._numbers[thing] = self._free.pop() if self._free else len(self.groups)
+            self.groups[number] = thing
             self.members[number] = RowSet()
         self.members[number].add(row)
         self.of_pod[row] = number
 
     def pod_removed(self, row: int, _pod: Pod) -> None:
         number = int(self.of_pod[row])
-        if number == NONE:
+        if number == NO_GROUP:
             return
-        self.of_pod[row] = NONE
+        self.of_pod[row] = NO_GROUP
         self.members[number].remove(row)
         if not self.members[number].members:
-            del self.members[number], self._numbers[self.things.pop(number)]
+            del self.members[number], self._numbers[self.groups.pop(number)]
             self._free.append(number)
 
     def rows_of(self, thing: Hashable) -> IntArray:
@@ -65,36 +66,36 @@ class Membership(Index, ABC):
         return np.empty(0, np.int64) if number is None else self.members[number].rows
 
 
-class Workloads(Membership):
+class WorkloadIndex(GroupIndex):
     """By `workload_of`."""
 
-    def thing_of(self, pod: Pod) -> Hashable:
+    def group_of(self, pod: Pod) -> Hashable:
         return workload_of(pod)
 
 
-class Namespaces(Membership):
+class NamespaceIndex(GroupIndex):
     """By name."""
 
-    def thing_of(self, pod: Pod) -> str:
+    def group_of(self, pod: Pod) -> str:
         return pod.metadata.namespace
 
 
-Gang = tuple[str, str, str]
+PodGroupID = tuple[str, str, str]
 """(API group, namespace, name) of a PodGroup."""
 
 _API_GROUP = {"pod_groups": SCHEDULING, "coscheduling_groups": COSCHEDULING}
 
 
-class Gangs(Membership):
+class PodGroupIndex(GroupIndex):
     """By the PodGroup that a pod names, whether or not there is such an object."""
 
     reads = tuple(_API_GROUP)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._minimum: dict[Gang, int] = {}
+        self._minimum: dict[PodGroupID, int] = {}
 
-    def thing_of(self, pod: Pod) -> Gang | None:
+    def group_of(self, pod: Pod) -> PodGroupID | None:
         named = pod.pod_group
         return None if named is None else (named.api_group, pod.metadata.namespace, named.name)
 
@@ -106,13 +107,13 @@ class Gangs(Membership):
         else:
             self._minimum[gang] = after.minimum or 0
 
-    def broken(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Victims by pod row, each of some place -> (place, gang, how many victims) of gangs that fall below.
 
         Who is leaving already is lost to its gang whether it is a victim or not.
         """
         numbers = self.of_pod[pods]
-        member = (numbers != NONE) & ~self.snapshot.running.terminating[pods]
+        member = (numbers != NO_GROUP) & ~self.snapshot.pod_table.terminating[pods]
         size = int(numbers.max(initial=0)) + 1
         keys, lost = np.unique(places[member] * size + numbers[member], return_counts=True)
         spare = np.array([self.spare(number) for number in (keys % size).tolist()], np.int64)
@@ -125,16 +126,16 @@ class Gangs(Membership):
         A gang of which no object is known needs all of its members.
         """
         rows = self.members[number].rows
-        lasting = len(rows) - int(np.count_nonzero(self.snapshot.running.terminating[rows]))
+        lasting = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
         spare = lasting - self._minimum.get(self._gang_of(number), lasting)
-        return spare if spare >= 0 else NEVER_BREAKS
+        return spare if spare >= 0 else ALREADY_BELOW_MINIMUM
 
-    def _gang_of(self, number: int) -> Gang:
-        gang: Gang = self.things[number]  # type: ignore[assignment]
+    def _gang_of(self, number: int) -> PodGroupID:
+        gang: PodGroupID = self.groups[number]  # type: ignore[assignment]
         return gang
 
 
-NEVER_BREAKS = 2**31
+ALREADY_BELOW_MINIMUM = 2**31
 """More members than a gang loses on any node."""
 
 _NO_GROUP = PodGroup(ObjectMeta())

@@ -48,7 +48,7 @@ def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
     return owner is not None and owner.uid == pod.metadata.uid
 
 
-def not_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> str:
+def not_for_pod_message(claim: PersistentVolumeClaim, pod: Pod) -> str:
     """What kube-scheduler says if it was not."""
     named = f"{claim.metadata.namespace}/{claim.metadata.name}"
     return f"PVC {named} was not created for pod {pod.key} (pod is not owner)"
@@ -68,12 +68,12 @@ def volume_class(volume: PersistentVolume) -> str:
     return (volume.metadata.annotations or {}).get(BETA_CLASS, volume.spec.storage_class_name)
 
 
-def names_size(claim: PersistentVolumeClaim) -> bool:
+def has_storage_request(claim: PersistentVolumeClaim) -> bool:
     """Does it say at all how large a volume it wants?"""
     return "storage" in _requests(claim)
 
 
-def size_asked(claim: PersistentVolumeClaim) -> int:
+def requested_storage(claim: PersistentVolumeClaim) -> int:
     """In nano-bytes, as quantities are compared."""
     return quantity.parse(_requests(claim).get("storage"))
 
@@ -82,7 +82,7 @@ def _requests(claim: PersistentVolumeClaim) -> ResourceList:
     return (claim.spec.resources.requests if claim.spec.resources else None) or {}
 
 
-def size_of(volume: PersistentVolume) -> int:
+def storage_capacity(volume: PersistentVolume) -> int:
     return quantity.parse((volume.spec.capacity or {}).get("storage"))
 
 
@@ -94,12 +94,12 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
     return not reference.uid or reference.uid == metadata.uid
 
 
-def may_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Is it large enough and alike? All that volume.FindMatchingVolume asks of a reserved one, but for its reach."""
-    return size_of(volume) >= size_asked(claim) and is_alike(volume, claim)
+    return storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim)
 
 
-def is_alike(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Is it what the claim wants, but for its size, and not being deleted?"""
     return (
         (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")

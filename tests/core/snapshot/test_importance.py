@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.evaluation import evaluate
-from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, PreemptionPolicy, Profile
-from extender.core.snapshot.pod_costs import cost, grace_period
+from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, PreemptionPolicy, Profile
+from extender.core.snapshot.pod_costs import annotated_cost, grace_period
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from tests.builders import budget, cluster, incoming, node, pod, snapshot, typed
@@ -25,11 +25,11 @@ from tests.parity.reference.preemption import nodes_to_try, split_by_budgets
 from tests.property.generate import case
 from tests.property.test_changes import change, objects_of, put
 
-ALL = (*IMPORTANCE, *MORE_IMPORTANCE)
+ALL = (*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE)
 
 
 def profile(*importance, annotation=EVICTION_COST, **policy):
-    given = PreemptionPolicy(importance=importance or IMPORTANCE, eviction_cost_annotation=annotation, **policy)
+    given = PreemptionPolicy(importance=importance or DEFAULT_IMPORTANCE, eviction_cost_annotation=annotation, **policy)
     return Profile(keep_candidates=None, preemption=given)
 
 
@@ -94,7 +94,7 @@ def test_a_criterion_says_who_goes(criterion, less, more):
     one, other = pod("less", **less), pod("more", **more)
     assert goes([one, other], profile(criterion)) == "less"
     assert goes([other, one], profile(criterion)) == "less"
-    if criterion not in IMPORTANCE:
+    if criterion not in DEFAULT_IMPORTANCE:
         assert goes([one, other], profile()) == "more"
 
 
@@ -215,12 +215,12 @@ def test_budgets_are_charged_by_importance():
 )
 def test_a_cost_is_read_as_kubernetes_reads_it(text, expected):
     """GetDeletionCostFromPodAnnotations: what does not parse is 0."""
-    assert cost(typed(pod("a", **costs(text))), DELETION_COST) == expected
+    assert annotated_cost(typed(pod("a", **costs(text))), DELETION_COST) == expected
 
 
 def test_without_the_annotation_a_cost_is_0():
-    assert cost(typed(pod("a")), DELETION_COST) == 0
-    assert cost(typed(pod("a", metadata={"annotations": {}})), DELETION_COST) == 0
+    assert annotated_cost(typed(pod("a")), DELETION_COST) == 0
+    assert annotated_cost(typed(pod("a", metadata={"annotations": {}})), DELETION_COST) == 0
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_the_cases_of_the_reference_differ_from_the_order_of_kube_scheduler():
     for seed in range(60):
         chance, one, raw = drawn(seed)
         order = tuple(chance.sample(ALL, chance.randint(1, 4)))
-        others += expected_of(raw, one.pod, order) != expected_of(raw, one.pod, IMPORTANCE)
+        others += expected_of(raw, one.pod, order) != expected_of(raw, one.pod, DEFAULT_IMPORTANCE)
     assert others >= 10
 
 
@@ -361,7 +361,7 @@ def test_a_changed_cluster_is_decided_on_as_a_new_one(seed):
     for _ in range(10):
         for _ in range(chance.randint(1, 8)):
             change(changing, chance, material)
-        changing.settle()
+        changing.refresh_layout()
         anew = Snapshot.build(changing.frozen())
         for chosen in profiles:
             one = chance.choice(pods)
@@ -379,11 +379,11 @@ def test_a_cost_that_changes_counts_at_once():
     assert gone() == "a"
     held = here.objects.pods["default", "a"]
     here.put("Pod", replace(held, metadata=replace(held.metadata, annotations={DELETION_COST: "3"})))
-    here.settle()
+    here.refresh_layout()
     assert gone() == "b"
     here.remove("Pod", ("default", "b"))
     here.put("Pod", typed(pod("c", nodeName="n1")))
-    here.settle()
+    here.refresh_layout()
     assert gone() == "c"
 
 
