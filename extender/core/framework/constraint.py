@@ -1,10 +1,11 @@
-"""What a filter plugin makes of one incoming pod: a static check, or additive columns that a dry run can change.
+"""Checks: the form in which a filter plugin describes one incoming pod against all nodes at once.
 
-A static check depends on node and incoming pod alone. A constraint is a set of columns over the nodes: the room
-that is left, and for every running pod the room that it takes; taking pods off and putting them back is addition.
-Both answer for all nodes at once.
+A StaticCheck depends on node and incoming pod only. A Constraint is a set of columns over the nodes: the headroom
+that is left, and the demand of every running pod. Removing pods from a node and adding them back is therefore addition
+and subtraction; this replaces PreFilterExtensions.AddPod/RemovePod and cloning NodeInfo in upstream's dry run.
+SchedulingContext holds what plugins read (upstream: the pod, the CycleState and the snapshot's NodeInfos).
 
-Rule: a check knows one plugin's columns and its texts; it knows nothing of other plugins or of preemption.
+Rule: a check knows the columns and reasons of one plugin; it knows nothing of other plugins or of preemption.
 """
 
 from abc import ABC, abstractmethod
@@ -21,151 +22,170 @@ from extender.core.framework.status import Code
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.importance import layout_of
-from extender.core.snapshot.node_layout import NodeLayout, Placed
+from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 CodeArray = npt.NDArray[np.uint8]
-Rows = npt.NDArray[np.int64]
+"""[node]: Code of each node."""
+NodeRows = npt.NDArray[np.int64]
+"""Row numbers of some of the snapshot's nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingContext:
-    """The pod to be placed and everything that its checks may look at."""
+    """The incoming pod (preemptor) and everything that the plugins may read to schedule it."""
 
     pod: Pod
     snapshot: Snapshot
     profile: Profile
     nominees: tuple[Pod, ...]
-    """Nominated pods that this pod must yield to: equal or higher priority, not itself."""
-    moment: EvictionHistory = NO_HISTORY
+    """Nominated pods that the incoming pod must yield to: equal or higher priority, not the pod itself."""
+    history: EvictionHistory = NO_HISTORY
+    """Recent evictions, which protections and rate limits read; plugins do not."""
 
     @property
     def layout(self) -> NodeLayout:
-        """The pods of every node in the profile's order of importance."""
+        """Return the pods of every node in the profile's order of importance."""
         return layout_of(self.snapshot, self.profile.preemption)
 
-    def nominated(self, columns: int, takes: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
-        """[column, node]: the sums of what each nominee `takes` in every column on its node; None without nominees."""
+    def nominated_demand(self, columns: int, demand_of: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
+        """Return [column, node]: the nominees' demand, summed on the node of their nomination; None without nominees.
+
+        `demand_of`: (nominee, node row) -> its demand in each column.
+        """
         if not self.nominees:
             return None
         nominated = np.zeros((columns, len(self.snapshot.nodes)), np.int64)
         for pod in self.nominees:
             node = self.snapshot.node_row[pod.status.nominated_node_name]
-            nominated[:, node] += takes(pod, node)
+            nominated[:, node] += demand_of(pod, node)
         return nominated
 
 
 @dataclass(frozen=True, slots=True)
 class StaticCheck:
-    """Some nodes are out, whatever is evicted: a check with no columns."""
+    """A check without columns: it rejects nodes whichever pods are evicted (UnschedulableAndUnresolvable)."""
 
     plugin: str
     rejected: BoolArray
-    """[node]."""
-    why: tuple[str, ...]
+    """[node]: does the plugin reject it?"""
+    rejection_reasons: tuple[str, ...]
 
-    nominated: ClassVar[None] = None
+    nominated_demand: ClassVar[None] = None
 
     @property
-    def room(self) -> IntArray:
-        """[0, node]."""
+    def headroom(self) -> IntArray:
+        """Return an array [0, node]: a static check has no columns."""
         return np.empty((0, len(self.rejected)), np.int64)
 
-    def codes(self, _room: IntArray) -> CodeArray:
-        return np.where(self.rejected, np.uint8(Code.UNRESOLVABLE), np.uint8(Code.SUCCESS))
+    def codes(self, _headroom: IntArray) -> CodeArray:
+        return np.where(self.rejected, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.SUCCESS))
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: NodeRows) -> Self:
         return replace(self, rejected=self.rejected[rows])
 
-    def taken_off(self, _evictable: "Evictable") -> IntArray:
-        return self.room
+    def remove_pods(self, _evictable: "EvictablePods") -> IntArray:
+        return self.headroom
 
-    def reasons(self, _room: IntArray, _row: int) -> tuple[str, ...]:
-        return self.why
+    def reasons(self, _headroom: IntArray, _row: int) -> tuple[str, ...]:
+        return self.rejection_reasons
 
 
 @dataclass(frozen=True, slots=True)
-class Evictable:
-    """Which pods of each node a preemptor may take off."""
+class EvictablePods:
+    """The pods of each node that the preemptor may evict."""
 
     mask: BoolArray
-    """[k, node]."""
+    """[k, node]: may the pod of rank k be evicted?"""
     freed: IntArray | None = None
-    """[resource, node]: what they take together of BASE_RESOURCES; None: nobody has added it up."""
-    gives: bool = False
-    """Does some pod take less than nothing of them?"""
+    """[resource, node]: BASE_RESOURCES that evicting all of them frees; None: not summed."""
+    has_negative_demand: bool = False
+    """Does some pod have a negative request, so that evicting it reduces the headroom?"""
 
-    def at(self, rows: Rows) -> "Evictable":
-        """The same for some nodes only."""
+    def at(self, rows: NodeRows) -> "EvictablePods":
+        """Return the pods of the nodes `rows` only."""
         freed = None if self.freed is None else self.freed.take(rows, axis=1)
-        return Evictable(self.mask.take(rows, axis=1), freed, self.gives)
+        return EvictablePods(self.mask.take(rows, axis=1), freed, self.has_negative_demand)
 
 
 @dataclass(frozen=True)
 class Constraint(ABC):
-    """Columns of one plugin: whether a node fits depends on the room that is left in them."""
+    """Columns of one plugin; whether a node fits depends on the headroom left in them.
+
+    headroom = capacity - demand of the running pods - demand of the incoming pod, per column and node.
+    """
 
     plugin: str
-    room: IntArray
-    """[column, node]: what is left beside the incoming pod as the cluster stands; below zero it does not fit."""
-    takes: Placed
-    """[k, column, node]: the room that the node's pod of rank k takes."""
-    nominated: IntArray | None
-    """[column, node]: the room that nominated pods would take; None where there are none."""
+    headroom: IntArray
+    """[column, node]: headroom beside the incoming pod with all running pods in place; below 0 it does not fit."""
+    ranked_demand: RankedDemand
+    """[k, column, node]: demand of the node's pod of rank k, stored sparsely."""
+    nominated_demand: IntArray | None
+    """[column, node]: summed demand of the nominated pods; None without nominated pods."""
 
     @cached_property
-    def demand(self) -> IntArray:
-        """`takes`, laid out."""
-        return self.takes.laid_out()
+    def dense_demand(self) -> IntArray:
+        """[k, column, node]: `ranked_demand` as a dense array."""
+        return self.ranked_demand.to_dense()
 
     @abstractmethod
-    def fits(self, room: IntArray) -> BoolArray:
-        """[column, node] -> [node]."""
+    def fits(self, headroom: IntArray) -> BoolArray:
+        """Return [node]: does the incoming pod fit with `headroom` [column, node]?"""
 
-    def codes(self, room: IntArray) -> CodeArray:
-        """[column, node] -> [node]."""
-        return np.where(self.fits(room), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE))
+    def codes(self, headroom: IntArray) -> CodeArray:
+        """Return [node]: the Code with `headroom` [column, node]."""
+        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE))
 
-    def kinds(self, room: IntArray, rows: Rows) -> IntArray:
-        """[row]: a number below 2**32 for each set of reasons that a code can have; here a code has one."""
+    def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
+        """Return [row]: a number below 2**32; nodes with the same code and key share their reasons.
+
+        One key by default: the plugin has one set of reasons per code.
+        """
         return np.zeros(len(rows), np.int64)
 
     @abstractmethod
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        """Why `row` does not fit into `room`; () if it fits."""
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        """Return why node `row` does not fit with `headroom` [column, node]; () if it fits."""
 
-    def taken_off(self, evictable: Evictable) -> IntArray:
-        """[column, node]: the room without the evictable pods, an array of its own."""
-        return self.room + self.takes.sums(evictable.mask)
+    def remove_pods(self, evictable: EvictablePods) -> IntArray:
+        """Return [column, node]: the headroom without the evictable pods, as a new array.
 
-    def at(self, rows: Rows) -> Self:
-        """The same for some nodes only."""
+        Counterpart of PreFilterExtensions.RemovePod, for all potential victims of all nodes at once.
+        """
+        return self.headroom + self.ranked_demand.sums(evictable.mask)
+
+    def at(self, rows: NodeRows) -> Self:
+        """Return the constraint for the nodes `rows` only."""
         return replace(
             self,
-            room=self.room[:, rows],
-            takes=self.takes.at(rows),
-            nominated=None if self.nominated is None else self.nominated[:, rows],
+            headroom=self.headroom[:, rows],
+            ranked_demand=self.ranked_demand.at(rows),
+            nominated_demand=None if self.nominated_demand is None else self.nominated_demand[:, rows],
         )
 
 
 @dataclass(frozen=True)
-class EveryColumn(Constraint):
-    """There must be room in each column by itself; some nodes may be out whatever room there is."""
+class ColumnwiseConstraint(Constraint):
+    """A constraint that fits where every column has a headroom of at least 0, independently of the other columns.
 
-    def fits(self, room: IntArray) -> BoolArray:
-        fits: BoolArray = np.logical_and.reduce(room >= 0, axis=0)
+    Subclasses may also reject nodes whatever the headroom.
+    """
+
+    def fits(self, headroom: IntArray) -> BoolArray:
+        fits: BoolArray = np.logical_and.reduce(headroom >= 0, axis=0)
         return fits
 
 
 @dataclass(frozen=True)
-class Conflicts(EveryColumn):
-    """Nobody may be in the way: room is minus the number of pods that are, in every column."""
+class ConflictConstraint(ColumnwiseConstraint):
+    """A constraint that no pod may violate: a column's headroom is minus the number of conflicting pods."""
 
     reason: str
 
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        return (self.reason,) if (room[:, row] < 0).any() else ()
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        return (self.reason,) if (headroom[:, row] < 0).any() else ()
 
 
 Check = StaticCheck | Constraint
+"""What a filter plugin returns for a pod: zero or more of these, evaluated in order."""

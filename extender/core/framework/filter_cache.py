@@ -1,6 +1,6 @@
-"""What the last question was about: /prioritize asks about the pod and the nodes of the /filter before it.
+"""Cache the last filter run: /prioritize follows /filter with the same pod and a subset of its nodes.
 
-Rule: it is found again only for an equal pod under the same profile, while no object of the cluster has changed.
+Rule: an entry is reused only for an equal pod under the same profile while no object of the snapshot has changed.
 """
 
 from collections.abc import Sequence
@@ -9,40 +9,45 @@ from dataclasses import replace
 import numpy as np
 
 from extender.core.eviction_history import NO_HISTORY
-from extender.core.framework.constraint import Rows, SchedulingContext
+from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, run_filter_plugins
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 
 
 class FilterCache(Index):
-    """The filters' verdicts on the last pod, and the rows of the nodes that were offered last."""
+    """The FilterRun of the last pod, and the rows of the node names that were sent last."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._filtering: FilterRun | None = None
-        self._judged_at = -1
-        """`Snapshot.changes` when the filters were run."""
-        self._nodes: Sequence[str] = ()
-        self._rows: Rows = np.zeros(0, np.int64)
-        self._found_at = -1
-        """`Snapshot.changes` when the rows were looked up."""
+        self._filter_run: FilterRun | None = None
+        self._filter_run_version = -1
+        """`Snapshot.changes` at the time of the filter run; -1: none cached."""
+        self._node_names: Sequence[str] = ()
+        self._rows: NodeRows = np.zeros(0, np.int64)
+        self._rows_version = -1
+        """`Snapshot.changes` at the time of the row lookup; -1: none cached."""
 
-    def filtering(self, incoming: SchedulingContext) -> FilterRun:
-        """As `run_filter_plugins`; they do not look at the moment."""
-        known = self._filtering
-        if known is None or self._judged_at != self.snapshot.changes or not _is_same(known.incoming, incoming):
-            known = run_filter_plugins(incoming)
-            # Neither the snapshot, which holds this, nor what was approved lately is to be held by it.
-            mine = replace(incoming, snapshot=self.snapshot, moment=NO_HISTORY)
-            self._filtering = replace(known, incoming=mine)
-            self._judged_at = self.snapshot.changes
-        return replace(known, incoming=incoming)
+    def filter_run(self, context: SchedulingContext) -> FilterRun:
+        """Return what `run_filter_plugins` returns, from the cache if possible.
 
-    def rows(self, nodes: Sequence[str]) -> Rows:
-        """Of these nodes; KeyError if one is not in the snapshot."""
-        if self._found_at != self.snapshot.changes or self._nodes != nodes:
+        The eviction history is not part of the key: filter plugins do not read it.
+        """
+        known = self._filter_run
+        if known is None or self._filter_run_version != self.snapshot.changes or not _is_same(known.context, context):
+            known = run_filter_plugins(context)
+            # `context.snapshot` may hold this index: keep `self.snapshot` instead, to avoid a reference cycle that
+            # keeps old snapshots alive. The eviction history is dropped, so that it can be freed.
+            mine = replace(context, snapshot=self.snapshot, history=NO_HISTORY)
+            self._filter_run = replace(known, context=mine)
+            self._filter_run_version = self.snapshot.changes
+        return replace(known, context=context)
+
+    def rows(self, nodes: Sequence[str]) -> NodeRows:
+        """Return the rows of the nodes named `nodes`. KeyError if one is not in the snapshot."""
+        if self._rows_version != self.snapshot.changes or self._node_names != nodes:
             self._rows = np.fromiter(map(self.snapshot.node_row.__getitem__, nodes), np.int64, len(nodes))
-            self._nodes, self._found_at = list(nodes), self.snapshot.changes
+            self._node_names, self._rows_version = list(nodes), self.snapshot.changes
         return self._rows
 
 

@@ -1,6 +1,9 @@
-"""The answer of the filters for one node: a code, who said it and why.
+"""Status and Code: the result of the filter plugins for one node.
 
-Codes and texts are kube-scheduler's (k8s.io/kube-scheduler/framework Status, v1.36).
+Mirrors framework.Status and framework.Code (k8s.io/kube-scheduler/framework, v1.36). Code texts and reasons are
+kube-scheduler's own strings, so that they compare equal with its events and logs.
+
+Rule: "does not fit" is a value with a reason, never an exception.
 """
 
 import enum
@@ -8,29 +11,33 @@ from dataclasses import dataclass
 
 
 class Code(enum.IntEnum):
-    """framework.Code; only what a filter can say of a node."""
+    """framework.Code, restricted to the codes that a filter plugin returns for a node."""
 
     SUCCESS = 0
     UNSCHEDULABLE = 2
-    """Evicting lower-priority pods may help."""
-    UNRESOLVABLE = 3
-    """No eviction helps."""
+    """Preemption may help: evicting lower-priority pods can make the node fit."""
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    """Preemption cannot help: the node is rejected whichever pods are evicted."""
 
     @property
     def text(self) -> str:
-        return _TEXT[self]
+        """Name of the code in kube-scheduler's messages, e.g. `UnschedulableAndUnresolvable`."""
+        return _CODE_TEXTS[self]
 
 
-_TEXT = {
+_CODE_TEXTS = {
     Code.SUCCESS: "Success",
     Code.UNSCHEDULABLE: "Unschedulable",
-    Code.UNRESOLVABLE: "UnschedulableAndUnresolvable",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the filters say of one node; `plugin` is empty where no plugin speaks."""
+    """framework.Status of one node: code, rejecting plugin and reasons.
+
+    `plugin` is empty for Success and for statuses that the framework itself sets.
+    """
 
     code: Code = Code.SUCCESS
     plugin: str = ""
@@ -38,9 +45,12 @@ class Status:
 
     @property
     def message(self) -> str:
-        """The reasons on one line, as kube-scheduler joins them."""
+        """Reasons joined with ", " as Status.Message does."""
         return ", ".join(self.reasons)
 
 
-FITS = Status()
-NO_VICTIMS = Status(Code.UNRESOLVABLE, "", ("No preemption victims found for incoming pod",))
+SUCCESS = Status()
+"""Status of a node that every filter plugin accepts (upstream: a nil Status)."""
+
+NO_VICTIMS_FOUND = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", ("No preemption victims found for incoming pod",))
+"""Status of a node without potential victims (defaultpreemption.SelectVictimsOnNode, v1.36)."""

@@ -22,11 +22,11 @@ PROFILE = Profile()
 def judged(snapshot, profile=PROFILE, **of_pod):
     """What is found again is told by the checks, which are the same objects then."""
     asked = scheduling_context(snapshot, typed(incoming(**({"cpu": "2"} | of_pod))), profile, EvictionHistory(7))
-    found = snapshot.index(FilterCache).filtering(asked)
+    found = snapshot.index(FilterCache).filter_run(asked)
     anew = run_filter_plugins(asked)
-    assert found.incoming is asked
+    assert found.context is asked
     assert (found.codes == anew.codes).all()
-    assert found.verdicts(np.arange(len(found.codes))) == anew.verdicts(np.arange(len(anew.codes)))
+    assert found.statuses(np.arange(len(found.codes))) == anew.statuses(np.arange(len(anew.codes)))
     return found.checks
 
 
@@ -78,7 +78,7 @@ def a_node_goes(snapshot):
 
 
 def a_kind_may_not_be_read(snapshot):
-    snapshot.unread = frozenset({"claims"})
+    snapshot.unreadable_tables = frozenset({"claims"})
 
 
 CHANGES = [
@@ -99,7 +99,7 @@ def test_after_a_change_the_pod_is_filtered_anew(change):
     snapshot = world()
     before = judged(snapshot)
     change(snapshot)
-    snapshot.settle()
+    snapshot.refresh_layout()
     assert judged(snapshot) is not before
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from tests.builders import budget, incoming, node, pod, snapshot, typed
 
@@ -31,9 +31,9 @@ def test_each_node_is_told_its_own_budget_in_whatever_order_nodes_are_offered(or
         budgets=[budget(f"budget-{name}", app=name) for name in ("a", "b", "vip")],
     )
     victims = {"n1": "uid-a", "n2": "uid-b"}
-    offers = {name: SentCandidate((victims[name],), 1) for name in order}
+    sent = {name: SentCandidate((victims[name],), 1) for name in order}
     strict = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
-    decision = engine.preempt(here, typed(incoming(cpu="4")), offers, strict)
+    decision = engine.preempt(here, typed(incoming(cpu="4")), sent, strict)
     assert decision.dropped == {
         "n1": "would break disruption budget default/budget-a",
         "n2": "would break disruption budget default/budget-b",

@@ -1,12 +1,16 @@
-"""The plugins of kube-scheduler's default profile that are modelled, each found by its Kubernetes name.
+"""The plugin registry: the one literal place where plugins are registered, each under its Kubernetes name.
 
-One literal table per extension point, in the order in which kube-scheduler asks. NOT_MODELLED says where one of
-the others would have a say, so that nobody takes silence for a verdict.
+Counterpart of pkg/scheduler/framework/plugins/registry.go and of the default profile's plugin lists (v1.36): one table
+per extension point (PreFilter, Filter, Score), in kube-scheduler's evaluation order. UNEVALUATED_FILTERS lists the
+filter plugins that are not implemented and the nodes that they would evaluate, so that decisions report them as not
+evaluated instead of as passed.
+
+Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
 
 from collections.abc import Callable, Sequence
 
-from extender.core.framework.constraint import Check, Rows, SchedulingContext
+from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
 from extender.core.framework.plugins import (
     dynamic_resources,
     image_locality,
@@ -24,12 +28,13 @@ from extender.core.framework.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.default_selector import Services
-from extender.core.snapshot.snapshot import Index
+from extender.core.snapshot.default_selector import ServiceIndex
+from extender.core.snapshot.index import Index
 
-PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilter]] = {
+# The order of every table is kube-scheduler's: the first plugin that rejects sets the status of a node.
+PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     node_affinity.NAME: node_affinity.prefilter,
     volume_restrictions.NAME: volume_restrictions.prefilter,
     volume_binding.NAME: volume_binding.prefilter,
@@ -37,6 +42,7 @@ PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilter]] = {
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
+"""PreFilter plugins: run once per pod, before any node is looked at."""
 
 FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     node_unschedulable.NAME: node_unschedulable.filter,
@@ -53,8 +59,9 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     inter_pod_affinity.NAME: inter_pod_affinity.filter,
     node_declared_features.NAME: node_declared_features.filter,
 }
+"""Filter plugins: each returns its checks for all nodes, none where kube-scheduler skips the plugin for this pod."""
 
-SCORES: dict[str, Callable[[SchedulingContext, Rows], IntArray | None]] = {
+SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
     pod_topology_spread.NAME: pod_topology_spread.score,
@@ -63,11 +70,10 @@ SCORES: dict[str, Callable[[SchedulingContext, Rows], IntArray | None]] = {
     node_resources.BALANCED: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
-"""Each gives 0-100 per row, or None where kube-scheduler skips it for this pod."""
+"""Score plugins: each returns [row] 0 to 100, or None where kube-scheduler skips the plugin for this pod."""
 
-
-INDEXES: tuple[type[Index], ...] = (
-    Services,
+PLUGIN_INDEXES: tuple[type[Index], ...] = (
+    ServiceIndex,
     image_locality.Images,
     inter_pod_affinity.Owners,
     node_ports.HeldPorts,
@@ -75,9 +81,9 @@ INDEXES: tuple[type[Index], ...] = (
     volume_restrictions.ClaimUsers,
     volume_restrictions.Mounts,
 )
-"""What plugins look up: built before a request waits for it."""
+"""Snapshot indexes that plugins read, built ahead so that no request waits for them."""
 
-NOT_MODELLED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
-    dynamic_resources.NAME: dynamic_resources.decides,
+UNEVALUATED_FILTERS: dict[str, Callable[[SchedulingContext], BoolArray]] = {
+    dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated,
 }
-"""Filter plugins of kube-scheduler that are not modelled -> [node] where they have a say about the pod."""
+"""Filter plugins that are not implemented here -> [node] where kube-scheduler evaluates them for the pod."""

@@ -8,20 +8,20 @@ import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.snapshot.arrays import BoolArray
-from extender.core.snapshot.device_classes import left_to_device_classes
+from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.k8s.requests import incoming_requests
 
 NAME = "DynamicResources"
 
 
-def decides(incoming: SchedulingContext) -> BoolArray:
+def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
     """[node]: is the verdict on the pod kube-scheduler's alone?"""
-    size = len(incoming.snapshot.nodes)
-    if incoming.pod.spec.resource_claims:
+    size = len(context.snapshot.nodes)
+    if context.pod.spec.resource_claims:
         return np.ones(size, np.bool_)
     found = np.zeros(size, np.bool_)
-    for resource, amount in incoming_requests(incoming.pod).items():
-        left = left_to_device_classes(incoming.snapshot, resource) if amount else None
+    for resource, amount in incoming_requests(context.pod).items():
+        left = delegated_to_dra(context.snapshot, resource) if amount else None
         if left is not None:
             found |= left
     return found

@@ -7,10 +7,12 @@ from itertools import chain
 
 import numpy as np
 
-from extender.core.framework.constraint import Rows, SchedulingContext
+from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.snapshot import Index, Snapshot, derived_by
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Node, Pod
 
 NAME = "ImageLocality"
@@ -70,14 +72,14 @@ def normalized(image: str) -> str:
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
-def score(incoming: SchedulingContext, rows: Rows) -> IntArray:
+def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     """[row] 0-100: bytes of the pod's images on the node, each scaled by the share of nodes that have it."""
-    snapshot = incoming.snapshot
+    snapshot = context.snapshot
     found = np.zeros(len(snapshot.nodes), np.int64)
-    for reference in _references(incoming.pod):
+    for reference in _references(context.pod):
         size, holders = _image(snapshot, normalized(reference))
         found[holders] += int(size * (len(holders) / len(snapshot.nodes)))
-    containers = len(incoming.pod.spec.init_containers or ()) + len(incoming.pod.spec.containers or ())
+    containers = len(context.pod.spec.init_containers or ()) + len(context.pod.spec.containers or ())
     largest = _LARGEST_PER_CONTAINER * containers
     if largest <= _SMALLEST:
         return np.zeros(len(rows), np.int64)

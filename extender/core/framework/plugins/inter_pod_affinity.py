@@ -13,14 +13,16 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from extender.core.framework.constraint import CodeArray, Conflicts, Constraint, Rows, SchedulingContext
+from extender.core.framework.constraint import CodeArray, ConflictConstraint, Constraint, NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts, RowSet
-from extender.core.snapshot.node_layout import Placed
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import pods_matching
-from extender.core.snapshot.snapshot import Index, Snapshot, derived_by
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Pod
@@ -48,9 +50,9 @@ class _Terms:
     """Of both kinds; anti-affinity weighs less than nothing."""
 
 
-def _own_terms(incoming: SchedulingContext) -> _Terms:
+def _own_terms(context: SchedulingContext) -> _Terms:
     """SelectorError if a term does not parse."""
-    pod, namespaces = incoming.pod, incoming.snapshot.namespace_labels
+    pod, namespaces = context.pod, context.snapshot.namespace_labels
     affinity = pod.spec.affinity
     if affinity is None:
         return _Terms()
@@ -100,7 +102,7 @@ class _Owning(RowSet):
 class Owners(Index):
     """Running pods that have terms."""
 
-    looks_at = frozenset({"spec"})
+    pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -160,14 +162,14 @@ def _only_in(terms: _Terms) -> frozenset[str] | None:
     return frozenset(name for one in selectors for name in one.namespaces)
 
 
-def asks_namespaces(incoming: SchedulingContext) -> bool:
+def uses_namespace_selector(context: SchedulingContext) -> bool:
     """May any term, the pod's own or a running pod's, choose namespaces by their labels?"""
-    affinity = incoming.pod.spec.affinity
+    affinity = context.pod.spec.affinity
     sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
     terms = [term for side in sides if side for term in side.required or ()]
     terms += [one.pod_affinity_term for side in sides if side for one in side.preferred or ()]
     own = any(term.namespace_selector is not None for term in terms)
-    return own or bool(incoming.snapshot.index(Owners).selecting)
+    return own or bool(context.snapshot.index(Owners).selecting)
 
 
 # --- matches in a node's domain -------------------------------------------------------------------------------------
@@ -217,8 +219,8 @@ class _Group:
 
 def _chosen(snapshot: Snapshot, group: _Group) -> Callable[[AffinityTerm], bool]:
     """Does another pod's term mean a pod of this group?"""
-    labels, of_namespace = dict(group.labels), snapshot.namespace_labels.get(group.namespace, {})
-    return lambda term: term.pods.matches(group.namespace, labels, of_namespace)
+    labels, by_namespace = dict(group.labels), snapshot.namespace_labels.get(group.namespace, {})
+    return lambda term: term.pods.matches(group.namespace, labels, by_namespace)
 
 
 @derived_by("nodes", "pods", "namespaces")
@@ -262,38 +264,38 @@ class Affinity(Constraint):
     """[node]."""
     matches_itself: bool
 
-    def fits(self, room: IntArray) -> BoolArray:
-        near: BoolArray = np.logical_and.reduce(room[:-1] >= 0, axis=0)
+    def fits(self, headroom: IntArray) -> BoolArray:
+        near: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
         if self.matches_itself:
-            near |= room[-1] == _NO_MATCH
+            near |= headroom[-1] == _NO_MATCH
         return near & self.has_keys
 
-    def codes(self, room: IntArray) -> CodeArray:
-        return np.where(self.fits(room), np.uint8(Code.SUCCESS), np.uint8(Code.UNRESOLVABLE))
+    def codes(self, headroom: IntArray) -> CodeArray:
+        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        return () if self.fits(room)[row] else (REASON_AFFINITY,)
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        return () if self.fits(headroom)[row] else (REASON_AFFINITY,)
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: NodeRows) -> Self:
         return replace(super().at(rows), has_keys=self.has_keys[rows])
 
 
 def _nominated(
-    incoming: SchedulingContext, near: Sequence[_Near], takes: Callable[[Pod], Sequence[int]]
+    context: SchedulingContext, near: Sequence[_Near], takes: Callable[[Pod], Sequence[int]]
 ) -> IntArray | None:
     """[column, node] what each nominee `takes` in each column, where its node has the key."""
-    return incoming.nominated(
+    return context.nominated_demand(
         len(near),
         lambda pod, node: [amount * column.has_key[node] for column, amount in zip(near, takes(pod), strict=True)],
     )
 
 
 def _anti_affinity(
-    incoming: SchedulingContext, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
-) -> Conflicts:
-    takes = Placed(incoming.layout, tuple(column.by for column in near))
-    room = -np.stack([column.matches for column in near])
-    return Conflicts(NAME, room, takes, _nominated(incoming, near, of_nominee), reason)
+    context: SchedulingContext, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
+) -> ConflictConstraint:
+    takes = RankedDemand(context.layout, tuple(column.by for column in near))
+    headroom = -np.stack([column.matches for column in near])
+    return ConflictConstraint(NAME, headroom, takes, _nominated(context, near, of_nominee), reason)
 
 
 def _means(term: AffinityTerm, pod: Pod) -> bool:
@@ -301,31 +303,31 @@ def _means(term: AffinityTerm, pod: Pod) -> bool:
     return term.pods.matches(pod.metadata.namespace, pod.metadata.labels or {}, None)
 
 
-def _own_anti_affinity(incoming: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> Conflicts:
+def _own_anti_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> ConflictConstraint:
     """Pods that match the incoming pod's anti-affinity terms."""
-    snapshot = incoming.snapshot
+    snapshot = context.snapshot
     near = [_near_selected(snapshot, (term.topology_key, (term.pods,))) for term in terms]
-    return _anti_affinity(incoming, near, lambda pod: [_means(term, pod) for term in terms], REASON_ANTI_AFFINITY)
+    return _anti_affinity(context, near, lambda pod: [_means(term, pod) for term in terms], REASON_ANTI_AFFINITY)
 
 
-def _own_affinity(incoming: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> Affinity:
+def _own_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> Affinity:
     """Pods that match all of the incoming pod's affinity terms."""
-    snapshot, selectors = incoming.snapshot, tuple(term.pods for term in terms)
+    snapshot, selectors = context.snapshot, tuple(term.pods for term in terms)
     keys = dict.fromkeys(term.topology_key for term in terms)
     near = [_near_selected(snapshot, (key, selectors)) for key in keys]
     everywhere = _everywhere(snapshot, selectors, near)
     # Every matching pod that is there makes room: it takes less than nothing.
     takes = [replace(column.by, amounts=-column.by.amounts) for column in (*near, everywhere)]
-    nominated = _nominated(incoming, near, lambda pod: [all(_means(term, pod) for term in terms)] * len(near))
+    nominated = _nominated(context, near, lambda pod: [all(_means(term, pod) for term in terms)] * len(near))
     if nominated is not None:
         nominated = -np.vstack((nominated, nominated.sum(axis=0)))
     return Affinity(
         NAME,
         np.stack([column.matches for column in (*near, everywhere)]) + _NO_MATCH,
-        Placed(incoming.layout, tuple(takes)),
+        RankedDemand(context.layout, tuple(takes)),
         nominated,
         np.logical_and.reduce([column.has_key for column in near]),
-        all(_means(term, incoming.pod) for term in terms),
+        all(_means(term, context.pod) for term in terms),
     )
 
 
@@ -339,49 +341,49 @@ def _everywhere(snapshot: Snapshot, selectors: tuple[PodSelector, ...], near: Se
     return _Near(matches, PodAmounts(pods.rows, pods.nodes, amounts), near[0].has_key)
 
 
-def _towards_incoming(incoming: SchedulingContext) -> tuple[Conflicts | None, bool]:
+def _towards_incoming(context: SchedulingContext) -> tuple[ConflictConstraint | None, bool]:
     """Other pods' anti-affinity to the incoming pod; and whether a running pod's counts anywhere."""
-    snapshot, group = incoming.snapshot, _Group.of(incoming.pod)
+    snapshot, group = context.snapshot, _Group.of(context.pod)
     running = _repelling(snapshot, group)
     means = _chosen(snapshot, group)
 
     def keys_of(nominee: Pod) -> list[str]:
         return [term.topology_key for term in _terms_of(nominee).anti_affinity if means(term)]
 
-    keys = dict.fromkeys([*running, *(key for pod in incoming.nominees for key in keys_of(pod))])
+    keys = dict.fromkeys([*running, *(key for pod in context.nominees for key in keys_of(pod))])
     if not keys:
         return None, False
     nobody = np.empty(0, np.int64)
     near = [running.get(key) or _near(snapshot, key, nobody, nobody) for key in keys]
     seen = any(bool(len(column.by.pods)) for column in near)
-    constraint = _anti_affinity(incoming, near, lambda pod: list(map(keys_of(pod).count, keys)), REASON_EXISTING)
+    constraint = _anti_affinity(context, near, lambda pod: list(map(keys_of(pod).count, keys)), REASON_EXISTING)
     return constraint, seen
 
 
-def prefilter(incoming: SchedulingContext) -> PreFilter:
+def prefilter(context: SchedulingContext) -> PreFilterResult:
     """A rejection if a term of the incoming pod does not parse."""
     try:
-        _own_terms(incoming)
+        _own_terms(context)
     except SelectorError as error:
-        return PreFilter.rejecting(NAME, f"parsing pod: {error}")
-    return PreFilter()
+        return PreFilterResult.rejecting(NAME, f"parsing pod: {error}")
+    return PreFilterResult()
 
 
-def filter(incoming: SchedulingContext) -> tuple[Constraint, ...]:
+def filter(context: SchedulingContext) -> tuple[Constraint, ...]:
     """Up to three constraints, in the order in which upstream asks them.
 
     Quirk: with no term of its own and no running pod's term against it, the plugin is skipped, and a nominated
     pod's anti-affinity is not seen either.
     """
-    own = _own_terms(incoming)
-    existing, seen = _towards_incoming(incoming)
+    own = _own_terms(context)
+    existing, seen = _towards_incoming(context)
     if not (seen or own.affinity or own.anti_affinity):
         return ()
     constraints: list[Constraint] = []
     if own.affinity:
-        constraints.append(_own_affinity(incoming, own.affinity))
+        constraints.append(_own_affinity(context, own.affinity))
     if own.anti_affinity:
-        constraints.append(_own_anti_affinity(incoming, own.anti_affinity))
+        constraints.append(_own_anti_affinity(context, own.anti_affinity))
     if existing is not None:
         constraints.append(existing)
     return tuple(constraints)
@@ -402,11 +404,11 @@ def _preferring(snapshot: Snapshot, asked: tuple[_Group, int]) -> dict[str, _Nea
     return _owners_near(snapshot, group, weighed)
 
 
-def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
+def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """[row] 0-100 by the weights of preferred terms, from the worst row to the best; None if none matches anybody."""
-    snapshot, profile = incoming.snapshot, incoming.profile
+    snapshot, profile = context.snapshot, context.profile
     try:
-        own = _own_terms(incoming).preferred
+        own = _own_terms(context).preferred
     except SelectorError:
         return None  # kube-scheduler fails such a pod in PreFilter; only without that filter we come here
     if profile.ignore_preferred_terms_of_existing_pods and not own:
@@ -416,7 +418,7 @@ def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
         near = _near_selected(snapshot, (term.topology_key, (term.pods,)))
         total += term.weight * near.matches
         seen |= bool(len(near.by.pods))
-    asked = (_Group.of(incoming.pod), profile.hard_pod_affinity_weight)
+    asked = (_Group.of(context.pod), profile.hard_pod_affinity_weight)
     for near in _preferring(snapshot, asked).values():
         total += near.matches
         seen |= bool(len(near.by.pods))

@@ -1,7 +1,9 @@
-"""Which plugins cannot decide because they read kinds of objects that may not be read.
+"""Find the plugins that cannot be evaluated because the extender has no permission to list the objects they read.
 
-A pod that such a plugin has nothing to do with is judged as ever; about any other the plugin says nothing, and the
-decision says so: a claim that was never seen is not a claim that is missing.
+A plugin that does not apply to the pod (a volume plugin for a pod without volumes) is evaluated as usual. Otherwise it
+is skipped, and the decision reports it as not evaluated: an object that was never listed is not a missing object.
+
+Rule: a missing permission never turns into a rejection or an acceptance by the plugin.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,53 +22,63 @@ from extender.core.framework.plugins import (
 from extender.k8s.storage.csi_migration import migrated_volume
 from extender.k8s.storage.volumes import claim_uses
 
-Point = Literal["filter", "score"]
-"""What the plugin is asked for."""
+ExtensionPoint = Literal["filter", "score"]
+"""Extension point at which the plugin would run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """What a plugin reads beside nodes and pods, as fields of ObjectTables, and for which pods."""
+class RequiredTables:
+    """Tables that a plugin reads beside nodes and pods, and for which pods it reads them."""
 
-    fields: frozenset[str]
-    concerns: Callable[[SchedulingContext, Point], bool]
-
-
-def _has_claims(incoming: SchedulingContext, _point: Point = "filter") -> bool:
-    return any(True for _ in claim_uses(incoming.pod))
+    tables: frozenset[str]
+    """Field names of ObjectTables."""
+    applies_to: Callable[[SchedulingContext, ExtensionPoint], bool]
+    """Does the plugin read the tables for this pod?"""
 
 
-def _has_volumes(incoming: SchedulingContext, _point: Point) -> bool:
-    inline = (volume for volume in incoming.pod.spec.volumes or () if volume.persistent_volume_claim is None)
-    return _has_claims(incoming) or any(migrated_volume(volume) is not None for volume in inline)
+def _has_claims(context: SchedulingContext, _point: ExtensionPoint = "filter") -> bool:
+    return any(True for _ in claim_uses(context.pod))
 
 
-def _spreads_with_its_owner(incoming: SchedulingContext, point: Point) -> bool:
-    return pod_topology_spread.asks_owner(incoming, "DoNotSchedule" if point == "filter" else "ScheduleAnyway")
+def _has_volumes(context: SchedulingContext, _point: ExtensionPoint) -> bool:
+    inline = (volume for volume in context.pod.spec.volumes or () if volume.persistent_volume_claim is None)
+    return _has_claims(context) or any(migrated_volume(volume) is not None for volume in inline)
 
 
-def _selects_namespaces(incoming: SchedulingContext, _point: Point) -> bool:
-    return inter_pod_affinity.asks_namespaces(incoming)
+def _uses_default_selector(context: SchedulingContext, point: ExtensionPoint) -> bool:
+    return pod_topology_spread.uses_default_selector(
+        context, "DoNotSchedule" if point == "filter" else "ScheduleAnyway"
+    )
 
 
-_VOLUMES = {"claims", "volumes", "storage_classes"}
-_OWNERS = {"services", "replication_controllers", "replica_sets", "stateful_sets"}
+def _uses_namespace_selector(context: SchedulingContext, _point: ExtensionPoint) -> bool:
+    return inter_pod_affinity.uses_namespace_selector(context)
 
-NEEDS: Mapping[str, Needs] = {
-    volume_restrictions.NAME: Needs(frozenset({"claims"}), _has_claims),
-    node_volume_limits.NAME: Needs(frozenset(_VOLUMES | {"csi_nodes", "volume_attachments"}), _has_volumes),
-    volume_binding.NAME: Needs(
-        frozenset(_VOLUMES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"}), _has_claims
+
+_VOLUME_TABLES = {"claims", "volumes", "storage_classes"}
+_OWNER_TABLES = {"services", "replication_controllers", "replica_sets", "stateful_sets"}
+
+REQUIRED_TABLES: Mapping[str, RequiredTables] = {
+    volume_restrictions.NAME: RequiredTables(frozenset({"claims"}), _has_claims),
+    node_volume_limits.NAME: RequiredTables(
+        frozenset(_VOLUME_TABLES | {"csi_nodes", "volume_attachments"}), _has_volumes
     ),
-    volume_zone.NAME: Needs(frozenset(_VOLUMES), _has_claims),
-    pod_topology_spread.NAME: Needs(frozenset(_OWNERS), _spreads_with_its_owner),
-    inter_pod_affinity.NAME: Needs(frozenset({"namespaces"}), _selects_namespaces),
+    volume_binding.NAME: RequiredTables(
+        frozenset(_VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"}), _has_claims
+    ),
+    volume_zone.NAME: RequiredTables(frozenset(_VOLUME_TABLES), _has_claims),
+    pod_topology_spread.NAME: RequiredTables(frozenset(_OWNER_TABLES), _uses_default_selector),
+    inter_pod_affinity.NAME: RequiredTables(frozenset({"namespaces"}), _uses_namespace_selector),
 }
 
 
-def blind(incoming: SchedulingContext, point: Point) -> frozenset[str]:
-    """The plugins that have a say about the pod, but may not read what it depends on."""
-    unread = incoming.snapshot.unread
-    if not unread:
+def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> frozenset[str]:
+    """Return the plugins that apply to the pod and lack permission to read one of their tables."""
+    unreadable = context.snapshot.unreadable_tables
+    if not unreadable:
         return frozenset()
-    return frozenset(name for name, needs in NEEDS.items() if needs.fields & unread and needs.concerns(incoming, point))
+    return frozenset(
+        name
+        for name, required in REQUIRED_TABLES.items()
+        if required.tables & unreadable and required.applies_to(context, point)
+    )

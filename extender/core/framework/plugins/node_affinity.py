@@ -5,9 +5,9 @@ Mirrors pkg/scheduler/framework/plugins/nodeaffinity (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import Rows, SchedulingContext, StaticCheck
+from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.normalize import normalize
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.selector_index import nodes_in_term, nodes_matching
 from extender.k8s.objects import NodeSelector, NodeSelectorTerm
@@ -19,26 +19,26 @@ REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 
-def _required_terms(incoming: SchedulingContext) -> list[NodeSelectorTerm]:
-    affinity = incoming.pod.spec.affinity
+def _required_terms(context: SchedulingContext) -> list[NodeSelectorTerm]:
+    affinity = context.pod.spec.affinity
     required: NodeSelector | None = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     return (required.node_selector_terms or []) if required else []
 
 
-def prefilter(incoming: SchedulingContext) -> PreFilter:
+def prefilter(context: SchedulingContext) -> PreFilterResult:
     """The only nodes that can match, if every term names nodes; a rejection if the terms name none in common."""
-    terms = _required_terms(incoming)
+    terms = _required_terms(context)
     names: set[str] = set()
     for term in terms:
         named = _named_nodes(term)
         if named is None:
-            return PreFilter()
+            return PreFilterResult()
         names |= named
     if not terms:
-        return PreFilter()
+        return PreFilterResult()
     if not names:
-        return PreFilter.rejecting(NAME, REASON_CONFLICT)
-    return PreFilter(nodes=frozenset(names))
+        return PreFilterResult.rejecting(NAME, REASON_CONFLICT)
+    return PreFilterResult(node_names=frozenset(names))
 
 
 def _named_nodes(term: NodeSelectorTerm) -> set[str] | None:
@@ -51,31 +51,31 @@ def _named_nodes(term: NodeSelectorTerm) -> set[str] | None:
     return set.intersection(*named) if named else None
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """The profile's added affinity and the pod's own, each a check of its own."""
     checks = []
-    added = incoming.profile.added_affinity
+    added = context.profile.added_affinity
     if added is not None and added.required is not None:
-        matching = nodes_matching(incoming.snapshot, compile_node_selector(added.required))
+        matching = nodes_matching(context.snapshot, compile_node_selector(added.required))
         checks.append(StaticCheck(NAME, ~matching, (REASON_ADDED,)))
-    own = required_node_affinity(incoming.pod)
+    own = required_node_affinity(context.pod)
     if own is not None:
-        checks.append(StaticCheck(NAME, ~nodes_matching(incoming.snapshot, own), (REASON,)))
+        checks.append(StaticCheck(NAME, ~nodes_matching(context.snapshot, own), (REASON,)))
     return tuple(checks)
 
 
-def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
+def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """[row] 0-100 by the weights of the matching preferred terms; None (skipped) if there are no terms."""
-    affinity = incoming.pod.spec.affinity
+    affinity = context.pod.spec.affinity
     own = (affinity.node_affinity.preferred if affinity and affinity.node_affinity else None) or None
-    added = (incoming.profile.added_affinity.preferred if incoming.profile.added_affinity else None) or None
+    added = (context.profile.added_affinity.preferred if context.profile.added_affinity else None) or None
     if own is None and added is None:
         return None
     try:
         preferred = preferred_score([*(own or ()), *(added or ())])
     except SelectorError:
         return None  # kube-scheduler fails such a pod in PreScore; we leave the plugin out
-    scores = np.zeros(len(incoming.snapshot.nodes), np.int64)
+    scores = np.zeros(len(context.snapshot.nodes), np.int64)
     for weight, term in preferred.terms:
-        scores += weight * nodes_in_term(incoming.snapshot, term)
+        scores += weight * nodes_in_term(context.snapshot, term)
     return normalize(scores[rows])

@@ -25,10 +25,10 @@ def required_features(pod: Pod) -> frozenset[str]:
     return frozenset(features)
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod that needs nothing special."""
-    required = required_features(incoming.pod)
+    required = required_features(context.pod)
     if not required:
         return ()
-    rejected = incoming.snapshot.declared_features.lift(lambda declared: not required <= declared)
+    rejected = context.snapshot.declared_features.map_bool(lambda declared: not required <= declared)
     return (StaticCheck(NAME, rejected, (REASON,)),)

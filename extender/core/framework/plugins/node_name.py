@@ -11,12 +11,12 @@ NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod without spec.nodeName."""
-    wanted = incoming.pod.spec.node_name
+    wanted = context.pod.spec.node_name
     if not wanted:
         return ()
-    rejected = np.ones(len(incoming.snapshot.nodes), np.bool_)
-    if wanted in incoming.snapshot.node_row:
-        rejected[incoming.snapshot.node_row[wanted]] = False
+    rejected = np.ones(len(context.snapshot.nodes), np.bool_)
+    if wanted in context.snapshot.node_row:
+        rejected[context.snapshot.node_row[wanted]] = False
     return (StaticCheck(NAME, rejected, (REASON,)),)

@@ -8,10 +8,11 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.framework.constraint import Conflicts, Evictable, Rows, SchedulingContext
+from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
 from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
-from extender.core.snapshot.node_layout import Placed
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.node_layout import RankedDemand
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.ports import HostPort, host_ports
 
@@ -20,27 +21,27 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 
 
 @dataclass(frozen=True)
-class PortConflicts(Conflicts):
+class PortConflictConstraint(ConflictConstraint):
     """One column: minus the number of the node's pods that hold a port which conflicts with the incoming pod's."""
 
     holders: BoolArray
     """[port, k, node]: who holds each conflicting port."""
 
-    def taken_off(self, evictable: Evictable) -> IntArray:
+    def remove_pods(self, evictable: EvictablePods) -> IntArray:
         """Quirk: the node's ports are a set upstream, so taking off one of two holders frees the port."""
         kept = (self.holders & ~evictable.mask).any(axis=1)
         freed = (self.holders & evictable.mask).any(axis=1)
         conflicts: IntArray = (kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
         return -conflicts
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: NodeRows) -> Self:
         return replace(super().at(rows), holders=self.holders[:, :, rows])
 
 
 class HeldPorts(Index):
     """Every host port in use."""
 
-    looks_at = frozenset({"spec"})
+    pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -57,24 +58,24 @@ class HeldPorts(Index):
                 del self.holders[port]
 
 
-def filter(incoming: SchedulingContext) -> tuple[PortConflicts, ...]:
+def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
     """One constraint, or none for a pod without host ports."""
-    wanted = host_ports(incoming.pod)
+    wanted = host_ports(context.pod)
     if not wanted:
         return ()
-    snapshot, layout = incoming.snapshot, incoming.layout
+    snapshot, layout = context.snapshot, context.layout
     held = snapshot.index(HeldPorts).holders
     conflicting = [holders.rows for port, holders in held.items() if any(map(port.conflicts, wanted))]
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
-    takes = snapshot.amounts({row: 1 for rows in conflicting for row in rows.tolist()})
-    room, placed = -takes.per_node(len(snapshot.nodes)), Placed(layout, (takes,))
-    return (PortConflicts(NAME, room[np.newaxis], placed, _nominated(incoming, wanted), REASON, holders),)
+    takes = snapshot.pod_amounts({row: 1 for rows in conflicting for row in rows.tolist()})
+    headroom, placed = -takes.per_node(len(snapshot.nodes)), RankedDemand(layout, (takes,))
+    return (PortConflictConstraint(NAME, headroom[np.newaxis], placed, _nominated(context, wanted), REASON, holders),)
 
 
-def _nominated(incoming: SchedulingContext, wanted: frozenset[HostPort]) -> IntArray | None:
-    def takes(pod: Pod, _node: int) -> list[int]:
+def _nominated(context: SchedulingContext, wanted: frozenset[HostPort]) -> IntArray | None:
+    def demand_of(pod: Pod, _node: int) -> list[int]:
         return [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
 
-    return incoming.nominated(1, takes)
+    return context.nominated_demand(1, demand_of)

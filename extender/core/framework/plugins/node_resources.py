@@ -10,13 +10,19 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import CodeArray, EveryColumn, Evictable, Rows, SchedulingContext
+from extender.core.framework.constraint import (
+    CodeArray,
+    ColumnwiseConstraint,
+    EvictablePods,
+    NodeRows,
+    SchedulingContext,
+)
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code
 from extender.core.profile import Profile, ScoringStrategy
-from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, bounded
-from extender.core.snapshot.device_classes import left_to_device_classes
-from extender.core.snapshot.node_layout import Placed
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
+from extender.core.snapshot.device_classes import delegated_to_dra
+from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
@@ -33,7 +39,7 @@ _MOST_BITS = 32
 
 
 @dataclass(frozen=True)
-class ResourceColumns(EveryColumn):
+class ResourceConstraint(ColumnwiseConstraint):
     """BASE_RESOURCES up to the last one asked for, then the extended resources asked for."""
 
     names: tuple[str, ...]
@@ -41,55 +47,55 @@ class ResourceColumns(EveryColumn):
     too_small: BoolArray
     """[node]: even empty, the node lacks some requested resource."""
 
-    def codes(self, room: IntArray) -> CodeArray:
-        rejected = np.where(self.too_small, np.uint8(Code.UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE))
-        return np.where(self.fits(room), np.uint8(Code.SUCCESS), rejected)
+    def codes(self, headroom: IntArray) -> CodeArray:
+        rejected = np.where(self.too_small, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE))
+        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), rejected)
 
-    def kinds(self, room: IntArray, rows: Rows) -> IntArray:
+    def kinds(self, headroom: IntArray, rows: NodeRows) -> IntArray:
         """Which columns lack room, as bits if these are few."""
-        short = room[:, rows] < 0
+        short = headroom[:, rows] < 0
         if len(short) > _MOST_BITS:
             return np.unique(short, axis=1, return_inverse=True)[1].reshape(-1)
         bits: IntArray = np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
         return bits
 
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        short = [self.names[column] for column in np.flatnonzero(room[:, row] < 0)]
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        short = [self.names[column] for column in np.flatnonzero(headroom[:, row] < 0)]
         pods = ("Too many pods",) if "pods" in short else ()
         return pods + tuple(f"Insufficient {name}" for name in short if name != "pods")
 
-    def taken_off(self, evictable: Evictable) -> IntArray:
+    def remove_pods(self, evictable: EvictablePods) -> IntArray:
         if evictable.freed is None:
-            return super().taken_off(evictable)
+            return super().remove_pods(evictable)
         base = len([name for name in self.names if name in BASE_RESOURCES])
         freed = evictable.freed[:base]
         if base < len(self.names):
-            others = replace(self.takes, columns=self.takes.columns[base:])
+            others = replace(self.ranked_demand, columns=self.ranked_demand.columns[base:])
             freed = np.concatenate((freed, others.sums(evictable.mask)))
-        return self.room + freed
+        return self.headroom + freed
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: NodeRows) -> Self:
         return replace(super().at(rows), too_small=self.too_small[rows])
 
 
-def filter(incoming: SchedulingContext) -> tuple[ResourceColumns, ...]:
+def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     """Always one constraint: the number of pods is limited everywhere. Trailing columns that are not asked for are
     left out."""
-    snapshot = incoming.snapshot
-    requests = incoming_requests(incoming.pod) | {"pods": 1}
-    extended = _checked_extended(requests, incoming.profile)
+    snapshot = context.snapshot
+    requests = incoming_requests(context.pod) | {"pods": 1}
+    extended = _checked_extended(requests, context.profile)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
         capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
-    takes = Placed(incoming.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
-    asked = np.array([bounded(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
-    room = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
+    takes = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
+    asked = np.array([clamped(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
+    headroom = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
     unfit = asked > capacity
     unfit[_PODS] = False  # "Too many pods" may always be helped
-    return (ResourceColumns(FIT, room, takes, _nominated(incoming, names), names, np.logical_or.reduce(unfit)),)
+    return (ResourceConstraint(FIT, headroom, takes, _nominated(context, names), names, np.logical_or.reduce(unfit)),)
 
 
 def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, ...]:
@@ -103,7 +109,7 @@ def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, 
 
 def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
     """[node]; no limit where a DeviceClass backs the resource instead of a device plugin: DynamicResources decides."""
-    capacity, left = snapshot.scalar_allocatable(resource), left_to_device_classes(snapshot, resource)
+    capacity, left = snapshot.scalar_allocatable(resource), delegated_to_dra(snapshot, resource)
     return capacity if left is None else np.where(left, _UNLIMITED, capacity)
 
 
@@ -112,12 +118,12 @@ def _is_ignored(name: str, profile: Profile) -> bool:
     return is_extended(name) and (name in profile.ignored_resources or group in profile.ignored_resource_groups)
 
 
-def _nominated(incoming: SchedulingContext, names: tuple[str, ...]) -> IntArray | None:
-    def takes(pod: Pod, _node: int) -> list[int]:
+def _nominated(context: SchedulingContext, names: tuple[str, ...]) -> IntArray | None:
+    def demand_of(pod: Pod, _node: int) -> list[int]:
         requests = running_usage(pod).requests
-        return [1 if name == "pods" else bounded(requests.get(name, 0)) for name in names]
+        return [1 if name == "pods" else clamped(requests.get(name, 0)) for name in names]
 
-    return incoming.nominated(len(names), takes)
+    return context.nominated_demand(len(names), demand_of)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------
@@ -134,14 +140,14 @@ class _Load:
 
 
 def _loads(
-    incoming: SchedulingContext, rows: Rows, resources: tuple[tuple[str, int], ...], *, balanced: bool
+    context: SchedulingContext, rows: NodeRows, resources: tuple[tuple[str, int], ...], *, balanced: bool
 ) -> list[_Load]:
     """Quirk: the fit score reads non-zero requests and neither pod-level requests nor resizes (see docs/parity.md)."""
-    snapshot, loads = incoming.snapshot, []
+    snapshot, loads = context.snapshot, []
     for place, (name, weight) in enumerate(resources):
         # Upstream has summed the requests once in PreFilter and once per resource before this one.
         asked = scoring_request(
-            incoming.pod,
+            context.pod,
             name,
             non_zero=not balanced,
             pod_level=balanced,
@@ -151,7 +157,7 @@ def _loads(
         if asked == 0 and is_scalar(name):
             continue
         capacity, before = _capacity_and_use(snapshot, name, non_zero=not balanced)
-        loads.append(_Load(weight, capacity[rows], before[rows], before[rows] + bounded(asked)))
+        loads.append(_Load(weight, capacity[rows], before[rows], before[rows] + clamped(asked)))
     return loads
 
 
@@ -159,14 +165,14 @@ def _capacity_and_use(snapshot: Snapshot, name: str, *, non_zero: bool) -> tuple
     if name not in ("cpu", "memory", "ephemeral-storage"):
         return snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
     column = BASE_RESOURCES.index(name)
-    used = snapshot.running.non_zero if non_zero and name != "ephemeral-storage" else snapshot.used
+    used = snapshot.pod_table.non_zero_requested if non_zero and name != "ephemeral-storage" else snapshot.used
     return snapshot.allocatable[column], used[column]
 
 
-def fit_score(incoming: SchedulingContext, rows: Rows) -> IntArray:
+def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     """[row] 0-100 by the profile's scoring strategy."""
-    strategy = incoming.profile.fit_strategy
-    loads = _loads(incoming, rows, strategy.resources, balanced=False)
+    strategy = context.profile.fit_strategy
+    loads = _loads(context, rows, strategy.resources, balanced=False)
     total = np.zeros(len(rows), np.int64)
     weights = np.zeros(len(rows), np.int64)
     for load in loads:
@@ -203,13 +209,13 @@ def _broken_line(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> I
     return np.where(utilization <= points[0][0], points[0][1], scores)
 
 
-def balanced_score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
+def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """[row] 50-100: 75 leaves the balance as it is; None (skipped) for a pod that requests none of the resources."""
-    names = incoming.profile.balanced_resources
-    asked = (scoring_request(incoming.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)
+    names = context.profile.balanced_resources
+    asked = (scoring_request(context.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)
     if not any(asked):
         return None
-    loads = _loads(incoming, rows, tuple((name, 1) for name in names), balanced=True)
+    loads = _loads(context, rows, tuple((name, 1) for name in names), balanced=True)
     counted = [load.capacity > 0 for load in loads]
     after = _evenness([load.after for load in loads], loads, counted)
     before = _evenness([load.before for load in loads], loads, counted)

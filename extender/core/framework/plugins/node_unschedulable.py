@@ -13,8 +13,8 @@ REASON = "node(s) were unschedulable"
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none for a pod that tolerates cordons."""
-    if any(tolerates(toleration, _CORDON) for toleration in incoming.pod.spec.tolerations or ()):
+    if any(tolerates(toleration, _CORDON) for toleration in context.pod.spec.tolerations or ()):
         return ()
-    return (StaticCheck(NAME, incoming.snapshot.unschedulable, (REASON,)),)
+    return (StaticCheck(NAME, context.snapshot.unschedulable, (REASON,)),)

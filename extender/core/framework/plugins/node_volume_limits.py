@@ -15,15 +15,17 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, Rows, SchedulingContext, StaticCheck
+from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext, StaticCheck
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
-from extender.core.snapshot.node_layout import Placed
-from extender.core.snapshot.snapshot import Index, Snapshot, derived, derived_by
+from extender.core.snapshot.derived import derived, derived_by
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.node_layout import RankedDemand
+from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import VolumeID, not_found, storage
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod, Value
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod
+from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_message
 
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
@@ -120,7 +122,7 @@ class AttachedVolumes(Index):
     """The CSI volumes that running pods use and that VolumeAttachments attach, by driver."""
 
     reads = ("claims", "volumes", "storage_classes", "volume_attachments")
-    looks_at = frozenset({"spec"})
+    pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -260,7 +262,7 @@ def _load(snapshot: Snapshot, driver: str) -> Load:
     always = np.zeros(len(snapshot.nodes), np.int64)
     for volume in volumes.attached:
         always[list(_attached_to(snapshot, volume))] += 1
-    return Load(always, snapshot.amounts(volumes.alone), tuple(map(snapshot.amounts, volumes.shared)))
+    return Load(always, snapshot.pod_amounts(volumes.alone), tuple(map(snapshot.pod_amounts, volumes.shared)))
 
 
 def _without(snapshot: Snapshot, driver: str, apart: Iterable[VolumeID]) -> Load:
@@ -300,7 +302,7 @@ class _Single:
 
 
 @dataclass(frozen=True)
-class VolumeLimits(Constraint):
+class VolumeLimitConstraint(Constraint):
     """First a column per driver: its limit less the volumes that count by themselves. Then minus the users of shared
     volumes, then of single ones: such a volume is attached while it has a user."""
 
@@ -311,9 +313,9 @@ class VolumeLimits(Constraint):
     always: BoolArray
     """[single, node]: attached, whoever leaves."""
 
-    def fits(self, room: IntArray) -> BoolArray:
-        in_use = room[self.drivers :] < 0
-        taken = np.zeros((self.drivers, room.shape[1]), np.int64)
+    def fits(self, headroom: IntArray) -> BoolArray:
+        in_use = headroom[self.drivers :] < 0
+        taken = np.zeros((self.drivers, headroom.shape[1]), np.int64)
         brings = np.zeros(taken.shape, np.bool_)
         for driver, used in zip(self.shared, in_use, strict=False):
             taken[driver] += used
@@ -322,41 +324,41 @@ class VolumeLimits(Constraint):
             if single.is_wanted:
                 taken[single.driver] += ~used  # quirk: once more, although it is attached already
                 brings[single.driver] |= ~used
-        fits: BoolArray = np.logical_and.reduce(~brings | (taken <= room[: self.drivers]), axis=0)
+        fits: BoolArray = np.logical_and.reduce(~brings | (taken <= headroom[: self.drivers]), axis=0)
         return fits
 
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        return () if self.fits(room)[row] else (REASON,)
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        return () if self.fits(headroom)[row] else (REASON,)
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: NodeRows) -> Self:
         return replace(super().at(rows), always=self.always[:, rows])
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck | VolumeLimits, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck | VolumeLimitConstraint, ...]:
     """One constraint for all drivers, or none for a pod that brings no volume of a limited driver."""
-    snapshot, found = incoming.snapshot, storage(incoming.snapshot)
-    unusable = _unusable_claim(incoming)
+    snapshot, found = context.snapshot, storage(context.snapshot)
+    unusable = _unusable_claim(context)
     if unusable is not None:
         return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
-    wanted = found.csi_volumes(incoming.pod)
+    wanted = found.csi_volumes(context.pod)
     limits = _limits(snapshot)
     drivers = sorted({driver for driver, _ in wanted} & limits.keys())
     if not drivers:
         return ()
-    brought = wanted.union(*map(found.csi_volumes, incoming.nominees))
+    brought = wanted.union(*map(found.csi_volumes, context.nominees))
     singles = sorted(volume for volume in brought if volume[0] in drivers)
-    return (_columns(incoming, limits, drivers, wanted, singles),)
+    return (_columns(context, limits, drivers, wanted, singles),)
 
 
-def _unusable_claim(incoming: SchedulingContext) -> str | None:
+def _unusable_claim(context: SchedulingContext) -> str | None:
     """Why a claim of the pod cannot be counted: VolumeBinding has said so before, if it is enabled."""
-    pod = incoming.pod
+    pod = context.pod
     for use in claim_uses(pod):
-        claim = storage(incoming.snapshot).claim(pod, use.name)
+        claim = storage(context.snapshot).claim(pod, use.name)
         if claim is None:
             return f"looking up PVC {pod.metadata.namespace}/{use.name}: {not_found('persistentvolumeclaim', use.name)}"
         if use.is_ephemeral and not is_for_pod(claim, pod):
-            return not_for_pod(claim, pod)
+            return not_for_pod_message(claim, pod)
     return None
 
 
@@ -365,20 +367,20 @@ def _users(snapshot: Snapshot, volume: VolumeID) -> set[int]:
 
 
 def _columns(
-    incoming: SchedulingContext,
+    context: SchedulingContext,
     limits: Mapping[str, IntArray],
     drivers: Sequence[str],
     wanted: frozenset[VolumeID],
     singles: Sequence[VolumeID],
-) -> VolumeLimits:
-    snapshot = incoming.snapshot
+) -> VolumeLimitConstraint:
+    snapshot = context.snapshot
     found = [_without(snapshot, driver, [volume for volume in singles if volume[0] == driver]) for driver in drivers]
     shared = [(place, column) for place, load in enumerate(found) for column in load.shared]
     takes = [load.alone for load in found] + [column for _, column in shared]
-    takes += [snapshot.amounts(dict.fromkeys(_users(snapshot, volume), 1)) for volume in singles]
-    room = np.stack([-column.per_node(len(snapshot.nodes)) for column in takes])
+    takes += [snapshot.pod_amounts(dict.fromkeys(_users(snapshot, volume), 1)) for volume in singles]
+    headroom = np.stack([-column.per_node(len(snapshot.nodes)) for column in takes])
     for place, (driver, load) in enumerate(zip(drivers, found, strict=True)):
-        room[place] += limits[driver] - load.always
+        headroom[place] += limits[driver] - load.always
     always = np.zeros((len(singles), len(snapshot.nodes)), np.bool_)
     for place, volume in enumerate(singles):
         always[place, list(_attached_to(snapshot, volume))] = True
@@ -387,11 +389,11 @@ def _columns(
         volumes = storage(snapshot).csi_volumes(pod)
         return [0] * (len(drivers) + len(shared)) + [volume in volumes for volume in singles]
 
-    return VolumeLimits(
+    return VolumeLimitConstraint(
         NAME,
-        room,
-        Placed(incoming.layout, tuple(takes)),
-        incoming.nominated(len(room), of_nominee),
+        headroom,
+        RankedDemand(context.layout, tuple(takes)),
+        context.nominated_demand(len(headroom), of_nominee),
         len(drivers),
         tuple(place for place, _ in shared),
         tuple(_Single(drivers.index(volume[0]), volume in wanted) for volume in singles),

@@ -15,14 +15,14 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import CodeArray, EveryColumn, Rows, SchedulingContext
+from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.framework.status import Code
-from extender.core.snapshot.arrays import LARGEST, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
+from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
 from extender.core.snapshot.default_selector import default_selector
-from extender.core.snapshot.node_layout import Placed
-from extender.core.snapshot.selector_index import Pods, nodes_matching, pods_matching
+from extender.core.snapshot.node_layout import RankedDemand
+from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, pods_matching
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import HOSTNAME, ZONE
@@ -82,48 +82,48 @@ def _compiled(pod: Pod, constraint: TopologySpreadConstraint) -> _Spread:
     )
 
 
-def _constraints(incoming: SchedulingContext, action: str) -> tuple[_Spread, ...]:
+def _constraints(context: SchedulingContext, action: str) -> tuple[_Spread, ...]:
     """The pod's own, or the default ones for what Services and owner select; SelectorError if one does not parse."""
-    pod, defaults = incoming.pod, incoming.profile.default_spread_constraints
+    pod, defaults = context.pod, context.profile.default_spread_constraints
     if pod.spec.topology_spread_constraints:
         return _compile(pod, pod.spec.topology_spread_constraints, action)
     found = _compile(pod, SYSTEM_DEFAULTS if defaults is None else defaults, action)
     if not found:
         return ()
-    selector = default_selector(incoming.snapshot, pod)
+    selector = default_selector(context.snapshot, pod)
     return () if selector.is_empty else tuple(replace(one, selector=selector) for one in found)
 
 
-def asks_owner(incoming: SchedulingContext, action: str) -> bool:
+def uses_default_selector(context: SchedulingContext, action: str) -> bool:
     """Does it depend on the pod's Services and controller?"""
-    defaults = incoming.profile.default_spread_constraints
+    defaults = context.profile.default_spread_constraints
     found = SYSTEM_DEFAULTS if defaults is None else defaults
-    own = incoming.pod.spec.topology_spread_constraints
+    own = context.pod.spec.topology_spread_constraints
     return not own and any(one.when_unsatisfiable == action for one in found)
 
 
-def _pods(incoming: SchedulingContext, constraint: _Spread) -> Pods:
+def _pods(context: SchedulingContext, constraint: _Spread) -> MatchingPods:
     """All pods of the namespace that the selector means, terminating ones too."""
-    own_namespace = frozenset((incoming.pod.metadata.namespace,))
-    return pods_matching(incoming.snapshot, PodSelector(own_namespace, NOTHING, constraint.selector))
+    own_namespace = frozenset((context.pod.metadata.namespace,))
+    return pods_matching(context.snapshot, PodSelector(own_namespace, NOTHING, constraint.selector))
 
 
-def _counted(incoming: SchedulingContext, constraint: _Spread) -> IntArray:
+def _counted(context: SchedulingContext, constraint: _Spread) -> IntArray:
     """[node]: pods that count, which terminating ones do not. Quirk: an empty selector counts nobody."""
     if constraint.selector.is_empty:
-        return np.zeros(len(incoming.snapshot.nodes), np.int64)
-    return _pods(incoming, constraint).lasting
+        return np.zeros(len(context.snapshot.nodes), np.int64)
+    return _pods(context, constraint).non_terminating
 
 
-def _included(incoming: SchedulingContext, constraint: _Spread) -> BoolArray:
+def _included(context: SchedulingContext, constraint: _Spread) -> BoolArray:
     """[node]: do its pods count, by nodeAffinityPolicy and nodeTaintsPolicy?"""
-    snapshot, included = incoming.snapshot, np.ones(len(incoming.snapshot.nodes), np.bool_)
-    affinity = required_node_affinity(incoming.pod) if constraint.honors_affinity else None
+    snapshot, included = context.snapshot, np.ones(len(context.snapshot.nodes), np.bool_)
+    affinity = required_node_affinity(context.pod) if constraint.honors_affinity else None
     if affinity is not None:
         included &= nodes_matching(snapshot, affinity)
     if constraint.honors_taints:
-        tolerations = incoming.pod.spec.tolerations
-        included &= snapshot.taints.lift(lambda taints: find_untolerated(taints, tolerations, _HARD) is None)
+        tolerations = context.pod.spec.tolerations
+        included &= snapshot.taints.map_bool(lambda taints: find_untolerated(taints, tolerations, _HARD) is None)
     return included
 
 
@@ -137,7 +137,7 @@ def _with_all_keys(snapshot: Snapshot, constraints: Sequence[_Spread]) -> BoolAr
 
 
 @dataclass(frozen=True)
-class SpreadColumns(EveryColumn):
+class SpreadConstraint(ColumnwiseConstraint):
     """One column per hard constraint: how many more matching pods the node's domain may hold beside the incoming pod.
 
     The pod fits where its domain, with it, holds at most maxSkew pods more than the domain with the fewest. If that is
@@ -147,53 +147,53 @@ class SpreadColumns(EveryColumn):
     has_key: BoolArray
     """[column, node]."""
 
-    def fits(self, room: IntArray) -> BoolArray:
-        fits: BoolArray = np.logical_and.reduce((room >= 0) & self.has_key, axis=0)
+    def fits(self, headroom: IntArray) -> BoolArray:
+        fits: BoolArray = np.logical_and.reduce((headroom >= 0) & self.has_key, axis=0)
         return fits
 
-    def codes(self, room: IntArray) -> CodeArray:
+    def codes(self, headroom: IntArray) -> CodeArray:
         """The first column that says no decides: without the label no eviction helps."""
-        codes = np.full(room.shape[1], Code.SUCCESS, np.uint8)
-        short = room < 0
-        for column in reversed(range(len(room))):
+        codes = np.full(headroom.shape[1], Code.SUCCESS, np.uint8)
+        short = headroom < 0
+        for column in reversed(range(len(headroom))):
             codes[short[column]] = Code.UNSCHEDULABLE
-            codes[~self.has_key[column]] = Code.UNRESOLVABLE
+            codes[~self.has_key[column]] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return codes
 
-    def reasons(self, room: IntArray, row: int) -> tuple[str, ...]:
-        code = self.codes(room)[row]
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        code = self.codes(headroom)[row]
         if code == Code.SUCCESS:
             return ()
-        return (REASON_NO_LABEL,) if code == Code.UNRESOLVABLE else (REASON,)
+        return (REASON_NO_LABEL,) if code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE else (REASON,)
 
-    def at(self, rows: Rows) -> Self:
+    def at(self, rows: NodeRows) -> Self:
         return replace(super().at(rows), has_key=self.has_key[:, rows])
 
 
-def prefilter(incoming: SchedulingContext) -> PreFilter:
+def prefilter(context: SchedulingContext) -> PreFilterResult:
     """A rejection if a hard constraint does not parse: kube-scheduler fails such a pod there."""
     try:
-        _constraints(incoming, "DoNotSchedule")
+        _constraints(context, "DoNotSchedule")
     except SelectorError as error:
         reason = f"obtaining pod's hard topology spread constraints: {error}"
-        return PreFilter.rejecting(NAME, reason)
-    return PreFilter()
+        return PreFilterResult.rejecting(NAME, reason)
+    return PreFilterResult()
 
 
-def filter(incoming: SchedulingContext) -> tuple[SpreadColumns, ...]:
+def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     """One constraint with all columns, or none for a pod that need not spread."""
-    constraints = _constraints(incoming, "DoNotSchedule")
+    constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
-    snapshot = incoming.snapshot
+    snapshot = context.snapshot
     with_keys = _with_all_keys(snapshot, constraints)
-    columns = [_column(incoming, one, with_keys & _included(incoming, one)) for one in constraints]
+    columns = [_column(context, one, with_keys & _included(context, one)) for one in constraints]
     return (
-        SpreadColumns(
+        SpreadConstraint(
             NAME,
-            np.stack([column.room for column in columns]),
-            Placed(incoming.layout, tuple(column.by for column in columns)),
-            _nominated(incoming, constraints, columns),
+            np.stack([column.headroom for column in columns]),
+            RankedDemand(context.layout, tuple(column.by for column in columns)),
+            _nominated(context, constraints, columns),
             np.stack([snapshot.label(one.topology_key).present for one in constraints]),
         ),
     )
@@ -208,28 +208,28 @@ def _limit(pod: Pod, constraint: _Spread) -> int:
 class _Column:
     counting: BoolArray
     """[node]: has all keys, and its pods count."""
-    room: IntArray
+    headroom: IntArray
     """[node]: see SpreadColumns."""
     by: PodAmounts
-    """Quirk: unlike `room`, this counts terminating pods, and all pods of the namespace for an empty selector."""
+    """Quirk: unlike `headroom`, this counts terminating pods, and all pods of the namespace for an empty selector."""
 
 
-def _column(incoming: SchedulingContext, constraint: _Spread, counting: BoolArray) -> _Column:
-    labels = incoming.snapshot.label(constraint.topology_key)
-    totals, counted = _per_domain(labels, counting, _counted(incoming, constraint))
-    room = _room(_limit(incoming.pod, constraint), constraint.min_domains, totals, counted)
-    pods = _pods(incoming, constraint)
+def _column(context: SchedulingContext, constraint: _Spread, counting: BoolArray) -> _Column:
+    labels = context.snapshot.label(constraint.topology_key)
+    totals, counted = _per_domain(labels, counting, _counted(context, constraint))
+    headroom = _headroom(_limit(context.pod, constraint), constraint.min_domains, totals, counted)
+    pods = _pods(context, constraint)
     kept = counting[pods.nodes]
     ones = np.ones(np.count_nonzero(kept), np.int64)
-    return _Column(counting, room[labels.codes], PodAmounts(pods.rows[kept], pods.nodes[kept], ones))
+    return _Column(counting, headroom[labels.codes], PodAmounts(pods.rows[kept], pods.nodes[kept], ones))
 
 
-def _room(limit: int, min_domains: int, totals: IntArray, counted: BoolArray) -> IntArray:
+def _headroom(limit: int, min_domains: int, totals: IntArray, counted: BoolArray) -> IntArray:
     """[domain]: see SpreadColumns. A domain that counts may be the emptiest itself, unless they are too few."""
     if np.count_nonzero(counted) < min_domains:
         return limit - totals
-    room = np.minimum(_fewest_of_others(totals, counted), LARGEST) + limit - totals
-    return np.where(counted, -LARGEST, room) if limit < 0 else room
+    headroom = np.minimum(_fewest_of_others(totals, counted), MAX_AMOUNT) + limit - totals
+    return np.where(counted, -MAX_AMOUNT, headroom) if limit < 0 else headroom
 
 
 def _per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
@@ -248,53 +248,53 @@ def _fewest_of_others(totals: IntArray, counted: BoolArray) -> IntArray:
 
 
 def _nominated(
-    incoming: SchedulingContext, constraints: Sequence[_Spread], columns: Sequence[_Column]
+    context: SchedulingContext, constraints: Sequence[_Spread], columns: Sequence[_Column]
 ) -> IntArray | None:
-    def takes(pod: Pod, node: int) -> list[bool]:
-        if pod.metadata.namespace != incoming.pod.metadata.namespace:
+    def demand_of(pod: Pod, node: int) -> list[bool]:
+        if pod.metadata.namespace != context.pod.metadata.namespace:
             return [False] * len(columns)
         return [
             bool(column.counting[node]) and constraint.selector.matches(pod.metadata.labels)
             for constraint, column in zip(constraints, columns, strict=True)
         ]
 
-    return incoming.nominated(len(columns), takes)
+    return context.nominated_demand(len(columns), demand_of)
 
 
 # --- score ----------------------------------------------------------------------------------------------------------
 
 
-def score(incoming: SchedulingContext, rows: Rows) -> IntArray | None:
+def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """[row] 0-100, the fewer matching pods around the better; None (skipped) for a pod without soft constraints."""
     try:
-        constraints = _constraints(incoming, "ScheduleAnyway")
+        constraints = _constraints(context, "ScheduleAnyway")
     except SelectorError:
         return None  # kube-scheduler fails such a pod in PreScore; we leave the plugin out
     if not constraints:
         return None
     # The system's defaults are content with some of their keys: hosts without a zone are still spread over.
-    own = incoming.pod.spec.topology_spread_constraints or incoming.profile.default_spread_constraints is not None
-    everywhere = np.ones(len(incoming.snapshot.nodes), np.bool_)
-    with_keys = _with_all_keys(incoming.snapshot, constraints) if own else everywhere
+    own = context.pod.spec.topology_spread_constraints or context.profile.default_spread_constraints is not None
+    everywhere = np.ones(len(context.snapshot.nodes), np.bool_)
+    with_keys = _with_all_keys(context.snapshot, constraints) if own else everywhere
     scored = rows[with_keys[rows]]
     raw = np.zeros(len(scored))
     for constraint in constraints:
-        raw += _raw_score(incoming, constraint, with_keys, scored)
+        raw += _raw_score(context, constraint, with_keys, scored)
     scores = np.zeros(len(rows), np.int64)
     scores[with_keys[rows]] = _from_most_to_fewest(_rounded(raw))
     return scores
 
 
 def _raw_score(
-    incoming: SchedulingContext, constraint: _Spread, with_keys: BoolArray, scored: Rows
+    context: SchedulingContext, constraint: _Spread, with_keys: BoolArray, scored: NodeRows
 ) -> npt.NDArray[np.float64]:
     """[scored row]: the matching pods around, weighted so that a key with many values counts as one with few."""
-    labels = incoming.snapshot.label(constraint.topology_key)
+    labels = context.snapshot.label(constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
-        around, domains = _counted(incoming, constraint)[scored], len(scored)
+        around, domains = _counted(context, constraint)[scored], len(scored)
     else:
-        counting = with_keys & _included(incoming, constraint)
-        totals, _ = _per_domain(labels, counting, _counted(incoming, constraint))
+        counting = with_keys & _included(context, constraint)
+        totals, _ = _per_domain(labels, counting, _counted(context, constraint))
         around, domains = totals[labels.codes[scored]], len(np.unique(labels.codes[scored]))
     points = around * math.log(domains + 2) + (constraint.max_skew - 1)
     return np.where(labels.present[scored], points, 0.0)

@@ -1,4 +1,10 @@
-"""What a plugin says before any node is looked at (framework PreFilterResult, v1.36)."""
+"""PreFilterResult: what a PreFilter plugin returns for a pod before any node is looked at.
+
+Mirrors framework.PreFilterResult and the Status that PreFilter returns with it (v1.36). Nodes outside `node_names` get
+the status FILTERED_OUT_BY_PREFILTER (framework/filter.py).
+
+Rule: a PreFilter plugin names the only nodes worth filtering, or rejects the pod for all nodes.
+"""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,13 +13,15 @@ from extender.core.framework.status import Code, Status
 
 
 @dataclass(frozen=True, slots=True)
-class PreFilter:
-    """`nodes`: the only ones worth asking (None: all); `rejection`: the pod fits nowhere."""
+class PreFilterResult:
+    """Node names that a PreFilter plugin leaves, or its rejection of the pod."""
 
-    nodes: frozenset[str] | None = None
-    rejection: Status | None = None
+    node_names: frozenset[str] | None = None
+    """PreFilterResult.NodeNames: the only nodes to filter; None: all nodes."""
+    status: Status | None = None
+    """Rejection of the pod for all nodes; None: not rejected."""
 
     @classmethod
     def rejecting(cls, plugin: str, reason: str) -> Self:
-        """No node will do, whoever is evicted."""
-        return cls(rejection=Status(Code.UNRESOLVABLE, plugin, (reason,)))
+        """Return a rejection for all nodes that no eviction resolves."""
+        return cls(status=Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin, (reason,)))

@@ -3,7 +3,7 @@
 Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36, Gt and Lt tolerations off as by default).
 """
 
-from extender.core.framework.constraint import Rows, SchedulingContext, StaticCheck
+from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.normalize import normalize
 from extender.core.snapshot.arrays import IntArray
 from extender.k8s.objects import Taint
@@ -15,16 +15,16 @@ REASON = "node(s) had untolerated taint(s)"
 _HARD = frozenset({"NoSchedule", "NoExecute"})
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Always one check: most nodes of most clusters share a handful of taint lists."""
-    tolerations = incoming.pod.spec.tolerations or ()
-    rejected = incoming.snapshot.taints.lift(lambda taints: find_untolerated(taints, tolerations, _HARD) is not None)
+    tolerations = context.pod.spec.tolerations or ()
+    rejected = context.snapshot.taints.map_bool(lambda taints: find_untolerated(taints, tolerations, _HARD) is not None)
     return (StaticCheck(NAME, rejected, (REASON,)),)
 
 
-def score(incoming: SchedulingContext, rows: Rows) -> IntArray:
+def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     """[row] 0-100: fewest intolerable PreferNoSchedule taints -> 100."""
-    soft = [t for t in incoming.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
+    soft = [t for t in context.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
 
     def intolerable(taints: list[Taint]) -> int:
         return sum(
@@ -32,4 +32,4 @@ def score(incoming: SchedulingContext, rows: Rows) -> IntArray:
             for taint in taints
         )
 
-    return normalize(incoming.snapshot.taints.lift_int(intolerable)[rows], reverse=True)
+    return normalize(context.snapshot.taints.map_int(intolerable)[rows], reverse=True)

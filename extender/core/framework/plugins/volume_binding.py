@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, encode
+from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_with_labels
-from extender.core.snapshot.snapshot import Snapshot, derived_by
+from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s import quantity
 from extender.k8s.labels import labels_key
@@ -45,17 +46,17 @@ from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
+    can_hold,
     claim_class,
     claim_uses,
-    is_alike,
+    has_storage_request,
     is_bound,
+    is_compatible,
     is_for_pod,
     is_reserved_for,
-    may_hold,
-    names_size,
-    not_for_pod,
-    size_asked,
-    size_of,
+    not_for_pod_message,
+    requested_storage,
+    storage_capacity,
     volume_class,
 )
 
@@ -87,16 +88,16 @@ class _Claims:
     """For the pod to have a node."""
 
 
-def _claims(incoming: SchedulingContext) -> _Claims | str:
+def _claims(context: SchedulingContext) -> _Claims | str:
     """In the order of the pod's volumes; or a text why the pod cannot have them."""
-    found, bound, waiting, is_late = storage(incoming.snapshot), [], [], False
-    for use in claim_uses(incoming.pod):
-        claim = found.claim(incoming.pod, use.name)
+    found, bound, waiting, is_late = storage(context.snapshot), [], [], False
+    for use in claim_uses(context.pod):
+        claim = found.claim(context.pod, use.name)
         if claim is None and use.is_ephemeral:
             return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
         if claim is None:
             return not_found("persistentvolumeclaim", use.name)
-        problem = _problem(incoming, claim, is_ephemeral=use.is_ephemeral)
+        problem = _problem(context, claim, is_ephemeral=use.is_ephemeral)
         if problem is not None:
             return problem
         if is_bound(claim):
@@ -108,14 +109,14 @@ def _claims(incoming: SchedulingContext) -> _Claims | str:
     return REASON_UNBOUND if is_late else _Claims(tuple(bound), tuple(waiting))
 
 
-def _problem(incoming: SchedulingContext, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
+def _problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
     name = claim.metadata.name
     if claim.status.phase == "Lost":
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    if is_ephemeral and not is_for_pod(claim, incoming.pod):
-        return not_for_pod(claim, incoming.pod)
+    if is_ephemeral and not is_for_pod(claim, context.pod):
+        return not_for_pod_message(claim, context.pod)
     return None
 
 
@@ -125,20 +126,20 @@ def _waits(storage_class: StorageClass | None, claim: PersistentVolumeClaim) -> 
     return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
-def prefilter(incoming: SchedulingContext) -> PreFilter:
+def prefilter(context: SchedulingContext) -> PreFilterResult:
     """A rejection if a claim is missing, lost, going, somebody else's, or should have been bound before."""
-    claims = _claims(incoming)
+    claims = _claims(context)
     if isinstance(claims, str):
-        return PreFilter.rejecting(NAME, claims)
-    return PreFilter()
+        return PreFilterResult.rejecting(NAME, claims)
+    return PreFilterResult()
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """A check for every set of reasons that some nodes have in common."""
-    claims = _claims(incoming)
+    claims = _claims(context)
     if isinstance(claims, str) or not (claims.bound or claims.waiting):
         return ()
-    bits = _check_bound(incoming.snapshot, claims.bound) | _check_waiting(incoming.snapshot, claims.waiting)
+    bits = _check_bound(context.snapshot, claims.bound) | _check_waiting(context.snapshot, claims.waiting)
     return tuple(StaticCheck(NAME, bits == found, _reasons(found)) for found in np.unique(bits).tolist() if found)
 
 
@@ -218,7 +219,7 @@ def matched(
 
     None of them has a node chosen already; what one has got, the next one cannot get.
     """
-    by_size = sorted(claims, key=size_asked)
+    by_size = sorted(claims, key=requested_storage)
     taken: list[IntArray] = []
     for claim in by_size:
         taken.append(_match(snapshot, claim, taken, at_most=len(by_size)))
@@ -233,8 +234,8 @@ def _match(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[Int
     found, size = storage(snapshot), len(snapshot.nodes)
     matched, open_to_others = np.full(size, NONE), np.ones(size, np.bool_)
     for row in found.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
-        volume = found.numbered[row]
-        if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and may_hold(volume, claim):
+        volume = found.by_number[row]
+        if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and can_hold(volume, claim):
             here = open_to_others & np.logical_and.reduce([one != row for one in taken], axis=0)
             matched[here & _in_reach(snapshot, volume.spec.node_affinity)] = row
             open_to_others &= ~here
@@ -262,8 +263,8 @@ class _Shelf:
     @classmethod
     def of(cls, snapshot: Snapshot, name: str) -> Self:
         """Take it from `_shelf`."""
-        volumes = storage(snapshot).numbered
-        sized = sorted((size_of(volumes[row]), row) for row in storage(snapshot).free_volumes(name))
+        volumes = storage(snapshot).by_number
+        sized = sorted((storage_capacity(volumes[row]), row) for row in storage(snapshot).free_volumes(name))
         sizes, rows = [size for size, _ in sized], [row for _, row in sized]
         sorted_volumes = [volumes[row] for row in rows]
         reach = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
@@ -295,8 +296,8 @@ def _offers(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> t
     Of volumes with the same reach `at_most` are enough: no more claims can take one away.
     """
     shelf, selector = _shelf(snapshot, claim_class(claim)), _claim_selector(claim)
-    suits = shelf.kinds.lift(lambda volume: _is_available(volume, claim, selector))
-    suits[: bisect_left(shelf.sizes, size_asked(claim))] = False
+    suits = shelf.kinds.map_bool(lambda volume: _is_available(volume, claim, selector))
+    suits[: bisect_left(shelf.sizes, requested_storage(claim))] = False
     places = np.flatnonzero(suits)
     if not len(places):
         return places, places
@@ -313,7 +314,7 @@ def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim, select
     """Whatever its size."""
     return (
         volume.status.phase == "Available"
-        and is_alike(volume, claim)
+        and is_compatible(volume, claim)
         and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
         and selector.matches(volume.metadata.labels)
     )
@@ -361,10 +362,10 @@ def _with_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_cla
     """[node]: if the driver publishes its capacity, does one that the node can use hold the claim?"""
     objects, everywhere = snapshot.objects, np.ones(len(snapshot.nodes), np.bool_)
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
-    if not names_size(claim) or driver is None or not driver.spec.storage_capacity:
+    if not has_storage_request(claim) or driver is None or not driver.spec.storage_capacity:
         return everywhere
     found = ~everywhere
-    asked = quantity.value(size_asked(claim))
+    asked = quantity.value(requested_storage(claim))
     for capacity in objects.csi_storage_capacities.values():
         if capacity.storage_class_name == storage_class.metadata.name and _largest(capacity) >= asked:
             found |= _with_access(snapshot, capacity)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.framework.constraint import Conflicts, SchedulingContext
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.constraint import ConflictConstraint, SchedulingContext
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import IntArray, PodAmounts
-from extender.core.snapshot.node_layout import Placed
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.index import Index
+from extender.core.snapshot.node_layout import RankedDemand
+from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.objects import Pod, Volume
 from extender.k8s.storage.volumes import READ_WRITE_ONCE_POD, named_claims
@@ -61,7 +62,7 @@ def _disks_of(pod: Pod) -> list[_Disk]:
 class Mounts(Index):
     """Every disk that a running pod mounts."""
 
-    looks_at = frozenset({"spec"})
+    pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -80,16 +81,16 @@ class Mounts(Index):
                 del self.of_disk[disk.identity]
 
 
-def _disk_conflicts(incoming: SchedulingContext, wanted: list[_Disk]) -> Conflicts:
-    in_use = incoming.snapshot.index(Mounts).of_disk
+def _disk_conflicts(context: SchedulingContext, wanted: list[_Disk]) -> ConflictConstraint:
+    in_use = context.snapshot.index(Mounts).of_disk
     rows = {row for disk in wanted for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
 
     def conflicts(pod: Pod) -> bool:
         return any(disk.conflicts(other) for disk in wanted for other in _disks_of(pod))
 
-    takes = incoming.snapshot.amounts(dict.fromkeys(rows, 1))
-    room = -takes.per_node(len(incoming.snapshot.nodes))
-    return _column(incoming, REASON_DISK, room, takes, conflicts)
+    takes = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
+    headroom = -takes.per_node(len(context.snapshot.nodes))
+    return _column(context, REASON_DISK, headroom, takes, conflicts)
 
 
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def _disk_conflicts(incoming: SchedulingContext, wanted: list[_Disk]) -> Conflic
 class ClaimUsers(Index):
     """The running pods that name a claim."""
 
-    looks_at = frozenset({"spec"})
+    pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -117,35 +118,35 @@ class ClaimUsers(Index):
                 del self.of_claim[name]
 
 
-def _exclusive_claims(incoming: SchedulingContext) -> set[str]:
+def _exclusive_claims(context: SchedulingContext) -> set[str]:
     """Names of the pod's ReadWriteOncePod claims."""
-    pod, found = incoming.pod, storage(incoming.snapshot)
+    pod, found = context.pod, storage(context.snapshot)
     claims = ((name, found.claim(pod, name)) for name in named_claims(pod))
     return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
 
 
-def _claim_conflicts(incoming: SchedulingContext, names: set[str], in_use: int) -> Conflicts:
+def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -> ConflictConstraint:
     """The same on every node: how many of the claims are in use.
 
     Quirk: what a dry run takes off or puts back is counted by the name of the claim, whatever the namespace.
     """
-    snapshot, users = incoming.snapshot, incoming.snapshot.index(ClaimUsers).of_claim
+    snapshot, users = context.snapshot, context.snapshot.index(ClaimUsers).of_claim
     uses: Counter[int] = Counter()
     for name in names:
         uses.update(users.get(name, {}))
-    room = np.full(len(snapshot.nodes), -in_use)
+    headroom = np.full(len(snapshot.nodes), -in_use)
     return _column(
-        incoming,
+        context,
         REASON_CLAIM,
-        room,
-        snapshot.amounts(uses),
+        headroom,
+        snapshot.pod_amounts(uses),
         lambda pod: sum(name in names for name in named_claims(pod)),
     )
 
 
-def _in_use(incoming: SchedulingContext, names: set[str]) -> int:
+def _in_use(context: SchedulingContext, names: set[str]) -> int:
     """How many of the claims a running pod of the same namespace uses."""
-    snapshot, namespace = incoming.snapshot, incoming.pod.metadata.namespace
+    snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     users = snapshot.index(ClaimUsers).of_claim
     return sum(any(snapshot.pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
@@ -154,31 +155,31 @@ def _in_use(incoming: SchedulingContext, names: set[str]) -> int:
 
 
 def _column(
-    incoming: SchedulingContext, reason: str, room: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
-) -> Conflicts:
-    nominated = incoming.nominated(1, lambda pod, _node: [of_nominee(pod)])
-    return Conflicts(NAME, room[np.newaxis], Placed(incoming.layout, (takes,)), nominated, reason)
+    context: SchedulingContext, reason: str, headroom: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
+) -> ConflictConstraint:
+    nominated = context.nominated_demand(1, lambda pod, _node: [of_nominee(pod)])
+    return ConflictConstraint(NAME, headroom[np.newaxis], RankedDemand(context.layout, (takes,)), nominated, reason)
 
 
-def prefilter(incoming: SchedulingContext) -> PreFilter:
+def prefilter(context: SchedulingContext) -> PreFilterResult:
     """A rejection if a claim that the pod names does not exist."""
-    found = storage(incoming.snapshot)
-    for name in named_claims(incoming.pod):
-        if found.claim(incoming.pod, name) is None:
+    found = storage(context.snapshot)
+    for name in named_claims(context.pod):
+        if found.claim(context.pod, name) is None:
             reason = not_found("persistentvolumeclaim", name)
-            return PreFilter.rejecting(NAME, reason)
-    return PreFilter()
+            return PreFilterResult.rejecting(NAME, reason)
+    return PreFilterResult()
 
 
-def filter(incoming: SchedulingContext) -> tuple[Conflicts, ...]:
+def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """One constraint for disks and one for claims; none (skipped) without disks while no claim is in use."""
-    wanted, names = _disks_of(incoming.pod), _exclusive_claims(incoming)
-    in_use = _in_use(incoming, names)
+    wanted, names = _disks_of(context.pod), _exclusive_claims(context)
+    in_use = _in_use(context, names)
     if not wanted and not in_use:
         return ()
     constraints = []
     if wanted:
-        constraints.append(_disk_conflicts(incoming, wanted))
+        constraints.append(_disk_conflicts(context, wanted))
     if names:
-        constraints.append(_claim_conflicts(incoming, names, in_use))
+        constraints.append(_claim_conflicts(context, names, in_use))
     return tuple(constraints)

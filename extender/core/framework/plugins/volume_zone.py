@@ -6,7 +6,7 @@ Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
-from extender.core.framework.plugins.prefilter import PreFilter
+from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
@@ -21,9 +21,9 @@ _NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Label of a volume -> the one that counts on a node that does not have the same."""
 
 
-def _volume(incoming: SchedulingContext, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
+def _volume(context: SchedulingContext, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
     """The claim's volume; a text why there is none; None if the volume is still to be chosen."""
-    found = storage(incoming.snapshot)
+    found = storage(context.snapshot)
     if claim.spec.volume_name:
         volume = found.volume(claim.spec.volume_name)
         return volume or not_found("persistentvolume", claim.spec.volume_name)
@@ -36,16 +36,16 @@ def _volume(incoming: SchedulingContext, claim: PersistentVolumeClaim) -> Persis
     return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
 
 
-def _volumes(incoming: SchedulingContext) -> list[PersistentVolume] | str:
+def _volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
     """Those of the pod's claims; or a text why one has none."""
     volumes = []
-    for name in named_claims(incoming.pod):
+    for name in named_claims(context.pod):
         if not name:
             return "PersistentVolumeClaim had no name"
-        claim = storage(incoming.snapshot).claim(incoming.pod, name)
+        claim = storage(context.snapshot).claim(context.pod, name)
         if claim is None:
             return not_found("persistentvolumeclaim", name)
-        volume = _volume(incoming, claim)
+        volume = _volume(context, claim)
         if isinstance(volume, str):
             return volume
         if volume is not None:
@@ -53,17 +53,17 @@ def _volumes(incoming: SchedulingContext) -> list[PersistentVolume] | str:
     return volumes
 
 
-def prefilter(incoming: SchedulingContext) -> PreFilter:
+def prefilter(context: SchedulingContext) -> PreFilterResult:
     """A rejection if a claim has no volume and waits for none."""
-    volumes = _volumes(incoming)
+    volumes = _volumes(context)
     if isinstance(volumes, str):
-        return PreFilter.rejecting(NAME, volumes)
-    return PreFilter()
+        return PreFilterResult.rejecting(NAME, volumes)
+    return PreFilterResult()
 
 
-def filter(incoming: SchedulingContext) -> tuple[StaticCheck, ...]:
+def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """One check, or none if no volume has a zone; nodes without any of the labels take all volumes."""
-    volumes, snapshot = _volumes(incoming), incoming.snapshot
+    volumes, snapshot = _volumes(context), context.snapshot
     topologies = [
         (key, zones)
         for volume in volumes
@@ -89,4 +89,4 @@ def _zones(label: str | None) -> frozenset[str]:
 def _in_zone(snapshot: Snapshot, key: str, zones: frozenset[str]) -> BoolArray:
     """[node]."""
     own, newer = snapshot.label(key), snapshot.label(_NEWER[key])
-    return np.where(own.present, own.lift(zones.__contains__), newer.lift(zones.__contains__))
+    return np.where(own.present, own.map_bool(zones.__contains__), newer.map_bool(zones.__contains__))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.evaluation import evaluate
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.k8s.objects import TopologySpreadConstraint
 from tests.builders import built, cluster, incoming, node, pod, typed
@@ -28,7 +28,7 @@ NAMING: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedu
 
 def cut_off(*fields, running=()):
     snapshot = built(cluster({node("n1", cpu="2"): running, node("n2"): []}))
-    snapshot.unread = frozenset(fields)
+    snapshot.unreadable_tables = frozenset(fields)
     return snapshot
 
 
@@ -90,7 +90,7 @@ def test_a_preemption_keeps_what_kube_scheduler_chose_where_it_may_not_read():
     snapshot = cut_off("claims", running=[pod("a"), pod("b", priority=5)])
     decision = engine.preempt(snapshot, typed(incoming(**CLAIM)), {"n1": SentCandidate(("uid-b",))}, Profile())
     assert [(one.node, [victim.metadata.name for victim in one.victims]) for one in decision.kept] == [("n1", ["b"])]
-    assert decision.as_offered == {"n1"}
+    assert decision.as_sent == {"n1"}
 
 
 def test_where_device_classes_may_not_be_read_any_extended_resource_may_be_backed_by_one():
@@ -105,12 +105,16 @@ def test_where_device_classes_may_not_be_read_any_extended_resource_may_be_backe
 @pytest.mark.parametrize(
     ("fields", "policy", "vetoed"),
     [
-        (["namespaces"], {"tenant_label": "team"}, "nobody knows of which tenant a pod is: Namespaces may not be read"),
+        (
+            ["namespaces"],
+            {"tenant_label": "team"},
+            "cannot determine the pod's tenant: no permission to list Namespaces",
+        ),
         (["namespaces"], {"preemption_toleration": True}, None),
         (
             ["priority_classes"],
             {"preemption_toleration": True},
-            "nobody knows who tolerates preemption: PriorityClasses may not be read",
+            "cannot determine preemption tolerations: no permission to list PriorityClasses",
         ),
         (["priority_classes", "namespaces"], {}, None),
     ],

@@ -7,8 +7,8 @@ import pytest
 
 import extender
 from extender.core import engine
-from extender.core.engine import SentCandidate
-from extender.core.framework.plugins import FILTERS, NOT_MODELLED, SCORES
+from extender.core.framework.plugins import FILTERS, SCORES, UNEVALUATED_FILTERS
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile
 from extender.k8s.objects import TopologySpreadConstraint
 from extender.k8s.storage.csi_migration import migrated_volume
@@ -39,8 +39,8 @@ def test_every_plugin_is_documented():
     page = (Path(__file__).parents[4] / "docs" / "plugins.md").read_text(encoding="utf-8")
     filters, _, scores = page.partition("## Scores")
     rows = [line.split("|")[1].strip() for line in filters.splitlines() if line.startswith("| ")][1:]
-    assert [name for name in rows if name not in NOT_MODELLED] == list(FILTERS)
-    assert set(rows) - set(FILTERS) == set(NOT_MODELLED)
+    assert [name for name in rows if name not in UNEVALUATED_FILTERS] == list(FILTERS)
+    assert set(rows) - set(FILTERS) == set(UNEVALUATED_FILTERS)
     cells = [line.split("|") for line in scores.splitlines() if line.startswith("| ")]
     weights = {cell[1].strip(): cell[2].strip() for cell in cells}
     del weights["plugin"]
@@ -254,11 +254,11 @@ def test_the_schedulers_victims_are_kept_only_where_devices_decide():
         },
         others=[DEVICE_CLASS],
     )
-    offers = {"plugin": SentCandidate(("uid-a", "uid-b")), "devices": SentCandidate(("uid-c", "uid-d"))}
-    decision = engine.preempt(built(objects), typed(incoming(requests=GPU)), offers, Profile(keep_candidates=None))
+    sent = {"plugin": SentCandidate(("uid-a", "uid-b")), "devices": SentCandidate(("uid-c", "uid-d"))}
+    decision = engine.preempt(built(objects), typed(incoming(requests=GPU)), sent, Profile(keep_candidates=None))
     victims = {kept.node: [pod.metadata.name for pod in kept.victims] for kept in decision.kept}
     assert victims == {"plugin": ["a"], "devices": ["d", "c"]}
-    assert decision.as_offered == {"devices"}
+    assert decision.as_sent == {"devices"}
     assert decision.not_evaluated == ("DynamicResources",)
 
 
