@@ -1,4 +1,4 @@
-"""The configuration file: models.py says what may stand in it, load.py reads it, render.py prints it."""
+"""Configuration file: models.py is the schema, load.py reads it, render.py prints it."""
 
 from extender.config.load import load_config
 from extender.config.models import Configuration

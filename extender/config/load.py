@@ -1,10 +1,10 @@
-"""Read a configuration: the file, over it the environment, over that the command line.
+"""Load the configuration from file, environment and command line, in increasing precedence.
 
 A setting's variable is its path in capitals, two underscores between levels: `preemption.keepCandidates` is
 EXTENDER_PREEMPTION__KEEP_CANDIDATES. Lists and mappings are given in YAML or JSON. A variable of that prefix
-that is no setting is an error, except those that Kubernetes sets for a Service named `extender…`.
+that does not name a setting is an error, except those that Kubernetes sets for a Service named `extender…`.
 
-Rule: a configuration is valid as a whole, or refused with the place of every mistake in it. Nothing is guessed.
+Rule: a configuration is valid as a whole, or rejected with the location of every mistake; nothing is guessed.
 """
 
 import re
@@ -25,19 +25,19 @@ from extender.errors import ConfigError
 KeyPath = tuple[str | int, ...]
 
 ENV_PREFIX = "EXTENDER_"
-ENV_OF_OTHERS = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
-"""Variables of that prefix that are no settings: the command line reads them."""
+OTHER_VARIABLES = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
+"""Variables with the prefix that do not name settings: the command line reads them."""
 
 _SERVICE_LINK = re.compile(
     r"EXTENDER(_[A-Z0-9]+)*?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_[A-Z]+(_[A-Z]+)?)?)"
 )
-"""What the kubelet sets in every pod beside a Service whose name begins with `extender`."""
+"""Service link variables that the kubelet sets for a Service whose name starts with `extender`."""
 
 
 def load_config(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, tuple[str, object]] | None = None
 ) -> Configuration:
-    """Return the effective configuration; ConfigError, one line per mistake, if any of it is wrong.
+    """Return the effective configuration; raise ConfigError with one line per mistake.
 
     `overrides` are settings from the command line: option -> (path of the key such as `server.port`, value).
     """
@@ -57,7 +57,7 @@ def load_config(
 
 @dataclass(slots=True)
 class _Layers:
-    """Values put over each other, and where each of them stands."""
+    """Values merged so far, and the source location of each."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class _Layers:
     def read_environment(self, env: Mapping[str, str]) -> None:
         settings = {name: (path, is_text) for name, path, is_text in _settings(Configuration, ENV_PREFIX, ())}
         for name in sorted(env):
-            if not name.startswith(ENV_PREFIX) or name in ENV_OF_OTHERS:
+            if not name.startswith(ENV_PREFIX) or name in OTHER_VARIABLES:
                 continue
             if name in settings:
                 path, is_text = settings[name]
@@ -91,7 +91,7 @@ class _Layers:
                 raise ConfigError(f"{name}: no such setting{meant}")
 
     def put(self, path: KeyPath, value: object, place: str) -> None:
-        """Set one key, whatever was there."""
+        """Set one key, replacing any earlier value."""
         *parents, key = path
         inner: dict[Any, Any] = self.data
         for parent in parents:
@@ -102,14 +102,14 @@ class _Layers:
         self.places[path] = _Place(place)
 
     def describe(self, errors: Sequence[ErrorDetails]) -> Iterator[str]:
-        """Yield `extender.yaml:12: server.prot: unknown key (did you mean port?)` in the order of lines."""
+        """Yield one message per error, ordered by line: `extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
         placed = [(self._place(error["loc"]), error) for error in errors]
         for place, error in sorted(placed, key=lambda pair: pair[0].line):
             path = f"{_path_text(error['loc'])}: " if error["loc"] else ""
-            yield f"{place}: {path}{_complaint(error)}"
+            yield f"{place}: {path}{_error_message(error)}"
 
     def _place(self, path: KeyPath) -> "_Place":
-        """Where the key stands, else something of what is in it, else what it is in."""
+        """Return the location of the key, else of a key below it, else of its parent."""
         if path in self.places:
             return self.places[path]
         for known, place in self.places.items():
@@ -118,7 +118,7 @@ class _Layers:
         return self._place(path[:-1]) if path else _Place(self.name)
 
     def _plain(self, node: yaml.Node, path: KeyPath) -> Any:
-        """Return the node's value, and remember the line of everything in it."""
+        """Return the node's value and record the line of every key in it."""
         self.places.setdefault(path, self._place_of(node))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
@@ -132,9 +132,9 @@ class _Layers:
             place = self._place_of(key_node)
             key = key_node.value
             if not isinstance(key, str):
-                raise ConfigError(f"{place}: a key must be a text")
+                raise ConfigError(f"{place}: a key must be a string")
             if key in values:
-                raise ConfigError(f"{place}: {_path_text((*path, key))}: is there twice")
+                raise ConfigError(f"{place}: {_path_text((*path, key))}: is listed twice")
             self.places[*path, key] = place
             values[key] = self._plain(value_node, (*path, key))
         return values
@@ -145,7 +145,7 @@ class _Layers:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a value comes from: a file and its line, or a variable or option, which has none (0) and comes first."""
+    """Source of a value: a file and line, or a variable or option (line 0, sorted first)."""
 
     name: str
     line: int = 0
@@ -155,7 +155,7 @@ class _Place:
 
 
 def _scalar(node: yaml.ScalarNode) -> object:
-    """Only null, true, false and decimal integers are not text; `30s`, `1e3` and dates are."""
+    """Return null, booleans and decimal integers typed; everything else, such as `30s`, `1e3` and dates, is text."""
     text: str = node.value
     if node.style is not None:
         return text
@@ -173,7 +173,7 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 
 
 def _settings(section: type[Section], prefix: str, path: KeyPath) -> Iterator[tuple[str, KeyPath, bool]]:
-    """Yield (variable, path of the key, whether its value is plain text) for every setting below."""
+    """Yield (variable, path of the key, whether its value is plain text) for every setting of the section."""
     for name, info in section.model_fields.items():
         below = (*path, info.alias or name)
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
@@ -183,7 +183,7 @@ def _settings(section: type[Section], prefix: str, path: KeyPath) -> Iterator[tu
 
 
 def _takes_text(annotation: Any) -> bool:
-    """`str`, `Annotated[str, …]`, or either with `| None`."""
+    """Return whether the annotation is `str`, `Annotated[str, …]`, or either with `| None`."""
     return annotation is str or (get_origin(annotation) is not list and any(map(_takes_text, get_args(annotation)[:1])))
 
 
@@ -200,13 +200,13 @@ def _is_service_link(name: str, value: str) -> bool:
     return link is not None and (link[2] != "PORT" or "://" in value)
 
 
-# --- what is wrong --------------------------------------------------------------------------------------------------
+# --- error messages --------------------------------------------------------------------------------------------------
 
 
 _PLAINER = {"missing": "is missing", "model_type": "must be a mapping", "list_type": "must be a list"}
 
 
-def _complaint(error: ErrorDetails) -> str:
+def _error_message(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{suggestion(str(error['loc'][-1]), _keys_beside(error['loc']))}"
     if error["type"] in _PLAINER:
@@ -222,7 +222,7 @@ def _complaint(error: ErrorDetails) -> str:
 
 
 def _keys_beside(path: KeyPath) -> tuple[str, ...]:
-    """The keys that are known where the last one of `path` stands."""
+    """Return the known keys of the section that contains the last key of `path`."""
     section: Any = Configuration
     for key in path[:-1]:
         if isinstance(key, str):
@@ -231,7 +231,7 @@ def _keys_beside(path: KeyPath) -> tuple[str, ...]:
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
-    """The model in `Model`, `list[Model]`, `Model | None` and the like."""
+    """Return the section in `Section`, `list[Section]`, `Section | None` and the like."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(_section_in, get_args(annotation))), None)

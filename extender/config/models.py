@@ -1,4 +1,4 @@
-"""What may be configured, what it defaults to, and what is allowed: the reference of the configuration file.
+"""Schema of the configuration file: every key, its default and its validation.
 
 Names and limits of plugin arguments are those of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1, validation
 of v1.36). The text under a field is its documentation; `extender config show` prints it.
@@ -30,9 +30,9 @@ from extender.config.values import (
     Duration,
     ResourceGroup,
     ResourceName,
-    each_once,
-    known_once,
-    one_of,
+    require_known,
+    require_known_and_unique,
+    require_unique,
 )
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile, ScoringStrategy
 from extender.k8s import objects as k8s
@@ -41,59 +41,59 @@ from extender.k8s import objects as k8s
 
 
 class ClusterSection(Section):
-    source: Literal["snapshot", "kubernetes"] = "snapshot"
-    """Where the picture of the cluster comes from. `snapshot`: files, as kubectl get -o json or yaml prints them.
-    `kubernetes`: an API server, by list and watch."""
+    source: Literal["files", "kubernetes"] = "files"
+    """Source of the cluster cache. files: manifests as `kubectl get -o json` or `-o yaml` prints them. kubernetes: list
+    and watch against an API server."""
     path: Annotated[str, Field(min_length=1)] | None = None
-    """snapshot: the file or directory to read; without one, the example cluster that ships with the extender."""
+    """files: the file or directory to read; unset: the example cluster that ships with the extender."""
     reload_interval: Duration = 2.0
-    """snapshot: how often to look whether the files have changed; 0s: read them once."""
+    """files: how often to check the files for changes; 0s: read them once."""
     kubeconfig: Annotated[str, Field(min_length=1)] | None = None
-    """kubernetes: the kubeconfig to use; without one, the service account of the pod that the extender runs in, and
-    outside of one $KUBECONFIG or ~/.kube/config."""
+    """kubernetes: the kubeconfig to use; unset: the service account when running in a pod, else $KUBECONFIG or
+    ~/.kube/config."""
     context: Annotated[str, Field(min_length=1)] | None = None
-    """kubernetes: the context of the kubeconfig; without one, its current context."""
+    """kubernetes: the kubeconfig context to use; unset: its current context."""
     stale_after: Duration = 30.0
-    """kubernetes: for how long a kind of objects may not be followed before nothing is decided any more."""
-    compare_interval: Duration = 1800.0
-    """kubernetes: how often names and versions of all objects are compared with the API server's; 0s: never, not even
-    after a stream was broken."""
+    """kubernetes: how long the watch of a kind may be interrupted before the cache counts as stale and calls fail."""
+    verify_interval: Duration = 1800.0
+    """kubernetes: how often names and resourceVersions of all cached objects are compared with the API server's; a
+    difference is logged and relisted. 0s: never, not even after a broken watch."""
 
     @model_validator(mode="after")
-    def _settings_suit_source(self) -> "ClusterSection":
-        foreign = {"snapshot": ("kubeconfig", "context"), "kubernetes": ("path",)}[self.source]
+    def _settings_match_source(self) -> "ClusterSection":
+        foreign = {"files": ("kubeconfig", "context"), "kubernetes": ("path",)}[self.source]
         for name in foreign:
             if getattr(self, name) is not None:
-                raise ValueError(f"{to_camel(name)} means nothing with source: {self.source}")
+                raise ValueError(f"{to_camel(name)} cannot be set with source: {self.source}")
         return self
 
 
 class BindSection(Section):
     enabled: StrictBool = False
-    """Whether POST /bind creates bindings; needs cluster.source: kubernetes. Off, the scheduler binds by itself."""
+    """Create bindings for POST /bind; requires cluster.source: kubernetes. Disabled, kube-scheduler binds itself."""
     timeout: Annotated[Duration, Field(gt=0)] = 4.0
-    """How long binding one pod may take, to the last answer; must be shorter than the scheduler's httpTimeout (5s)."""
+    """Time limit for binding one pod, retries included; must be shorter than the scheduler's httpTimeout (5s)."""
 
 
 class KillSwitchSection(Section):
     enabled: StrictBool = False
-    """On: /filter accepts every node that is offered, /prioritize scores none, /preempt is answered as below, and no
-    picture of the cluster is needed. /bind goes on."""
+    """Pass calls through: /filter accepts every node that is sent, /prioritize scores none, /preempt answers as set
+    below, and no cluster cache is needed. /bind keeps working."""
     preempt: Literal["Veto", "PassThrough"] = "Veto"
-    """Veto: nobody is evicted, and no such pod is retried before a relevant event or about 5 minutes. PassThrough:
-    kube-scheduler evicts whom it chose, without any of the protections above."""
+    """Veto: evict no pods; the preemptor is not retried before a relevant event or about 5 minutes. PassThrough:
+    kube-scheduler evicts the victims it selected, without any of the policies above."""
 
 
-class NodeSelectorRequirement(Section):
+class NodeSelectorRequirementSection(Section):
     key: ResourceName
-    """Label (in matchFields: metadata.name) to look at."""
+    """Label key (in matchFields: metadata.name)."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """How to compare."""
+    """Operator that relates the key to the values."""
     values: list[str] = []
-    """What to compare with; none for Exists and DoesNotExist, one integer for Gt and Lt."""
+    """Values for the operator: none for Exists and DoesNotExist, one integer for Gt and Lt."""
 
     @model_validator(mode="after")
-    def _values_suit_operator(self) -> "NodeSelectorRequirement":
+    def _values_match_operator(self) -> "NodeSelectorRequirementSection":
         if self.operator in ("In", "NotIn") and not self.values:
             raise ValueError(f"{self.operator} needs values")
         if self.operator in ("Exists", "DoesNotExist") and self.values:
@@ -105,48 +105,48 @@ class NodeSelectorRequirement(Section):
         return self
 
 
-class NodeSelectorTerm(Section):
-    match_expressions: list[NodeSelectorRequirement] = []
-    """Requirements on labels, all of which must hold."""
-    match_fields: list[NodeSelectorRequirement] = []
-    """Requirements on metadata.name, all of which must hold."""
+class NodeSelectorTermSection(Section):
+    match_expressions: list[NodeSelectorRequirementSection] = []
+    """Label requirements, ANDed."""
+    match_fields: list[NodeSelectorRequirementSection] = []
+    """Requirements on metadata.name, ANDed."""
 
 
-class NodeSelector(Section):
-    node_selector_terms: Annotated[list[NodeSelectorTerm], Field(min_length=1)]
-    """Terms of which one must hold."""
+class NodeSelectorSection(Section):
+    node_selector_terms: Annotated[list[NodeSelectorTermSection], Field(min_length=1)]
+    """Terms, ORed."""
 
 
-class PreferredSchedulingTerm(Section):
+class PreferredSchedulingTermSection(Section):
     weight: Annotated[StrictInt, Field(ge=1, le=100)]
-    """How much a node that matches is worth."""
-    preference: NodeSelectorTerm
-    """What to match."""
+    """Weight added for a matching node."""
+    preference: NodeSelectorTermSection
+    """Term that a node must match."""
 
 
 class AddedAffinity(Section):
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    """Nodes that any pod may use at all."""
-    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
-    """Nodes that any pod prefers."""
+    required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
+    """Nodes that pods may be placed on."""
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
+    """Nodes that pods prefer."""
 
 
 class SpreadConstraint(Section):
     max_skew: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
-    """How many matching pods a domain may hold more than the emptiest one."""
+    """Largest allowed difference in matching pods between a domain and the domain with the fewest."""
     topology_key: ResourceName
-    """Node label whose values are the domains."""
+    """Node label whose values define the domains."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
-    """Whether it is a filter or a score."""
+    """DoNotSchedule: a filter; ScheduleAnyway: a score."""
     min_domains: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] | None = None
-    """With fewer domains than this, the emptiest is taken to hold nothing; with DoNotSchedule only."""
+    """With fewer eligible domains than this, the global minimum counts as 0; only with DoNotSchedule."""
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
-    """Whether nodes that the pod's node affinity excludes are left out of the count."""
+    """Honor: skip nodes that the pod's node affinity excludes when counting."""
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
-    """The same of nodes whose taints the pod does not tolerate."""
+    """Honor: skip nodes with taints that the pod does not tolerate when counting."""
 
     @model_validator(mode="after")
-    def _min_domains_filter(self) -> "SpreadConstraint":
+    def _min_domains_needs_filter(self) -> "SpreadConstraint":
         if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
             raise ValueError("minDomains needs whenUnsatisfiable: DoNotSchedule")
         return self
@@ -154,53 +154,53 @@ class SpreadConstraint(Section):
 
 class FilterSection(Section):
     plugins: list[str] = list(FILTER_PLUGINS)
-    """The checks a node must pass, whatever the order here: kube-scheduler's own order decides which one gives the
-    reason. All of kube-scheduler's that are modelled by default."""
+    """Filter plugins that a node must pass. The order here does not matter: kube-scheduler's order decides which
+    plugin's reason is reported. Default: all of kube-scheduler's that are implemented."""
     ignored_resources: list[ResourceName] = []
-    """Extended resources that NodeResourcesFit does not check, because another extender does."""
+    """Extended resources that NodeResourcesFit ignores because another extender manages them."""
     ignored_resource_groups: list[ResourceGroup] = []
-    """The same by the part of the name before the slash."""
+    """Groups of extended resources (the name before the slash) that NodeResourcesFit ignores."""
     added_affinity: AddedAffinity | None = None
-    """Node affinity added to that of every pod (NodeAffinityArgs.addedAffinity of kube-scheduler)."""
+    """Node affinity added to every pod's own (NodeAffinityArgs.addedAffinity)."""
     default_spread_constraints: list[SpreadConstraint] | None = None
-    """How pods without topology spread constraints are spread, in filters and scores (PodTopologySpreadArgs with
-    defaultingType List; none with []). Unset: the system's defaults, which only score."""
+    """Constraints for pods that have none of their own (PodTopologySpreadArgs with defaultingType: List); []: none.
+    Unset: the system defaults, which only affect scores."""
 
     @field_validator("default_spread_constraints")
     @classmethod
     def _each_key_once(cls, constraints: list[SpreadConstraint] | None) -> list[SpreadConstraint] | None:
-        each_once([f"{one.topology_key} with {one.when_unsatisfiable}" for one in constraints or ()])
+        require_unique([f"{one.topology_key} with {one.when_unsatisfiable}" for one in constraints or ()])
         return constraints
 
     @field_validator("plugins")
     @classmethod
     def _known_plugins(cls, plugins: list[str]) -> list[str]:
-        return known_once(plugins, FILTER_PLUGINS)
+        return require_known_and_unique(plugins, FILTER_PLUGINS)
 
 
 class ResourceWeight(Section):
     name: ResourceName
-    """Resource, such as cpu, memory or nvidia.com/gpu."""
+    """Resource name, such as cpu, memory or nvidia.com/gpu."""
     weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
-    """How much it counts beside the others, 1 to 100."""
+    """Weight of the resource, 1 to 100."""
 
 
 class ShapePoint(Section):
     utilization: Annotated[StrictInt, Field(ge=0, le=100)]
-    """Percent of the node in use."""
+    """Requested share of the node's allocatable, in percent."""
     score: Annotated[StrictInt, Field(ge=0, le=10)]
-    """Score at that point, 0 to 10; in between, a straight line."""
+    """Score at that utilization, 0 to 10; linear between points."""
 
 
 class RequestedToCapacityRatio(Section):
     shape: Annotated[list[ShapePoint], Field(min_length=1)]
-    """Points of the curve from utilization to score, utilization strictly rising."""
+    """Points of the function from utilization to score, with strictly increasing utilization."""
 
     @field_validator("shape")
     @classmethod
-    def _rising(cls, shape: list[ShapePoint]) -> list[ShapePoint]:
+    def _utilization_increases(cls, shape: list[ShapePoint]) -> list[ShapePoint]:
         if any(a.utilization >= b.utilization for a, b in pairwise(shape)):
-            raise ValueError("utilization must rise strictly from point to point")
+            raise ValueError("utilization must increase strictly from point to point")
         return shape
 
 
@@ -209,14 +209,14 @@ _CPU_AND_MEMORY = [ResourceWeight(name="cpu"), ResourceWeight(name="memory")]
 
 class ScoringStrategySection(Section):
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    """Which nodes are better: empty ones, full ones, or by a curve."""
+    """LeastAllocated favors emptier nodes, MostAllocated fuller ones, RequestedToCapacityRatio a function of utilization."""
     resources: Annotated[list[ResourceWeight], Field(min_length=1)] = _CPU_AND_MEMORY
-    """Resources that count."""
+    """Resources that are scored, with their weights."""
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
-    """The curve; with RequestedToCapacityRatio only."""
+    """The scoring function; only with RequestedToCapacityRatio."""
 
     @model_validator(mode="after")
-    def _curve_where_it_belongs(self) -> "ScoringStrategySection":
+    def _shape_matches_type(self) -> "ScoringStrategySection":
         if (self.type == "RequestedToCapacityRatio") != (self.requested_to_capacity_ratio is not None):
             raise ValueError("type RequestedToCapacityRatio and a requestedToCapacityRatio.shape need each other")
         return self
@@ -224,18 +224,18 @@ class ScoringStrategySection(Section):
 
 class ScoreArgs(Section):
     scoring_strategy: ScoringStrategySection | None = None
-    """NodeResourcesFit: which nodes are better."""
+    """NodeResourcesFit: how nodes are scored."""
     resources: Annotated[list[ResourceWeight], Field(min_length=1)] | None = None
-    """NodeResourcesBalancedAllocation: resources that should be used alike; all have weight 1."""
+    """NodeResourcesBalancedAllocation: resources whose utilization is balanced, each with weight 1."""
     hard_pod_affinity_weight: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
-    """InterPodAffinity: what a running pod's required affinity to the incoming pod counts, 0 to 100; 1 if unset."""
+    """InterPodAffinity: weight of a running pod's required affinity to the incoming pod, 0 to 100; unset: 1."""
     ignore_preferred_terms_of_existing_pods: StrictBool | None = None
-    """InterPodAffinity: whether a pod without preferred terms of its own is scored by nobody's; false if unset."""
+    """InterPodAffinity: ignore running pods' preferred terms for a pod that has none of its own; unset: false."""
 
     @field_validator("resources")
     @classmethod
-    def _all_alike(cls, resources: list[ResourceWeight] | None) -> list[ResourceWeight] | None:
-        each_once([resource.name for resource in resources or ()])
+    def _weights_are_one(cls, resources: list[ResourceWeight] | None) -> list[ResourceWeight] | None:
+        require_unique([resource.name for resource in resources or ()])
         if any(resource.weight != 1 for resource in resources or ()):
             raise ValueError("weight must be 1 for every resource of NodeResourcesBalancedAllocation")
         return resources
@@ -246,20 +246,20 @@ ARGS_OF = {
     "NodeResourcesBalancedAllocation": {"resources"},
     "InterPodAffinity": {"hard_pod_affinity_weight", "ignore_preferred_terms_of_existing_pods"},
 }
-"""Score plugin -> the arguments that it takes."""
+"""Score plugin -> fields of ScoreArgs that it accepts."""
 
 
 class ScorePlugin(Section):
     name: str
-    """Name of the plugin in kube-scheduler."""
+    """Plugin name, as in kube-scheduler."""
     weight: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = 1
-    """What its score (0 to 100) is multiplied with; kube-scheduler's default weight of that plugin if left out."""
+    """Factor for its score of 0 to 100; unset: kube-scheduler's default weight of the plugin."""
     args: ScoreArgs = ScoreArgs()
-    """What the plugin takes in KubeSchedulerConfiguration."""
+    """Arguments of the plugin, as in KubeSchedulerConfiguration."""
 
     @model_validator(mode="before")
     @classmethod
-    def _usual_weight(cls, data: Any) -> Any:
+    def _default_weight(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("weight") is None and isinstance(data.get("name"), str):
             return {**data, "weight": SCORE_WEIGHTS.get(data["name"], 1)}
         return data
@@ -267,10 +267,10 @@ class ScorePlugin(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        return one_of(name, tuple(SCORE_WEIGHTS))
+        return require_known(name, tuple(SCORE_WEIGHTS))
 
     @model_validator(mode="after")
-    def _own_args(self) -> "ScorePlugin":
+    def _args_match_plugin(self) -> "ScorePlugin":
         for key in sorted(self.args.model_fields_set - ARGS_OF.get(self.name, set())):
             raise ValueError(f"{self.name} takes no {to_camel(key)}")
         return self
@@ -278,72 +278,69 @@ class ScorePlugin(Section):
 
 class PrioritizeSection(Section):
     plugins: list[ScorePlugin] = [ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items()]
-    """The scores that are added up. All of kube-scheduler's that are modelled by default."""
+    """Score plugins whose weighted scores are summed. Default: all of kube-scheduler's that are implemented."""
 
     @field_validator("plugins")
     @classmethod
     def _once(cls, plugins: list[ScorePlugin]) -> list[ScorePlugin]:
-        each_once([plugin.name for plugin in plugins])
+        require_unique([plugin.name for plugin in plugins])
         return plugins
 
 
 class Configuration(Section):
     api_version: Literal["extender/v1alpha1"] = "extender/v1alpha1"
-    """Version of this format."""
+    """Version of the configuration format."""
     kind: Literal["ExtenderConfiguration"] = "ExtenderConfiguration"
     """Always ExtenderConfiguration."""
     scheduler_names: list[Annotated[str, Field(min_length=1)]] = []
-    """Schedulers whose nominated pods count; none: that of the incoming pod (spec.schedulerName)."""
+    """Schedulers whose nominated pods are considered; []: the incoming pod's own (spec.schedulerName)."""
     cluster: ClusterSection = ClusterSection()
-    """What the extender knows of the cluster."""
+    """Source of the cluster cache."""
     filter: FilterSection = FilterSection()
-    """Which nodes a pod fits on."""
+    """Filter plugins and their arguments."""
     prioritize: PrioritizeSection = PrioritizeSection()
-    """Which of these nodes are better."""
+    """Score plugins, their weights and arguments."""
     preemption: PreemptionSection = PreemptionSection()
-    """Which pods have to leave for a more important one."""
+    """Preemption: victim selection, protections, limits."""
     mode: Literal["Enforce", "Observe"] = "Enforce"
-    """Enforce: what is decided is answered. Observe: everything is decided, logged and counted, but answered as if the
-    extender were not there; nothing ever fails for want of a decision."""
+    """Enforce: answer with the decision. Observe: decide, log and count everything, but answer as if the extender were
+    not registered; a failed decision never fails the call."""
     kill_switch: KillSwitchSection = KillSwitchSection()
-    """To have kube-scheduler decide alone at once, without a restart. Wins over `mode`."""
+    """Leave all decisions to kube-scheduler at once, without a restart. Takes precedence over `mode`."""
     bind: BindSection = BindSection()
-    """Whether and how pods are bound to nodes."""
+    """Binding of pods to nodes."""
     server: ServerSection = ServerSection()
-    """The listener for kube-scheduler, and what a call may cost."""
+    """Listener for kube-scheduler, and limits per request."""
     admin: AdminSection = AdminSection()
-    """The listener for everybody else: probes, Prometheus, and people (`debug`). Nothing of it is on the scheduler's
-    port."""
+    """Listener for probes, Prometheus and the debug endpoints (`debug`), which the scheduler's port does not serve."""
     debug: DebugSection = DebugSection()
-    """What people look at, on the admin listener: decisions, what-if questions and the page at /ui."""
+    """Debug endpoints on the admin listener: decisions, what-if simulation and the page at /ui."""
     recording: RecordingSection = RecordingSection()
-    """Calls that are kept to be replayed."""
+    """Recording of calls for replay."""
     log: LogSection = LogSection()
-    """What is told while it runs, on standard error."""
+    """Log on standard error."""
     audit: AuditSection = AuditSection()
-    """A line of JSON for each /preempt and /bind, written before the answer."""
+    """Audit log: one JSON line per /preempt and /bind, written before the response."""
     tracing: TracingSection = TracingSection()
-    """Spans for OpenTelemetry."""
+    """OpenTelemetry spans."""
 
     @model_validator(mode="after")
-    def _binds_in_a_cluster(self) -> "Configuration":
+    def _bind_needs_api_server(self) -> "Configuration":
         if self.bind.enabled and self.cluster.source != "kubernetes":
             raise ValueError("bind.enabled needs cluster.source: kubernetes")
         return self
 
     @model_validator(mode="after")
-    def _binds_in_time(self) -> "Configuration":
+    def _bind_timeout_below_deadline(self) -> "Configuration":
         if self.bind.enabled and self.bind.timeout > self.server.deadline:
-            raise ValueError(
-                "bind.timeout must not be longer than 80 % of server.schedulerTimeout, by which every call is answered"
-            )
+            raise ValueError("bind.timeout must not exceed 80 % of server.httpTimeout, the deadline of every call")
         return self
 
     def profile(self) -> Profile:
-        """The choices that decisions depend on, frozen."""
+        """Return the settings that decisions depend on."""
         score = {plugin.name: plugin for plugin in self.prioritize.plugins}
-        between = score["InterPodAffinity"].args if "InterPodAffinity" in score else ScoreArgs()
-        hard_weight = between.hard_pod_affinity_weight
+        affinity_args = score["InterPodAffinity"].args if "InterPodAffinity" in score else ScoreArgs()
+        hard_weight = affinity_args.hard_pod_affinity_weight
         keep = self.preemption.keep_candidates
         return Profile(
             filter_plugins=tuple(self.filter.plugins),
@@ -355,7 +352,7 @@ class Configuration(Section):
             added_affinity=_added_affinity(self.filter.added_affinity),
             default_spread_constraints=_spread_constraints(self.filter.default_spread_constraints),
             hard_pod_affinity_weight=1 if hard_weight is None else hard_weight,
-            ignore_preferred_terms_of_existing_pods=bool(between.ignore_preferred_terms_of_existing_pods),
+            ignore_preferred_terms_of_existing_pods=bool(affinity_args.ignore_preferred_terms_of_existing_pods),
             keep_candidates=None if keep == "All" else keep,
             scheduler_names=frozenset(self.scheduler_names),
             preemption=self.preemption.policy(),

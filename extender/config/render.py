@@ -1,4 +1,4 @@
-"""Print a configuration as a file that, read again, gives the same configuration: every key with its description."""
+"""Render a configuration as YAML that loads to the same configuration, each key with its description above it."""
 
 import textwrap
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ import yaml
 from extender.config.models import Configuration
 from extender.config.section import Section
 
-WIDTH = 120
+LINE_WIDTH = 120
 
 
 def render(config: Configuration) -> str:
-    """Return YAML with the effective value of every key, and what the key means as a comment above it."""
+    """Return YAML with the effective value of every key and its description as a comment."""
     return "\n".join(_lines(config, "")) + "\n"
 
 
@@ -26,24 +26,28 @@ def _lines(section: Section, indent: str) -> Iterator[str]:
             yield ""
         comment = f"{indent}# "
         yield from textwrap.wrap(
-            field.description or "", WIDTH, initial_indent=comment, subsequent_indent=comment, break_on_hyphens=False
+            field.description or "",
+            LINE_WIDTH,
+            initial_indent=comment,
+            subsequent_indent=comment,
+            break_on_hyphens=False,
         )
         if isinstance(value, Section):
             yield f"{indent}{key}:"
             yield from _lines(value, indent + "  ")
         else:
-            yield textwrap.indent(_yaml({key: _without_unset(values[key])}), indent)
+            yield textwrap.indent(_yaml({key: _drop_unset(values[key])}), indent)
 
 
 def _yaml(entry: dict[str, Any]) -> str:
-    """One entry; lists and mappings without others in them stand on one line."""
+    """Return one entry; lists and mappings of scalars go on one line."""
     flow = None if any(isinstance(value, list | dict) for value in entry.values()) else False
-    return yaml.safe_dump(entry, default_flow_style=flow, sort_keys=False, width=WIDTH - 20).rstrip()
+    return yaml.safe_dump(entry, default_flow_style=flow, sort_keys=False, width=LINE_WIDTH - 20).rstrip()
 
 
-def _without_unset(value: Any) -> Any:
+def _drop_unset(value: Any) -> Any:
     if isinstance(value, dict):
-        return {k: v for k, v in ((k, _without_unset(v)) for k, v in value.items()) if v not in (None, {}, [])}
+        return {k: v for k, v in ((k, _drop_unset(v)) for k, v in value.items()) if v not in (None, {}, [])}
     if isinstance(value, list):
-        return [_without_unset(item) for item in value]
+        return [_drop_unset(item) for item in value]
     return value

@@ -1,6 +1,6 @@
-"""What all parts of the configuration file have in common.
+"""Base model of every section of the configuration file.
 
-Rule: what has been read does not change, and a key that is not known is never ignored.
+Rule: a loaded configuration is immutable, and an unknown key is an error.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Section(BaseModel):
-    """Base of all parts of the file: immutable, camelCase keys, no unknown ones."""
+    """Base of all sections: immutable, camelCase keys, unknown keys rejected."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -24,7 +24,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_unset(cls, data: Any) -> Any:
-        """As everywhere in the Kubernetes API."""
+        """Treat null as unset, as the Kubernetes API does."""
         if not isinstance(data, dict):
             return data
         known = {field.alias for field in cls.model_fields.values()}

@@ -1,6 +1,6 @@
-"""How the service listens, what a request may cost, and what it writes: the sections an operator of it reads.
+"""Schema of the sections for listeners, limits and logs.
 
-Rule: plain HTTP stays on this machine unless somebody says otherwise, for each listener by itself.
+Rule: plain HTTP is allowed on loopback only, unless the listener's allowPlainHTTP is set.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
@@ -9,142 +9,141 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from extender.config.section import Section
-from extender.config.values import ByteCount, Duration, NonEmpty, is_loopback
+from extender.config.values import ByteCount, Duration, NonEmptyText, is_loopback
 
-SHARE_OF_TIMEOUT = 0.8
-"""Of the time for which kube-scheduler waits: what is not decided by then is answered by the failure rule."""
+DEADLINE_FRACTION = 0.8
+"""Fraction of kube-scheduler's httpTimeout; a call without a decision by then is answered by the failure policy."""
 
-Port = Annotated[StrictInt, Field(ge=0, le=65535)]
+PortNumber = Annotated[StrictInt, Field(ge=0, le=65535)]
 
 
 class TLSSection(Section):
-    certificate: NonEmpty | None = None
-    """PEM file of the certificate and its chain; with it and the key, HTTPS is spoken and nothing else. The three files
-    are read again within 10s of a change; a pair that does not fit, or is no pair, keeps the one before."""
-    key: NonEmpty | None = None
-    """PEM file of the certificate's key, without a passphrase."""
-    client_ca: Annotated[NonEmpty | None, Field(alias="clientCA")] = None
-    """PEM file of certificate authorities; with it, who calls must show a certificate of one of them."""
-    allowed_names: list[NonEmpty] = []
-    """Whose certificates are accepted: a common name, DNS name, address or URI of it must be one of these. None:
-    every certificate of the authorities."""
+    certificate: NonEmptyText | None = None
+    """PEM file of the certificate and its chain; with certificate and key the listener serves HTTPS only. All files of
+    this section are reloaded within 10s of a change; an invalid pair is rejected and the previous one stays in use."""
+    key: NonEmptyText | None = None
+    """PEM file of the private key; encrypted private keys are not supported."""
+    client_ca: Annotated[NonEmptyText | None, Field(alias="clientCA")] = None
+    """PEM file of certificate authorities; when set, clients must present a certificate signed by one of them."""
+    allowed_names: list[NonEmptyText] = []
+    """Names that client certificates are accepted for (common name, DNS name, IP address or URI); []: any certificate
+    signed by the authorities."""
 
     @property
     def is_on(self) -> bool:
-        """Is HTTPS spoken?"""
+        """Whether the listener serves HTTPS."""
         return self.certificate is not None
 
     @model_validator(mode="after")
     def _complete(self) -> "TLSSection":
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("certificate and key are needed both, or neither")
+            raise ValueError("certificate and key must be set together")
         if self.client_ca is not None and not self.is_on:
-            raise ValueError("clientCA needs certificate and key: only over TLS a client can show a certificate")
+            raise ValueError("clientCA needs certificate and key: a client can present a certificate over TLS only")
         if self.allowed_names and self.client_ca is None:
-            raise ValueError("allowedNames needs clientCA: without it no client shows a certificate")
+            raise ValueError("allowedNames needs clientCA: without it clients present no certificate")
         return self
 
 
-def _plain_http_stays_here(section: str, host: str, tls: TLSSection, *, allowed: bool) -> None:
-    """ValueError for a host that others reach without TLS, where that is not allowed."""
+def _check_plain_http(section: str, host: str, tls: TLSSection, *, allowed: bool) -> None:
+    """Raise ValueError for a non-loopback host without TLS unless `allowed`."""
     if not allowed and not tls.is_on and not is_loopback(host):
         raise ValueError(
-            f"{host} is reachable by others and there is no TLS: set {section}.tls.certificate and {section}.tls.key, "
+            f"{host} is not a loopback address and TLS is off: set {section}.tls.certificate and {section}.tls.key, "
             f"listen on 127.0.0.1, or set {section}.allowPlainHTTP: true"
         )
 
 
 class ServerSection(Section):
-    host: NonEmpty = "127.0.0.1"
+    host: NonEmptyText = "127.0.0.1"
     """Address to listen on."""
-    port: Port = 8888
-    """Port to listen on; 0: any free one."""
+    port: PortNumber = 8888
+    """Port to listen on; 0: any free port."""
     tls: TLSSection = TLSSection()
-    """HTTPS, and who may call."""
+    """TLS and client certificates."""
     allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
-    """Listen without TLS on an address that other machines reach. Whoever reaches it can ask
-    anything, and bind pods where bind.enabled is true."""
-    scheduler_timeout: Annotated[Duration, Field(gt=0)] = 5.0
-    """The httpTimeout of this extender in KubeSchedulerConfiguration. What is not decided within 80 % of it is answered
-    as said in docs/wire.md for a failure, while kube-scheduler still listens."""
+    """Listen without TLS on an address that other machines can reach. Any client that reaches it can call every verb,
+    and bind pods if bind.enabled is true."""
+    http_timeout: Annotated[Duration, Field(gt=0)] = 5.0
+    """The httpTimeout of this extender in KubeSchedulerConfiguration. A call without a decision after 80 % of it is
+    answered by the failure policy (docs/wire.md) while kube-scheduler still waits."""
     max_in_flight: Annotated[StrictInt, Field(ge=1)] = 100
-    """How many calls may be under way at once; more are answered as a failure at once. Idle connections do not
-    count."""
+    """Maximum number of requests in flight; further requests fail immediately. Idle connections do not count."""
     keep_alive: Duration = 120.0
-    """How long an idle connection stays open; must be longer than the 90s for which kube-scheduler keeps one."""
-    max_body_names: ByteCount = 2 * 2**20
-    """Largest /filter or /prioritize request where nodes are sent by name (nodeCacheCapable: true)."""
-    max_body_full: ByteCount = 128 * 2**20
-    """Largest request where nodes are sent in full (nodeCacheCapable: false), and largest /preempt request."""
+    """Idle timeout of connections; must be longer than the 90s that kube-scheduler keeps idle connections."""
+    max_node_names_body_bytes: ByteCount = 2 * 2**20
+    """Maximum body of /filter and /prioritize with node names (nodeCacheCapable: true)."""
+    max_body_bytes: ByteCount = 128 * 2**20
+    """Maximum body with full Node objects (nodeCacheCapable: false), and of /preempt."""
     drain_time: Duration = 10.0
-    """For how long calls are still answered after SIGTERM, not ready and each connection closed after its answer, until
-    nobody sends any more. Ctrl-C does not wait."""
+    """How long calls are still answered after SIGTERM: not ready, each connection closed after its response. Ctrl-C
+    skips it."""
 
     @property
     def deadline(self) -> float:
-        """Seconds from a call's first byte to its answer."""
-        return SHARE_OF_TIMEOUT * self.scheduler_timeout
+        """Seconds from the first byte of a request to its response."""
+        return DEADLINE_FRACTION * self.http_timeout
 
     @model_validator(mode="after")
     def _is_safe(self) -> "ServerSection":
-        _plain_http_stays_here("server", self.host, self.tls, allowed=self.allow_plain_http)
+        _check_plain_http("server", self.host, self.tls, allowed=self.allow_plain_http)
         return self
 
 
 class AdminSection(Section):
-    host: NonEmpty = "127.0.0.1"
-    """Address to listen on for /livez, /readyz, /metrics and, for people, `debug`."""
-    port: Port = 8889
-    """Port to listen on; 0: any free one."""
+    host: NonEmptyText = "127.0.0.1"
+    """Address to listen on for /livez, /readyz, /metrics and the debug endpoints."""
+    port: PortNumber = 8889
+    """Port to listen on; 0: any free port."""
     tls: TLSSection = TLSSection()
-    """HTTPS, and who may ask; a kubelet's probes speak it without a certificate of their own."""
+    """TLS and client certificates; kubelet probes use HTTPS without a client certificate."""
     allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
-    """Listen without TLS on an address that other machines reach: health and metrics tell them names of kinds and
-    counts, nothing of a pod."""
+    """Listen without TLS on an address that other machines can reach: health and metrics expose kinds and counts, no
+    pod data."""
 
     @model_validator(mode="after")
     def _is_safe(self) -> "AdminSection":
-        _plain_http_stays_here("admin", self.host, self.tls, allowed=self.allow_plain_http)
+        _check_plain_http("admin", self.host, self.tls, allowed=self.allow_plain_http)
         return self
 
 
 class DebugSection(Section):
     enabled: StrictBool = True
-    """Whether the admin listener has /ui, /decisions, /status, /simulate and /recording."""
+    """Serve /ui, /decisions, /status, /simulate and /recording on the admin listener."""
     allow_remote: StrictBool = False
-    """Answer these to other machines too, not only to this one (kubectl port-forward is this one). Whoever reaches them
-    can read names and requests of pods, and make the service work on what-if questions."""
+    """Serve them to other machines too, not to loopback alone (kubectl port-forward is loopback). Clients can read pod
+    names and requests and run simulations."""
     decisions: Annotated[StrictInt, Field(ge=0, le=100_000)] = 500
-    """How many decisions of each verb are kept with all that led to them; 0: none."""
+    """Number of decisions kept per verb with everything needed to explain them; 0: none."""
     decisions_size: ByteCount = 64 * 2**20
-    """How much memory they may take, about; the oldest are dropped."""
+    """Approximate memory limit of kept decisions; the oldest are dropped."""
 
 
 class RecordingSection(Section):
-    directory: NonEmpty | None = None
-    """Where calls are recorded from the start on, each with the picture that it was decided on; can be switched off and
-    on while it runs. Without a directory nothing is recorded."""
+    directory: NonEmptyText | None = None
+    """Directory to record calls to, each with the cluster state that it was decided on; recording can be paused and
+    resumed at runtime. Unset: no recording."""
     segment_size: ByteCount = 64 * 2**20
-    """At this size a new segment is begun, with a full picture of the cluster."""
+    """Size at which a new segment starts, with a full copy of the cluster cache."""
     total_size: ByteCount = 1024 * 2**20
-    """How much all segments may take; the oldest are deleted."""
+    """Size limit of all segments; the oldest are deleted."""
 
 
 class LogSection(Section):
     format: Literal["Text", "JSON"] = "Text"
-    """A line of text, or one of JSON, for each event."""
+    """Format of log lines."""
     level: Literal["Debug", "Info", "Warning", "Error"] = "Info"
-    """Events below it are left out."""
+    """Minimum level that is logged."""
 
 
 class AuditSection(Section):
     enabled: StrictBool = True
-    """Whether it is written."""
-    path: NonEmpty | None = None
-    """File that lines are added to; without one, standard output."""
+    """Write the audit log."""
+    path: NonEmptyText | None = None
+    """File to append to; unset: standard output."""
 
 
 class TracingSection(Section):
-    endpoint: NonEmpty | None = None
-    """Where spans are sent, as OTLP over HTTP, such as http://localhost:4318/v1/traces; needs the extra `otel`, which
-    the image has not got. Without one there are no spans."""
+    endpoint: NonEmptyText | None = None
+    """OTLP/HTTP endpoint, such as http://localhost:4318/v1/traces; requires the extra `otel`, which the image does not
+    include. Unset: tracing is disabled."""

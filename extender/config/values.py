@@ -1,6 +1,6 @@
-"""The kinds of values that a configuration is made of, each with the text in which people write it.
+"""Value types of the configuration (durations, sizes, names) and their textual form.
 
-Rule: a check raises ValueError with a message that completes "<key>: …"; the caller adds where.
+Rule: a check raises ValueError with a message that completes "<key>: …"; the caller adds file and line.
 """
 
 import difflib
@@ -15,8 +15,8 @@ from extender.k8s.selectors import is_label_value, is_qualified_name
 
 _DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+")
-_LONGEST = 2**63 / 10**9
-"""Seconds in an int64 of nanoseconds, which is what a duration is in Go."""
+_MAX_DURATION_SECONDS = 2**63 / 10**9
+"""Range of Go's time.Duration, an int64 of nanoseconds."""
 _SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
 _QUALIFIED_NAME = re.compile(
@@ -30,7 +30,7 @@ def _seconds(value: object) -> float:
     if value != "0" and (not isinstance(value, str) or not _DURATION.fullmatch(value)):
         raise ValueError("must be a duration such as 30s, 1m30s or 500ms")
     seconds = sum(float(n) * _DURATION_UNITS[unit] for n, unit in re.findall(r"([\d.]+)(h|ms|m|s)", str(value)))
-    if seconds >= _LONGEST:
+    if seconds >= _MAX_DURATION_SECONDS:
         raise ValueError("must be shorter than 292 years")
     return seconds
 
@@ -42,7 +42,7 @@ def _duration_text(seconds: float) -> str:
 
 
 def nanoseconds(seconds: float) -> int:
-    """A duration as decisions read it; exact to the millisecond, which is what is written down."""
+    """Return the duration in nanoseconds, rounded to the millisecond as durations are written."""
     return round(seconds * 1000) * 10**6
 
 
@@ -60,7 +60,7 @@ def _bytes_text(size: int) -> int | str:
     return size
 
 
-def one_or_more_or_all(value: object) -> object:
+def positive_or_all(value: object) -> object:
     if value == "All" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     raise ValueError("must be a number from 1, or All")
@@ -92,39 +92,39 @@ def _rule_name(name: str) -> str:
 
 
 Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
-"""Seconds; in the file a text with units, as Go writes it."""
+"""Seconds; in the file text with units, as Go's time.Duration."""
 ByteCount = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_bytes_text), Field(ge=1)]
-NonEmpty = Annotated[str, Field(min_length=1)]
+NonEmptyText = Annotated[str, Field(min_length=1)]
 AnnotationName = Annotated[str, AfterValidator(annotation_name)]
-"""Of an annotation or a label."""
+"""Key of an annotation or label."""
 RuleName = Annotated[str, AfterValidator(_rule_name)]
 ResourceGroup = Annotated[str, AfterValidator(resource_group)]
 ResourceName = Annotated[str, AfterValidator(_resource_name)]
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """` (did you mean …?)` if one of the known names is close, else nothing."""
+    """Return ` (did you mean …?)` for the closest known name, or an empty string."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     return f" (did you mean {lower[close[0]]}?)" if close else ""
 
 
-def one_of(name: str, known: tuple[str, ...]) -> str:
+def require_known(name: str, known: tuple[str, ...]) -> str:
     if name not in known:
         raise ValueError(f"{name} is not one of {', '.join(known)}{suggestion(name, known)}")
     return name
 
 
-def each_once(names: list[str]) -> None:
+def require_unique(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{name} is there twice")
+            raise ValueError(f"{name} is listed twice")
 
 
-def known_once(names: list[str], known: tuple[str, ...]) -> list[str]:
+def require_known_and_unique(names: list[str], known: tuple[str, ...]) -> list[str]:
     for name in names:
-        one_of(name, known)
-    each_once(names)
+        require_known(name, known)
+    require_unique(names)
     return names
 
 

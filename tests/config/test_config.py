@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from extender.config import Configuration, load_config, render
-from extender.config.preemption import LabelSelectorSection, ProtectionRule, ProtectSection
+from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
 from extender.config.section import Section
 from extender.core.profile import (
     SCORE_WEIGHTS,
@@ -76,7 +76,7 @@ def test_the_default_cluster_is_the_example_and_the_default_address_is_this_mach
     config = Configuration()
     assert (config.cluster.path, config.cluster.reload_interval) == (None, 2.0)
     assert (config.server.host, config.server.port, config.server.keep_alive) == ("127.0.0.1", 8888, 120.0)
-    assert (config.server.max_body_names, config.server.max_body_full) == (2 * 2**20, 128 * 2**20)
+    assert (config.server.max_node_names_body_bytes, config.server.max_body_bytes) == (2 * 2**20, 128 * 2**20)
 
 
 def test_a_configuration_cannot_be_changed():
@@ -90,33 +90,34 @@ FULL = """
 apiVersion: extender/v1alpha1
 kind: ExtenderConfiguration
 schedulerNames: [default-scheduler, other]
-cluster: {source: snapshot, path: /etc/cluster.json, reloadInterval: 1m30s}
+cluster: {source: files, path: /etc/cluster.json, reloadInterval: 1m30s}
 preemption:
   disruptionBudgets: Strict
   emptySelector: Everything
   candidates: AllNodes
   keepCandidates: All
-  victims: Fewest
+  victimSelection: Minimal
   importance: [Priority, EvictionCost]
   ranking: [Workloads, PDBViolations]
   evictionCostAnnotation: Example.com/Cost
-  protect:
-    daemonSets: true
-    systemPods: true
-    preemptionToleration: true
-    tenantLabel: example.com/tenant
-    optOutAnnotations: [descheduler, karpenter, example.com/keep, example.com/keep=a=b, example.com/keep=]
   protections:
-  - name: databases
-    namespaces: [shop]
-    selector: {matchLabels: {tier: db}, matchExpressions: [{key: app, operator: NotIn, values: [a]}]}
-    priorityClasses: [high]
-    ownerKinds: [StatefulSet]
-    annotations: [example.com/keep]
-    minRuntime: 1m
-    unlessPriorityAtLeast: 0
-  - name: everybody
-  preemptAfter: 1.5s
+    builtin:
+      daemonSets: true
+      systemPods: true
+      preemptionToleration: true
+      tenantLabel: example.com/tenant
+      optOutAnnotations: [descheduler, karpenter, example.com/keep, example.com/keep=a=b, example.com/keep=]
+    rules:
+    - name: databases
+      namespaces: [shop]
+      selector: {matchLabels: {tier: db}, matchExpressions: [{key: app, operator: NotIn, values: [a]}]}
+      priorityClasses: [high]
+      ownerKinds: [StatefulSet]
+      annotations: [example.com/keep]
+      minRuntime: 1m
+      unlessPriorityAtLeast: 0
+    - name: everybody
+  minPendingDuration: 1.5s
   limits: {maxVictims: 3, attemptsWithin: 1m}
 killSwitch: {enabled: true, preempt: PassThrough}
 mode: Observe
@@ -143,7 +144,7 @@ prioritize:
   - name: NodeResourcesBalancedAllocation
     args: {resources: [{name: cpu}, {name: nvidia.com/gpu, weight: 1}]}
   - name: TaintToleration
-server: {host: 0.0.0.0, allowPlainHTTP: true, port: 0, keepAlive: 500ms, maxBodyNames: 1Ki, maxBodyFull: 7}
+server: {host: 0.0.0.0, allowPlainHTTP: true, port: 0, keepAlive: 500ms, maxNodeNamesBodyBytes: 1Ki, maxBodyBytes: 7}
 """
 
 
@@ -220,14 +221,14 @@ def test_the_profile_holds_every_choice_about_decisions(load):
             disruption_budgets="Strict",
             empty_selector="Everything",
             candidates="AllNodes",
-            victims="Fewest",
+            victim_selection="Minimal",
             importance=("Priority", "EvictionCost"),
             ranking=("Workloads", "PDBViolations"),
             eviction_cost_annotation="Example.com/Cost",
             protections=(DAEMON_SETS, *SYSTEM_PODS, OPTED_OUT, DATABASES, Protection("everybody")),
             preemption_toleration=True,
             tenant_label="example.com/tenant",
-            preempt_after=1_500_000_000,
+            min_pending_duration=1_500_000_000,
             limits=Limits(max_victims=3, attempts_within=60 * 10**9),
         ),
     )
@@ -243,10 +244,10 @@ def test_the_rest_of_the_file_is_read_too(load):
         "port": 0,
         "allow_plain_http": True,
         "keep_alive": "500ms",
-        "max_body_names": "1Ki",
-        "max_body_full": 7,
+        "max_node_names_body_bytes": "1Ki",
+        "max_body_bytes": 7,
         "tls": {"certificate": None, "key": None, "client_ca": None, "allowed_names": []},
-        "scheduler_timeout": "5s",
+        "http_timeout": "5s",
         "max_in_flight": 100,
         "drain_time": "10s",
     }
@@ -263,8 +264,8 @@ def test_durations_are_written_as_in_go(load, text, seconds):
 
 @pytest.mark.parametrize("hours", [2562048, int("9" * 400)])
 def test_no_duration_is_longer_than_go_can_hold(load, hours):
-    with pytest.raises(ConfigError, match=r"preemption\.preemptAfter: must be shorter than 292 years"):
-        load(f"preemption: {{preemptAfter: {hours}h}}")
+    with pytest.raises(ConfigError, match=r"preemption\.minPendingDuration: must be shorter than 292 years"):
+        load(f"preemption: {{minPendingDuration: {hours}h}}")
 
 
 # --- presets --------------------------------------------------------------------------------------------------------
@@ -274,7 +275,7 @@ CAREFUL = PreemptionPolicy(
     disruption_budgets="Strict",
     budget_accounting="Live",
     protections=BUILT_IN,
-    limits=Limits(cooldown=300 * 10**9),
+    limits=Limits(workload_cooldown=300 * 10**9),
 )
 
 PRESETS = {
@@ -294,14 +295,14 @@ PRESETS = {
         "Error",
     ),
     "8 a key of a mapping is over the preset, the others stay": (
-        "{preset: careful, protect: {daemonSets: false, mirrorPods: false, ownPods: false}, limits: {maxVictims: 2}}",
-        replace(CAREFUL, protections=SYSTEM_PODS, limits=Limits(max_victims=2, cooldown=300 * 10**9)),
+        "{preset: careful, protections: {builtin: {daemonSets: false, mirrorPods: false, ownPods: false}}, limits: {maxVictims: 2}}",
+        replace(CAREFUL, protections=SYSTEM_PODS, limits=Limits(max_victims=2, workload_cooldown=300 * 10**9)),
         "Veto",
     ),
-    "9 null is not given": ("{preset: careful, protect: null, limits: {cooldown: null}}", CAREFUL, "Veto"),
+    "9 null is not given": ("{preset: careful, protections: null, limits: {workloadCooldown: null}}", CAREFUL, "Veto"),
     "10 a null preset": ("{preset: null}", PreemptionPolicy(), "Error"),
     "11 nothing is over something": (
-        "{preset: careful, limits: {cooldown: 0s}}",
+        "{preset: careful, limits: {workloadCooldown: 0s}}",
         replace(CAREFUL, limits=Limits()),
         "Veto",
     ),
@@ -324,9 +325,9 @@ def test_a_preset_is_what_keys_default_to(load, text, policy, on_failure):
 
 
 def test_a_preset_is_the_same_from_the_environment_and_under_its_keys():
-    env = {"EXTENDER_PREEMPTION__PRESET": "careful", "EXTENDER_PREEMPTION__LIMITS__COOLDOWN": "1s"}
+    env = {"EXTENDER_PREEMPTION__PRESET": "careful", "EXTENDER_PREEMPTION__LIMITS__WORKLOAD_COOLDOWN": "1s"}
     config = load_config(None, env)
-    assert config.profile().preemption == replace(CAREFUL, limits=Limits(cooldown=10**9))
+    assert config.profile().preemption == replace(CAREFUL, limits=Limits(workload_cooldown=10**9))
 
 
 @pytest.mark.parametrize("preset", ["upstream", "careful", "strict"])
@@ -343,7 +344,11 @@ def test_a_preset_needs_nothing_else(load, preset):
     ],
 )
 def test_opting_out_of_other_components_is_a_word(load, word, pair):
-    (rule,) = load(f"preemption: {{protect: {{optOutAnnotations: [{word}]}}}}").profile().preemption.protections
+    (rule,) = (
+        load(f"preemption: {{protections: {{builtin: {{optOutAnnotations: [{word}]}}}}}}")
+        .profile()
+        .preemption.protections
+    )
     assert rule.annotations == (pair,)
 
 
@@ -362,7 +367,7 @@ MISTAKES = {
     "a key that is like no other": ("zzz: 1", "c.yaml:1: zzz: unknown key"),
     "an unknown key without a value": ("server:\n  zzz:", "c.yaml:2: server.zzz: unknown key"),
     "snake case": ("server:\n  keep_alive: 1s", "c.yaml:2: server.keep_alive: unknown key (did you mean keepAlive?)"),
-    "a key twice": ("server:\n  port: 1\n  port: 2", "c.yaml:3: server.port: is there twice"),
+    "a key twice": ("server:\n  port: 1\n  port: 2", "c.yaml:3: server.port: is listed twice"),
     "a section that is a number": ("server: 5", "c.yaml:1: server: must be a mapping"),
     "a file that is a list": ("- server", "c.yaml:1: must be a mapping"),
     "a file that is no YAML": ("server: {port: 1", "c.yaml:1: "),
@@ -375,12 +380,15 @@ MISTAKES = {
     "a number for yes": ("server: {allowPlainHTTP: 1}", "server.allowPlainHTTP: must be a valid boolean, not 1"),
     "a duration without a unit": ("server: {keepAlive: 30}", "server.keepAlive: must be a duration such as 30s"),
     "a negative duration": ("server: {keepAlive: -3s}", "server.keepAlive: must be a duration such as 30s"),
-    "a size that is none": ("server: {maxBodyFull: 2MB}", "server.maxBodyFull: must be a number of bytes such as 2Mi"),
-    "a size of nothing": ("server: {maxBodyFull: 0}", "server.maxBodyFull: must be greater than or equal to 1"),
+    "a size that is none": (
+        "server: {maxBodyBytes: 2MB}",
+        "server.maxBodyBytes: must be a number of bytes such as 2Mi",
+    ),
+    "a size of nothing": ("server: {maxBodyBytes: 0}", "server.maxBodyBytes: must be greater than or equal to 1"),
     "an empty path": ("cluster: {path: ''}", "cluster.path: "),
     "a source that does not exist": (
         "cluster: {source: kubernets}",
-        "cluster.source: must be 'snapshot' or 'kubernetes', not 'kubernets'",
+        "cluster.source: must be 'files' or 'kubernetes', not 'kubernets'",
     ),
     "a failure rule in lower case": (
         "preemption:\n  onFailure: veto",
@@ -412,58 +420,64 @@ MISTAKES = {
         "preemption: {importance: [Workloads]}",
         "preemption.importance: Workloads is not one of Priority, ",
     ),
-    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "Priority is there twice"),
+    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "Priority is listed twice"),
     "no ranking": ("preemption: {ranking: []}", "preemption.ranking: "),
     "an unknown ranking": ("preemption: {ranking: [Workload]}", "(did you mean Workloads?)"),
-    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: QoSClass is there twice"),
+    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: QoSClass is listed twice"),
     "an annotation that cannot be": (
         "preemption: {evictionCostAnnotation: a/b/c}",
         "preemption.evictionCostAnnotation: must be a name such as example.com/name",
     ),
-    "a label that cannot be": ("preemption: {protect: {tenantLabel: ''}}", "preemption.protect.tenantLabel: must be "),
+    "a label that cannot be": (
+        "preemption: {protections: {builtin: {tenantLabel: ''}}}",
+        "preemption.protections.builtin.tenantLabel: must be ",
+    ),
     "an opt-out that cannot be": (
-        "preemption: {protect: {optOutAnnotations: [karpenter, =true]}}",
-        "preemption.protect.optOutAnnotations[1]: must be a name such as",
+        "preemption: {protections: {builtin: {optOutAnnotations: [karpenter, =true]}}}",
+        "preemption.protections.builtin.optOutAnnotations[1]: must be a name such as",
     ),
     "a misspelt switch": (
-        "preemption:\n  protect:\n    deamonSets: true",
-        "c.yaml:3: preemption.protect.deamonSets: unknown key (did you mean daemonSets?)",
+        "preemption:\n  protections:\n    builtin:\n      deamonSets: true",
+        "c.yaml:4: preemption.protections.builtin.deamonSets: unknown key (did you mean daemonSets?)",
     ),
-    "a rule without a name": ("preemption: {protections: [{}]}", "preemption.protections[0].name: is missing"),
+    "a rule without a name": (
+        "preemption: {protections: {rules: [{}]}}",
+        "preemption.protections.rules[0].name: is missing",
+    ),
     "a rule with an impossible name": (
-        "preemption: {protections: [{name: 'a b'}]}",
-        "preemption.protections[0].name: must be 1 to 63 letters and digits",
+        "preemption: {protections: {rules: [{name: 'a b'}]}}",
+        "preemption.protections.rules[0].name: must be 1 to 63 letters and digits",
     ),
     "a rule with the name of a switch": (
-        "preemption: {protections: [{name: daemonSets}]}",
-        "preemption.protections[0].name: daemonSets is what the rule of protect.daemonSets is called",
+        "preemption: {protections: {rules: [{name: daemonSets}]}}",
+        "preemption.protections.rules[0].name: daemonSets is the name of the builtin rule protections.builtin.daemonSets",
     ),
     "two rules of a name": (
-        "preemption:\n  protections:\n  - name: a\n  - name: a",
-        "c.yaml:2: preemption.protections: a is there twice",
+        "preemption:\n  protections:\n    rules:\n    - name: a\n    - name: a",
+        "c.yaml:3: preemption.protections.rules: a is listed twice",
     ),
     "a word in a rule": (
-        "preemption: {protections: [{name: a, annotations: [karpenter]}]}",
-        "karpenter is a word of protect.optOutAnnotations; as an annotation it is karpenter.sh/do-not-disrupt=true",
+        "preemption: {protections: {rules: [{name: a, annotations: [karpenter]}]}}",
+        "karpenter is a keyword of protections.builtin.optOutAnnotations; the annotation is karpenter.sh/do-not-disrupt=true",
     ),
     "a selector that Kubernetes would not parse": (
-        "preemption:\n  protections:\n  - name: a\n    selector: {matchLabels: {a: 'b c'}}",
-        "c.yaml:4: preemption.protections[0].selector: a: 'b c' is not a valid label value",
+        "preemption:\n  protections:\n    rules:\n    - name: a\n      selector: {matchLabels: {a: 'b c'}}",
+        "c.yaml:5: preemption.protections.rules[0].selector: a: 'b c' is not a valid label value",
     ),
     "a selector whose values do not suit": (
-        "preemption: {protections: [{name: a, selector: {matchExpressions: [{key: b, operator: In}]}}]}",
-        "preemption.protections[0].selector: b: In needs at least one value",
+        "preemption: {protections: {rules: [{name: a, selector: {matchExpressions: [{key: b, operator: In}]}}]}}",
+        "preemption.protections.rules[0].selector: b: In needs at least one value",
     ),
     "an operator of node selectors": (
-        "preemption: {protections: [{name: a, selector: {matchExpressions: [{key: b, operator: Gt, values: ['1']}]}}]}",
+        "preemption: {protections: {rules: [{name: a, selector: {matchExpressions: [{key: b, operator: Gt, values: ['1']}]}}]}}",
         "operator: must be 'In', 'NotIn', 'Exists' or 'DoesNotExist', not 'Gt'",
     ),
     "a runtime of nothing": (
-        "preemption: {protections: [{name: a, minRuntime: 0s}]}",
-        "preemption.protections[0].minRuntime: must be greater than 0",
+        "preemption: {protections: {rules: [{name: a, minRuntime: 0s}]}}",
+        "preemption.protections.rules[0].minRuntime: must be greater than 0",
     ),
     "a priority that is no int32": (
-        "preemption: {protections: [{name: a, unlessPriorityAtLeast: 2147483648}]}",
+        "preemption: {protections: {rules: [{name: a, unlessPriorityAtLeast: 2147483648}]}}",
         "unlessPriorityAtLeast: must be less than or equal to 2147483647",
     ),
     "a limit of nothing": (
@@ -476,8 +490,8 @@ MISTAKES = {
         "c.yaml:1: preemption: keepCandidates must be 1 with budgetAccounting: Live: of several nodes kube-scheduler ",
     ),
     "limits with several candidates": (
-        "preemption: {keepCandidates: All, limits: {evictionsPerMinute: 1, maxAttempts: 1, cooldown: 1s}}",
-        "keepCandidates must be 1 with limits.evictionsPerMinute, limits.cooldown, limits.maxAttempts: of several",
+        "preemption: {keepCandidates: All, limits: {evictionsPerMinute: 1, maxAttempts: 1, workloadCooldown: 1s}}",
+        "keepCandidates must be 1 with limits.evictionsPerMinute, limits.workloadCooldown, limits.maxAttempts: of several",
     ),
     "a limit per namespace with several candidates": (
         "preemption: {keepCandidates: 2, limits: {evictionsPerMinutePerNamespace: 1}}",
@@ -485,49 +499,49 @@ MISTAKES = {
     ),
     "a preset with several candidates": (
         "preemption: {keepCandidates: All, preset: careful}",
-        "keepCandidates must be 1 with budgetAccounting: Live, limits.cooldown (preset careful): of several",
+        "keepCandidates must be 1 with budgetAccounting: Live, limits.workloadCooldown (preset careful): of several",
     ),
     "a mode that does not exist": ("mode: observe", "c.yaml:1: mode: must be 'Enforce' or 'Observe', not 'observe'"),
     "a switch without a key": ("killSwitch: true", "c.yaml:1: killSwitch: must be a mapping"),
     "a switch that lets errors through": ("killSwitch: {preempt: Error}", "must be 'Veto' or 'PassThrough'"),
     "plain HTTP for everybody on the admin listener": (
         "admin: {host: '::'}",
-        "admin: :: is reachable by others and there is no TLS: set admin.tls.certificate and admin.tls.key, listen",
+        "admin: :: is not a loopback address and TLS is off: set admin.tls.certificate and admin.tls.key, listen",
     ),
     "a certificate without its key": (
         "server:\n  tls:\n    certificate: tls.crt",
-        "c.yaml:2: server.tls: certificate and key are needed both, or neither",
+        "c.yaml:2: server.tls: certificate and key must be set together",
     ),
-    "a key without its certificate": ("admin: {tls: {key: tls.key}}", "admin.tls: certificate and key are needed both"),
+    "a key without its certificate": ("admin: {tls: {key: tls.key}}", "admin.tls: certificate and key must be set together"),
     "clients that show a certificate in the clear": (
         "server: {tls: {clientCA: ca.crt}}",
-        "server.tls: clientCA needs certificate and key: only over TLS a client can show a certificate",
+        "server.tls: clientCA needs certificate and key: a client can present a certificate over TLS only",
     ),
     "names that nobody shows": (
         "server: {tls: {certificate: a, key: b, allowedNames: [kube-scheduler]}}",
-        "server.tls: allowedNames needs clientCA: without it no client shows a certificate",
+        "server.tls: allowedNames needs clientCA: without it clients present no certificate",
     ),
     "an empty name": (
         "server: {tls: {certificate: a, key: b, clientCA: c, allowedNames: ['']}}",
         "server.tls.allowedNames[0]: ",
     ),
     "a scheduler that does not wait": (
-        "server: {schedulerTimeout: 0s}",
-        "server.schedulerTimeout: must be greater than 0",
+        "server: {httpTimeout: 0s}",
+        "server.httpTimeout: must be greater than 0",
     ),
     "no call at all": ("server: {maxInFlight: 0}", "server.maxInFlight: must be greater than or equal to 1"),
     "a binding that takes longer than the scheduler waits": (
-        "cluster: {source: kubernetes}\nbind: {enabled: true}\nserver: {schedulerTimeout: 4s}",
-        "bind.timeout must not be longer than 80 % of server.schedulerTimeout",
+        "cluster: {source: kubernetes}\nbind: {enabled: true}\nserver: {httpTimeout: 4s}",
+        "bind.timeout must not exceed 80 % of server.httpTimeout",
     ),
     "another log level": ("log: {level: info}", "log.level: must be 'Debug', 'Info', 'Warning' or 'Error', not 'info'"),
-    "plain HTTP for everybody": ("server:\n  host: 0.0.0.0", "c.yaml:1: server: 0.0.0.0 is reachable by others"),
-    "plain HTTP under a name": ("server: {host: extender.example}", "extender.example is reachable by others"),
+    "plain HTTP for everybody": ("server:\n  host: 0.0.0.0", "c.yaml:1: server: 0.0.0.0 is not a loopback address"),
+    "plain HTTP under a name": ("server: {host: extender.example}", "extender.example is not a loopback address"),
     "an unknown filter plugin": (
         "filter:\n  plugins: [NodeName, TaintTolerations]",
         "c.yaml:2: filter.plugins: TaintTolerations is not one of NodeUnschedulable, ",
     ),
-    "a filter plugin twice": ("filter: {plugins: [NodeName, NodeName]}", "filter.plugins: NodeName is there twice"),
+    "a filter plugin twice": ("filter: {plugins: [NodeName, NodeName]}", "filter.plugins: NodeName is listed twice"),
     "a resource that cannot be": (
         "filter: {ignoredResources: [a/b/c]}",
         "filter.ignoredResources[0]: must be a resource name",
@@ -543,7 +557,7 @@ MISTAKES = {
     "a score plugin without a name": ("prioritize: {plugins: [{weight: 1}]}", "prioritize.plugins[0].name: is missing"),
     "a score plugin twice": (
         "prioritize: {plugins: [{name: ImageLocality}, {name: ImageLocality}]}",
-        "ImageLocality is there twice",
+        "ImageLocality is listed twice",
     ),
     "a score plugin that counts nothing": (
         "prioritize: {plugins: [{name: ImageLocality, weight: 0}]}",
@@ -573,7 +587,7 @@ MISTAKES = {
     "an empty shape": (CURVE + "[]", "requestedToCapacityRatio.shape: "),
     "a shape that does not rise": (
         CURVE + "[{utilization: 5, score: 1}, {utilization: 5, score: 2}]",
-        "c.yaml:8: prioritize.plugins[0].args.scoringStrategy.requestedToCapacityRatio.shape: utilization must rise",
+        "c.yaml:8: prioritize.plugins[0].args.scoringStrategy.requestedToCapacityRatio.shape: utilization must increase",
     ),
     "a score of 11": (
         CURVE + "[{utilization: 5, score: 11}]",
@@ -687,15 +701,23 @@ SETTINGS = {
     "EXTENDER_ADMIN__ALLOW_PLAIN_HTTP": ("true", lambda c: c.admin.allow_plain_http, True),
     "EXTENDER_DEBUG__ALLOW_REMOTE": ("true", lambda c: c.debug.allow_remote, True),
     "EXTENDER_TRACING__ENDPOINT": ("http://localhost:4318/v1/traces", lambda c: bool(c.tracing.endpoint), True),
-    "EXTENDER_SERVER__MAX_BODY_FULL": ("1Mi", lambda c: c.server.max_body_full, 2**20),
+    "EXTENDER_SERVER__MAX_BODY_BYTES": ("1Mi", lambda c: c.server.max_body_bytes, 2**20),
     "EXTENDER_CLUSTER__PATH": ("2026", lambda c: c.cluster.path, "2026"),
     "EXTENDER_PREEMPTION__KEEP_CANDIDATES": ("All", lambda c: c.preemption.keep_candidates, "All"),
-    "EXTENDER_PREEMPTION__PROTECT__DAEMON_SETS": ("true", lambda c: c.preemption.protect.daemon_sets, True),
-    "EXTENDER_PREEMPTION__PROTECT__TENANT_LABEL": ("a/b", lambda c: c.preemption.protect.tenant_label, "a/b"),
+    "EXTENDER_PREEMPTION__PROTECTIONS__BUILTIN__DAEMON_SETS": (
+        "true",
+        lambda c: c.preemption.protections.builtin.daemon_sets,
+        True,
+    ),
+    "EXTENDER_PREEMPTION__PROTECTIONS__BUILTIN__TENANT_LABEL": (
+        "a/b",
+        lambda c: c.preemption.protections.builtin.tenant_label,
+        "a/b",
+    ),
     "EXTENDER_PREEMPTION__LIMITS__MAX_VICTIMS": ("3", lambda c: c.preemption.limits.max_victims, 3),
-    "EXTENDER_PREEMPTION__PROTECTIONS": (
+    "EXTENDER_PREEMPTION__PROTECTIONS__RULES": (
         "[{name: a}]",
-        lambda c: [rule.name for rule in c.preemption.protections],
+        lambda c: [rule.name for rule in c.preemption.protections.rules],
         ["a"],
     ),
     "EXTENDER_KILL_SWITCH__ENABLED": ("true", lambda c: c.kill_switch.enabled, True),
@@ -724,7 +746,7 @@ def test_with_tls_other_machines_may_reach_either_listener(load):
 
 
 def test_a_call_is_answered_in_80_percent_of_the_schedulers_time(load):
-    assert load("server: {schedulerTimeout: 10s}").server.deadline == 8
+    assert load("server: {httpTimeout: 10s}").server.deadline == 8
 
 
 @pytest.mark.parametrize(("name", "case"), SETTINGS.items(), ids=SETTINGS)
@@ -734,10 +756,10 @@ def test_the_environment_sets(name, case):
 
 
 def test_the_environment_stands_over_the_file_and_the_command_line_over_both(load):
-    text = "server: {port: 1, keepAlive: 1s, maxBodyFull: 1}"
+    text = "server: {port: 1, keepAlive: 1s, maxBodyBytes: 1}"
     env = {"EXTENDER_SERVER__PORT": "2", "EXTENDER_SERVER__KEEP_ALIVE": "2s"}
     server = load(text, env, {"--port": ("server.port", 3)}).server
-    assert (server.port, server.keep_alive, server.max_body_full) == (3, 2.0, 1)
+    assert (server.port, server.keep_alive, server.max_body_bytes) == (3, 2.0, 1)
 
 
 MISTAKEN_ENV = {
@@ -784,7 +806,7 @@ def test_the_environment_is_refused_for(name, value, message):
 def test_a_mistake_on_the_command_line_names_the_option():
     with pytest.raises(ConfigError, match=r"^--port: server\.port: "):
         load_config(None, {}, {"--port": ("server.port", 70000)})
-    with pytest.raises(ConfigError, match=r"^--host: server: 0\.0\.0\.0 is reachable"):
+    with pytest.raises(ConfigError, match=r"^--host: server: 0\.0\.0\.0 is not a loopback"):
         load_config(None, {}, {"--host": ("server.host", "0.0.0.0")})
 
 
@@ -859,5 +881,5 @@ def test_the_documented_protections_are_a_configuration(load):
 
 
 def test_protecting_nobody_is_the_default():
-    assert list(ProtectSection().rules()) == []
+    assert list(BuiltinProtectionsSection().rules()) == []
     assert Configuration().preemption.eviction_cost_annotation == EVICTION_COST

@@ -25,7 +25,7 @@ from extender.config import Configuration
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.server.app import create_app
-from tests.builders import JSON, built, cluster, node, offers_of_kube_scheduler, placed, pod, typed
+from tests.builders import JSON, built, candidates_sent_by_kube_scheduler, cluster, node, placed, pod, typed
 from tests.server.conftest import client_for
 
 PATH = Path(__file__).parents[2] / "docs" / "policies.md"
@@ -138,8 +138,8 @@ def offers_of(example: JSON) -> JSON:
 def kube_scheduler(example: JSON, keep: int | None, looked_at: list[str]) -> JSON:
     """Node -> names of the victims, of the best nodes, by the unconfigured engine."""
     snapshot, preemptor = built(cluster_of(example)), typed(pod_of(example["pod"], waits=True))
-    offers = offers_of_kube_scheduler(snapshot, preemptor, looked_at)
-    decision = engine.preempt(snapshot, preemptor, offers, Profile(keep_candidates=keep))
+    sent = candidates_sent_by_kube_scheduler(snapshot, preemptor, looked_at)
+    decision = engine.preempt(snapshot, preemptor, sent, Profile(keep_candidates=keep))
     return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
 
 
@@ -148,11 +148,11 @@ def served(example: JSON) -> httpx.AsyncClient:
     cache = ClusterCache()
     cache.replace(load_cluster(cluster_of(example)))
     app = create_app(cache, Configuration.model_validate(example["configuration"]))
-    app.state.service = replace(app.state.service, history=history_of(example))
+    app.state.server_context = replace(app.state.server_context, eviction_log=history_of(example))
     for name in example.get("approved", ()):
         (victim,) = (one for one in cache.snapshot().objects.pods.values() if one.metadata.name == name)
         other = typed(pod("another-preemptor", None, start=None, phase="Pending"))
-        cache.assumed.preempted(other, victim.spec.node_name, [victim])
+        cache.assumed.assume_preempted(other, victim.spec.node_name, [victim])
     return client_for(app)
 
 
@@ -162,12 +162,12 @@ def history_of(example: JSON) -> EvictionLog:
     past = [(seconds(one["ago"]), other, victim_of(one)) for one in example.get("evicted", ())]
     past += [(seconds(ago), own, typed(pod("earlier-victim"))) for ago in example.get("attempts", ())]
     elapsed = 0
-    history = EvictionLog(lambda: elapsed, lambda: round(NOW.timestamp()) * 10**9)
+    eviction_log = EvictionLog(lambda: elapsed, lambda: round(NOW.timestamp()) * 10**9)
     for ago, preemptor, victim in sorted(past, key=lambda one: -one[0]):
         elapsed = -ago * 10**9
-        history.approved(preemptor, [victim])
+        eviction_log.record(preemptor, [victim])
     elapsed = 0
-    return history
+    return eviction_log
 
 
 def victim_of(short: JSON) -> Any:

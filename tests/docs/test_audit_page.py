@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from extender.server.observability import audit_log
-from extender.server.observability.audit import BindLine, BudgetSaid, KeptNode, KindSaid, PreemptLine
+from extender.server.observability.audit import AuditBudget, AuditKind, AuditNode, BindLine, PreemptLine
 
 PAGE = (Path(__file__).parents[2] / "docs/audit.md").read_text()
 LINES: dict[str, type[msgspec.Struct]] = {"preempt": PreemptLine, "bind": BindLine}
@@ -24,14 +24,19 @@ def test_the_example_is_a_line(verb):
     assert msgspec.json.decode(msgspec.json.encode(line)) == msgspec.json.decode(examples()[verb])
 
 
-@pytest.mark.parametrize("kind", [PreemptLine, BindLine, KeptNode, BudgetSaid, KindSaid])
+@pytest.mark.parametrize("kind", [PreemptLine, BindLine, AuditNode, AuditBudget, AuditKind])
 def test_every_key_is_on_the_page(kind):
     for key in kind.__struct_encode_fields__:
         assert re.search(rf'[`"]{key}[`":]', PAGE) or key in ("timestamp", "verb", "event"), key
 
 
 def test_the_limits_are_those_of_the_code():
-    assert (audit_log.PATIENCE, audit_log.MOST_WAITING, audit_log.SAY_EVERY, audit_log.STOP_SECONDS) == (
+    assert (
+        audit_log.MAX_WAIT_SECONDS,
+        audit_log.MAX_QUEUED_BYTES,
+        audit_log.LOG_INTERVAL_SECONDS,
+        audit_log.STOP_TIMEOUT_SECONDS,
+    ) == (
         0.1,
         16 << 20,
         10.0,

@@ -9,14 +9,21 @@ import pytest
 import yaml
 
 from extender.config import Configuration
-from extender.config.preemption import PRESETS, ProtectSection
+from extender.config.preemption import PRESETS, BuiltinProtectionsSection
 from extender.config.section import Section
 from extender.core.evaluation import evaluate
-from extender.core.preemption.candidates import FINALISTS, MOST_FINALISTS
+from extender.core.preemption.candidates import MAX_SEARCHED_CANDIDATES, MIN_SEARCHED_CANDIDATES
 from extender.core.preemption.criteria import ranking_keys
-from extender.core.preemption.minimal_victims import STEPS
-from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, MORE_RANKING, RANKING, PreemptionPolicy, Profile
-from extender.server.scheduler.openapi import VETOED
+from extender.core.preemption.minimal_victims import MAX_SEARCH_STEPS
+from extender.core.profile import (
+    DEFAULT_IMPORTANCE,
+    DEFAULT_RANKING,
+    EXTRA_IMPORTANCE,
+    EXTRA_RANKING,
+    PreemptionPolicy,
+    Profile,
+)
+from extender.server.scheduler.openapi import VETOED_HEADER
 from tests.builders import built, typed
 from tests.docs.policy_page import (
     EXAMPLE,
@@ -49,7 +56,7 @@ async def test_an_example_answers_as_printed(example, caplog):
         with caplog.at_level(logging.INFO, logger="extender"):
             answer = await client.post("/preempt", content=body_of(example))
     assert answer.status_code == 200
-    assert (named(answer), answer.headers.get(VETOED)) == (example["answer"], example.get("because"))
+    assert (named(answer), answer.headers.get(VETOED_HEADER)) == (example["answer"], example.get("because"))
     if "log" in example:
         assert example["log"] in [record.getMessage() for record in caplog.records]
 
@@ -94,7 +101,7 @@ def test_the_configuration_of_the_readme_is_one():
 
 
 def values(section: Section) -> dict[str, str]:
-    """Key below `preemption`, as `protect.ownPods` -> its value as text."""
+    """Key below `preemption`, as `protections.builtin.ownPods` -> its value as text."""
     found = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -123,11 +130,11 @@ def test_the_table_of_presets_is_what_presets_set():
 
 
 def test_the_table_of_importance_has_every_criterion():
-    assert [row[0].strip("`") for row in table_below("`importance`")] == [*IMPORTANCE, *MORE_IMPORTANCE]
+    assert [row[0].strip("`") for row in table_below("`importance`")] == [*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE]
 
 
 def test_the_table_of_ranking_has_every_criterion():
-    assert [row[0].strip("`") for row in table_below("`ranking`")] == [*RANKING, *MORE_RANKING]
+    assert [row[0].strip("`") for row in table_below("`ranking`")] == [*DEFAULT_RANKING, *EXTRA_RANKING]
 
 
 def numbers(name: str) -> dict[str, list[int]]:
@@ -155,8 +162,8 @@ def _number(text: str) -> int:
 
 
 def test_the_table_of_switches_has_every_switch():
-    assert [row[0].strip("`") for row in table_below("`protect`")] == [
-        f"protect.{field.alias}" for field in ProtectSection.model_fields.values()
+    assert [row[0].strip("`") for row in table_below("`protections.builtin`")] == [
+        f"protections.builtin.{field.alias}" for field in BuiltinProtectionsSection.model_fields.values()
     ]
 
 
@@ -177,8 +184,8 @@ def test_of_every_key_that_vetoes_there_is_an_example():
 
 
 def test_how_long_the_fewest_are_searched_is_said():
-    assert f"on the {FINALISTS} best nodes" in PAGE
-    assert f"at most {MOST_FINALISTS} nodes, and at most {STEPS:,} sets on each" in PAGE
+    assert f"on the {MIN_SEARCHED_CANDIDATES} best nodes" in PAGE
+    assert f"at most {MAX_SEARCHED_CANDIDATES} nodes, and at most {MAX_SEARCH_STEPS:,} sets on each" in PAGE
 
 
 def test_every_key_is_mentioned_in_the_text():

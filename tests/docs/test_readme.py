@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
-from extender.cli.serve import ask_examples
+from extender.cli.serve import send_example_requests
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration
@@ -38,7 +38,7 @@ async def test_a_request_answers_as_printed(command, printed):
     cache.replace(example_cluster())
     config = Configuration()
     app = create_app(cache, config)
-    clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.state.service)}
+    clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.state.server_context)}
     async with clients[url.port or 80] as client:
         headers = {"Content-Type": "application/json"} if body else {}
         answer = await client.request(
@@ -73,9 +73,9 @@ def example():
     """The address that `make run` would have for people."""
     cache = ClusterCache()
     cache.replace(example_cluster())
-    service = create_app(cache, Configuration()).state.service
-    ask_examples(service)
-    with listening(service) as url:
+    server_context = create_app(cache, Configuration()).state.server_context
+    send_example_requests(server_context)
+    with listening(server_context) as url:
         yield url
 
 

@@ -52,13 +52,16 @@ def test_every_test_exists():
 
 def test_paths_are_those_of_the_admin_listener():
     assert {"/livez", "/readyz", "/metrics"} <= set(CODE)
-    assert set(app.FOR_EVERYBODY) == {"/livez", "/readyz", "/metrics"}
+    assert set(app.PUBLIC_PATHS) == {"/livez", "/readyz", "/metrics"}
 
 
 def test_limits_are_those_of_the_code():
     server = Configuration().server
-    assert f"{server.max_body_names >> 20} MiB" in PAGE
-    assert f"{server.max_body_full >> 20} MiB" in PAGE
+    assert f"{server.max_node_names_body_bytes >> 20} MiB" in PAGE
+    assert f"{server.max_body_bytes >> 20} MiB" in PAGE
     assert f"{protocol.MAX_HEADER_BYTES >> 10} KiB" in PAGE
-    assert f"{routes.MAX_BODY >> 20} MiB, {simulate.MOST_PODS:,} pods, {routes.LONGEST_SIMULATION:.0f} s" in PAGE
-    assert "| a request from its first byte to its last | " + f"{body.TIMEOUT:.0f} s" in PAGE
+    assert (
+        f"{routes.MAX_SIMULATE_BODY_BYTES >> 20} MiB, {simulate.MAX_SIMULATED_PODS:,} pods, {routes.SIMULATION_TIMEOUT_SECONDS:.0f} s"
+        in PAGE
+    )
+    assert "| a request from its first byte to its last | " + f"{body.READ_TIMEOUT_SECONDS:.0f} s" in PAGE

@@ -52,18 +52,18 @@ def test_the_outputs_on_the_page_are_what_is_printed(tmp_path, monkeypatch):
 
 SHAPES = (
     simulated.Simulation,
-    simulated.ClusterShown,
-    simulated.CycleShown,
-    simulated.ScoreShown,
-    simulated.PostFilterShown,
-    simulated.VictimShown,
-    simulated.PendingShown,
-    simulated.SummaryShown,
-    simulated.NodeShown,
+    simulated.ClusterSize,
+    simulated.CycleReport,
+    simulated.CycleScore,
+    simulated.CyclePostFilter,
+    simulated.EvictedPod,
+    simulated.PendingPod,
+    simulated.SimulationSummary,
+    simulated.NodeUsage,
     what_if.Comparison,
-    what_if.Difference,
+    what_if.PolicyDifference,
     what_if.PodOutcome,
-    what_if.Body,
+    what_if.SimulateBody,
 )
 
 

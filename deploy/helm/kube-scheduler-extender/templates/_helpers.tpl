@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Policies know the extender's own pods by the first one (preemption.protect.ownPods). */ -}}
+{{- /* Policies know the extender's own pods by the first one (preemption.protections.builtin.ownPods). */ -}}
 {{- define "extender.selector" -}}
 app.kubernetes.io/name: kube-scheduler-extender
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -39,7 +39,7 @@ labels:
 
 {{- /* httpTimeout of the scheduler is what the extender takes it for. */ -}}
 {{- define "extender.timeout" -}}
-{{- dig "server" "schedulerTimeout" "5s" .Values.config -}}
+{{- dig "server" "httpTimeout" "5s" .Values.config -}}
 {{- end -}}
 
 {{- define "extender.probe" -}}
