@@ -1,4 +1,4 @@
-"""What the verbs work with, put together once per application.
+"""The dependencies of the scheduler's verbs (cache, settings, metrics, audit log, ...), assembled once per application.
 
 Rule: holds the parts, and decides nothing.
 """
@@ -22,8 +22,8 @@ from extender.server.http.body import too_large
 from extender.server.http.deadline import Clock, Deadline
 from extender.server.lifecycle import Lifecycle
 from extender.server.observability.audit_log import AuditLog
-from extender.server.observability.cache_status import NO_SOURCE, Source
-from extender.server.observability.decision_log import Decisions
+from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
+from extender.server.observability.decision_log import DecisionLog
 from extender.server.observability.metrics import Metrics
 from extender.server.observability.tracing import Tracing
 from extender.server.settings import LiveSettings, Settings
@@ -33,106 +33,106 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """What binding a pod needs; the calls block, so they have threads of their own."""
+    """What POST /bind needs: the API client blocks, so it has a thread pool of its own."""
 
-    api: binding.Api
+    api: binding.BindingApi
     timeout: float
-    """Seconds for one pod, from the request to the last answer."""
+    """Seconds for one pod, from the first API request to the last response."""
     threads: ThreadPoolExecutor
 
 
-class Recorder(Protocol):
-    """Keeps calls to be replayed; see `server.recording`."""
+class CallRecorder(Protocol):
+    """The interface to `server.recording`, which records calls so that they can be replayed."""
 
     @property
     def is_on(self) -> bool: ...
 
     def start(self) -> None:
-        """ExtenderError if it cannot be written where it should be."""
+        """Start recording; raises ExtenderError if the directory is not writable."""
 
     def stop(self) -> None:
-        """Everything is written when it returns."""
+        """Stop recording; everything recorded is on disk when this returns."""
 
     def status(self) -> dict[str, Any]:
-        """For people."""
+        """Return the state of the recording as JSON for the admin listener."""
 
     def note(
         self,
         key: str,
-        verb: schema.Verb,
+        verb: schema.VerbName,
         body: bytes,
         status: int,
         answer: bytes,
-        moment: EvictionHistory,
+        history: EvictionHistory,
         settings: Settings,
         /,
     ) -> None:
-        """A call was answered, and nothing of what follows from that has changed the picture yet."""
+        """Record an answered call, before its effects (assumed pods) change the cluster cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What the verbs need."""
+    """Everything a verb needs besides the request."""
 
     cache: ClusterCache
-    configured: LiveSettings
-    """Which settings are in effect."""
-    source: Source = NO_SOURCE
-    """Who keeps the store up to date."""
+    live_settings: LiveSettings
+    """The settings in effect, reloaded from the configuration file."""
+    source: ClusterSource = NO_SOURCE
+    """Keeps the cluster cache up to date."""
     binder: Binder | None = None
-    """None: pods are not bound here."""
-    max_body_names: int = 2 << 20
-    max_body_full: int = 128 << 20
+    """None: POST /bind is disabled."""
+    max_node_names_body_bytes: int = 2 << 20
+    max_body_bytes: int = 128 << 20
     max_in_flight: int = 100
-    """Calls at once; more are overload."""
+    """Concurrent calls; a call above this number is answered as overload."""
     timeout: float = math.inf
-    """Seconds from a call's first byte to its answer."""
+    """Seconds from a call's first byte to the deadline of its decision (80 % of `server.httpTimeout`)."""
     clock: Clock = time.monotonic
     metrics: Metrics = field(default_factory=Metrics)
-    history: EvictionLog = field(default_factory=EvictionLog)
-    decisions: Decisions = field(default_factory=lambda: Decisions(0, 0))
-    recorder: Recorder | None = None
+    eviction_log: EvictionLog = field(default_factory=EvictionLog)
+    decisions: DecisionLog = field(default_factory=lambda: DecisionLog(0, 0))
+    recorder: CallRecorder | None = None
     audit: AuditLog | None = None
-    """None: there are no audit lines."""
+    """None: audit lines are disabled."""
     tracing: Tracing | None = None
-    """None: there are no spans."""
+    """None: tracing is disabled."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
 
     @property
     def settings(self) -> Settings:
-        """The settings in effect now; they change between requests."""
-        return self.configured.settings
+        """The settings in effect now; a reload replaces them between requests."""
+        return self.live_settings.settings
 
-    def deadline(self, began: float, refused: ExtenderError | None = None) -> Deadline:
-        """Of a call that began at that time of the clock."""
-        return Deadline(began + self.timeout, self.clock, refused)
+    def deadline(self, started: float, rejection: ExtenderError | None = None) -> Deadline:
+        """Return the deadline of a call whose first byte came at `started` (by `clock`)."""
+        return Deadline(started + self.timeout, self.clock, rejection)
 
-    def moment(self) -> EvictionHistory:
-        """When a decision is made, and what was approved before."""
-        return self.history.moment(self.settings.profile.preemption.limits)
+    def history(self) -> EvictionHistory:
+        """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""
+        return self.eviction_log.history(self.settings.profile.preemption.limits)
 
     def snapshot(self) -> Snapshot:
-        """What decisions are made on; NotReady if there is no picture, or none that is true."""
+        """Return the snapshot to decide on; raises NotReady if the cluster cache is empty or stale."""
         problem = self.source.problem()
         if problem is not None:
             raise NotReady(problem)
         snapshot = self.cache.snapshot()
         if self.source.is_live:
-            self.history.begin(snapshot)
+            self.eviction_log.record_terminating(snapshot)
         return snapshot
 
-    def asked_for(self, pod: Pod) -> None:
+    def forget_preemption(self, pod: Pod) -> None:
         """kube-scheduler asks about the pod."""
         if self.source.is_live:
-            self.cache.assumed.asked_for(pod)
+            self.cache.assumed.forget_preemption(pod)
 
     def check_size(self, body: bytes, full: bool) -> None:
-        """RequestTooLarge for a body that holds only node names and is larger than those may be."""
-        if not full and len(body) > self.max_body_names:
-            raise too_large(self.max_body_names)
+        """Raise RequestTooLarge for a body with node names only that exceeds `max_node_names_body_bytes`."""
+        if not full and len(body) > self.max_node_names_body_bytes:
+            raise too_large(self.max_node_names_body_bytes)
 
     def note_not_evaluated(self, verb: str, pod: Pod, plugins: tuple[str, ...]) -> None:
-        """Count and log that a decision leaves these plugins' part to kube-scheduler, whatever comes of the answer."""
+        """Count and log the plugins that a decision leaves to kube-scheduler, whatever the answer is."""
         if plugins:
-            self.metrics.not_evaluated(plugins)
+            self.metrics.count_not_evaluated(plugins)
             log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))

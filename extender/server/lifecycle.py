@@ -1,6 +1,6 @@
-"""Where the process stands between its start and its end, and what its listeners show.
+"""Process lifecycle: whether the server is draining, and the TLS certificates that its listeners present.
 
-Rule: who ends it says so here first; everybody else only looks.
+Rule: `server.run` is the only writer; health checks and metrics only read.
 """
 
 from dataclasses import dataclass, field
@@ -10,11 +10,13 @@ from extender.server.http.tls import TLSFiles
 
 @dataclass(slots=True)
 class Lifecycle:
-    draining: bool = False
-    """The end has been asked for: calls are still answered, but no new ones should be sent here."""
+    """State shared by `server.run`, /readyz and the metrics."""
+
+    is_draining: bool = False
+    """A shutdown has begun: calls are still answered, but /readyz fails so that endpoints are removed."""
     certificates: dict[str, TLSFiles] = field(default_factory=dict)
-    """Of the listeners that speak TLS: `server`, `admin`."""
+    """Listener (`server`, `admin`) -> its TLS files, for the listeners that serve TLS."""
 
     def warnings(self) -> list[str]:
-        """What an operator should know of the certificates, a line each."""
+        """Return one line per certificate that expires soon or could not be reloaded."""
         return [line for files in self.certificates.values() for line in files.warnings()]

@@ -1,11 +1,11 @@
-"""From the start of the process to its end: two listeners in one event loop, the scheduler's and the one for admins.
+"""Run the process: two listeners (scheduler and admin) in one event loop, from startup to graceful shutdown.
 
-The admin listener is there first and last, so that probes are always answered. SIGTERM: not ready at once, calls are
-answered for `server.drainTime` while the word spreads, then no more connections are taken, what is under way is
-finished, and the process ends. Ctrl-C does not wait, nor does a cluster that is lost. Each further signal ends what is
-being waited for.
+The admin listener opens first and closes last, so that probes are always answered. On SIGTERM /readyz fails at once,
+calls are still answered for `server.drainTime` while endpoints are removed, then connections are refused, in-flight
+requests are drained, and the process exits. SIGINT and the loss of the cluster skip `server.drainTime`. Each further
+signal ends the current wait.
 
-Rule: nothing is checked here. That plain HTTP stays on this machine unless told otherwise is the configuration's rule.
+Rule: no validation here; that plain HTTP needs `allowPlainHTTP` off loopback is checked by `extender.config`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Coroutine
 
-import numpy.ma  # noqa: F401 (or numpy imports it when a call first needs np.unique, which is late by 20 ms)
+import numpy.ma  # noqa: F401 (np.unique imports it lazily: the first call that needs it would take 20 ms longer)
 from fastapi import FastAPI
 
 from extender.config import Configuration
@@ -31,116 +31,125 @@ from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
 
-SWITCH_INTERVAL = 0.0001
-"""Seconds for which a thread that reads from the API server may go on while a request waits; Python's own are 5 ms."""
+THREAD_SWITCH_INTERVAL_SECONDS = 0.0001
+"""How long a thread that reads from the API server may hold the GIL while a request waits; Python's default is 5 ms."""
 
 SCHEDULER_BACKLOG = 2048
+"""Connections of the scheduler listener that may wait to be accepted."""
+
 ADMIN_BACKLOG = 128
-"""Connections that may wait to be accepted."""
+"""Connections of the admin listener that may wait to be accepted."""
 
-FINISH_TIME = 5.0
-"""Seconds in which calls that are under way at the end may still be answered."""
+SHUTDOWN_TIMEOUT_SECONDS = 5.0
+"""How long in-flight calls of the scheduler may still be answered during a shutdown."""
 
-FINISH_TIME_ADMIN = 2.0
-"""The same for questions of people and machines that watch."""
+ADMIN_SHUTDOWN_TIMEOUT_SECONDS = 2.0
+"""How long in-flight requests of the admin listener may still be answered during a shutdown."""
 
 
 def serve(app: FastAPI, config: Configuration, listening: socket.socket | None = None) -> None:
-    """Serve until SIGINT, SIGTERM or `app.state.stop()`; on a socket that listens already, or on the configured one.
+    """Serve until SIGINT, SIGTERM or `app.state.stop()`, on `listening` or else on the configured address.
 
-    ConfigError or CannotListen if certificates cannot be used or an address cannot be had.
+    Raises ConfigError if a certificate is not usable, ListenError if an address cannot be bound.
     """
-    service: ServerContext = app.state.service
-    certificates = service.lifecycle.certificates
+    server_context: ServerContext = app.state.server_context
+    certificates = server_context.lifecycle.certificates
     for name, section in (("server", config.server), ("admin", config.admin)):
         if section.tls.is_on:
             certificates[name] = TLSFiles(name, section.tls)
-    keep_alive, shown = config.server.keep_alive, certificates.get
+    keep_alive, tls_files = config.server.keep_alive, certificates.get
     with contextlib.ExitStack() as stack:
-        beside = stack.enter_context(_bound("admin", config.admin, ADMIN_BACKLOG))
-        listening = stack.enter_context(listening or _bound("server", config.server, SCHEDULER_BACKLOG))
-        admin = Listener("admin", create_admin_app(service, config), beside, keep_alive, ADMIN_BACKLOG, shown("admin"))
-        scheduler = Listener("scheduler", app, listening, keep_alive, SCHEDULER_BACKLOG, shown("server"))
-        # What the cluster picture consists of lives long: keep the collector from walking it again and again.
+        admin_socket = stack.enter_context(_listen("admin", config.admin, ADMIN_BACKLOG))
+        listening = stack.enter_context(listening or _listen("server", config.server, SCHEDULER_BACKLOG))
+        admin = Listener(
+            "admin",
+            create_admin_app(server_context, config),
+            admin_socket,
+            keep_alive,
+            ADMIN_BACKLOG,
+            tls_files("admin"),
+        )
+        scheduler = Listener("scheduler", app, listening, keep_alive, SCHEDULER_BACKLOG, tls_files("server"))
+        # The objects of the cluster cache live long: freeze them, so that no garbage collection walks them.
         gc.collect()
         gc.freeze()
-        sys.setswitchinterval(SWITCH_INTERVAL)
+        sys.setswitchinterval(THREAD_SWITCH_INTERVAL_SECONDS)
         asyncio.run(_run(app, admin, scheduler, config.server.drain_time))
 
 
-def _bound(name: str, section: ServerSection | AdminSection, backlog: int) -> socket.socket:
+def _listen(name: str, section: ServerSection | AdminSection, backlog: int) -> socket.socket:
     return bind(name, section.host, section.port, backlog)
 
 
 async def _run(app: FastAPI, admin: Listener, scheduler: Listener, drain_time: float) -> None:
-    end = _End()
-    end.listen_to_signals()
-    app.state.stop = end.stop
-    lifecycle = app.state.service.lifecycle
+    shutdown = _Shutdown()
+    shutdown.install_signal_handlers()
+    app.state.stop = shutdown.stop
+    lifecycle = app.state.server_context.lifecycle
     try:
         await admin.open()
         async with app.router.lifespan_context(app):
             await scheduler.open()
-            ended_by = await end.wait()
-            lifecycle.draining = True
-            if ended_by == signal.SIGTERM and drain_time > 0:
-                log.info("SIGTERM: not ready; calls are still answered for %g s", drain_time)
+            reason = await shutdown.wait()
+            lifecycle.is_draining = True
+            if reason == signal.SIGTERM and drain_time > 0:
+                log.info("shutting down: SIGTERM received, not ready, still answering calls for %gs", drain_time)
                 scheduler.drain()
-                await end.wait(drain_time)
-            log.info("ending: what is under way is finished")
-            await end.unless_told(scheduler.close(FINISH_TIME))
-        await end.unless_told(admin.close(FINISH_TIME_ADMIN))
+                await shutdown.wait(drain_time)
+            log.info("shutting down: draining in-flight requests")
+            await shutdown.until_next_request(scheduler.close(SHUTDOWN_TIMEOUT_SECONDS))
+        await shutdown.until_next_request(admin.close(ADMIN_SHUTDOWN_TIMEOUT_SECONDS))
     finally:
-        end.forget_signals()
-    log.info("ended")
+        shutdown.remove_signal_handlers()
+    log.info("shutdown complete")
 
 
-class _End:
-    """Who wants the process to end, in the order in which they said so."""
+class _Shutdown:
+    """Requests to stop the process, in the order in which they arrived."""
 
     def __init__(self) -> None:
-        self._said: deque[int] = deque()
-        self._is_said = asyncio.Event()
+        self._requests: deque[int] = deque()
+        self._has_request = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._signals = (signal.SIGINT, signal.SIGTERM) if _is_main_thread() else ()
 
-    def listen_to_signals(self) -> None:
+    def install_signal_handlers(self) -> None:
         for number in self._signals:
-            self._loop.add_signal_handler(number, self._say, number)
+            self._loop.add_signal_handler(number, self._request, number)
 
-    def forget_signals(self) -> None:
+    def remove_signal_handlers(self) -> None:
         for number in self._signals:
             self._loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        """End without waiting; may be called on any thread."""
-        self._loop.call_soon_threadsafe(self._say, 0)
+        """Stop without draining; safe to call from any thread."""
+        self._loop.call_soon_threadsafe(self._request, 0)
 
-    def _say(self, who: int) -> None:
-        self._said.append(who)
-        self._is_said.set()
+    def _request(self, number: int) -> None:
+        self._requests.append(number)
+        self._has_request.set()
 
-    async def wait(self, within: float | None = None) -> int | None:
-        """Who says so next: a signal, or 0 for `stop`; None if nobody does in that time."""
+    async def wait(self, timeout_seconds: float | None = None) -> int | None:
+        """Return the next stop request: a signal number, or 0 for `stop`; None after `timeout_seconds` without one."""
         try:
-            async with asyncio.timeout(within):
-                await self._is_said.wait()
+            async with asyncio.timeout(timeout_seconds):
+                await self._has_request.wait()
         except TimeoutError:
             return None
-        who = self._said.popleft()
-        if not self._said:
-            self._is_said.clear()
-        return who
+        number = self._requests.popleft()
+        if not self._requests:
+            self._has_request.clear()
+        return number
 
-    async def unless_told(self, closing: Coroutine[None, None, None]) -> None:
-        """Do this, or give it up when somebody says again that the process is to end."""
-        doing, told = asyncio.ensure_future(closing), asyncio.ensure_future(self.wait())
-        await asyncio.wait((doing, told), return_when=asyncio.FIRST_COMPLETED)
-        for task in (doing, told):
+    async def until_next_request(self, closing: Coroutine[None, None, None]) -> None:
+        """Run `closing`, but cancel it when another stop request arrives."""
+        close_task, stop_task = asyncio.ensure_future(closing), asyncio.ensure_future(self.wait())
+        await asyncio.wait((close_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+        for task in (close_task, stop_task):
             task.cancel()
-        await asyncio.wait((doing, told))
+        await asyncio.wait((close_task, stop_task))
 
 
 def _is_main_thread() -> bool:
-    """Only there signals can be listened to."""
+    """Return whether signal handlers can be installed here: asyncio allows it in the main thread only."""
     return threading.current_thread() is threading.main_thread()

@@ -1,8 +1,8 @@
-"""What of the configuration is in effect, and the file that it follows.
+"""The settings in effect, and the reload of the configuration file they come from.
 
-When a file that has changed is read again is a matter of `server.http.file_watch`: 6 s after a change it is in effect.
+`server.http.file_watch` decides when a changed file is reloaded: at most 6 s after the change.
 
-Rule: a file that is wrong never replaces settings that were right.
+Rule: an invalid file never replaces valid settings.
 """
 
 import asyncio
@@ -15,27 +15,27 @@ from typing import Literal
 from extender.config import Configuration
 from extender.core.profile import Profile
 from extender.errors import ConfigError
-from extender.server.http.file_watch import INTERVAL, Looks, Signature, signature
+from extender.server.http.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, FileSignature, file_signature
 
 log = logging.getLogger(__name__)
 
-AT_START_ONLY = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
-"""Sections of which a change takes effect at the next start."""
+RESTART_ONLY_SECTIONS = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
+"""Sections whose changes take effect only after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an answer depends on; replaced as a whole, so that one answer never mixes two configurations."""
+    """The settings that answers depend on; replaced as a whole, so that no answer mixes two configurations."""
 
     profile: Profile
     on_preempt_failure: Literal["Error", "Veto"] = "Error"
-    observing: bool = False
-    """Decide, log and count, but answer as if the extender were not there."""
+    is_observing: bool = False
+    """`mode: Observe`: decide, log and count, but answer as if no extender were configured."""
     kill_switch: Literal["Veto", "PassThrough"] | None = None
-    """What `/preempt` is answered with while nothing is decided at all; None: the switch is off."""
+    """The answer to `/preempt` while the kill switch is on and nothing is decided; None: the kill switch is off."""
 
     @classmethod
-    def of(cls, config: Configuration) -> "Settings":
+    def from_config(cls, config: Configuration) -> "Settings":
         return cls(
             config.profile(),
             config.preemption.on_failure,
@@ -44,138 +44,144 @@ class Settings:
         )
 
     @property
-    def needs_picture(self) -> bool:
-        """Is there an answer that cannot be given without a picture of the cluster?"""
-        return self.kill_switch is None and not self.observing
+    def needs_cluster(self) -> bool:
+        """Return whether answers need the cluster cache; with the kill switch or in mode Observe they never do."""
+        return self.kill_switch is None and not self.is_observing
 
     def notes(self) -> list[str]:
-        """What keeps decisions from being answered."""
+        """Return one line per setting that keeps decisions from being answered: kill switch, mode Observe."""
         notes = []
         if self.kill_switch is not None:
-            preempt = {"Veto": "nobody is evicted", "PassThrough": "kube-scheduler evicts whom it chose"}
+            preempt = {"Veto": "no pod is evicted", "PassThrough": "kube-scheduler evicts the victims it chose"}
             notes.append(f"kill switch: on: every node is accepted, none is scored, {preempt[self.kill_switch]}")
-        if self.observing:
-            notes.append("mode: Observe: what is decided is counted and logged, but not answered")
+        if self.is_observing:
+            notes.append("mode: Observe: decisions are counted and logged, but not answered")
         return notes
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """Where the configuration comes from, and how to read it again."""
+    """The configuration file and how to reload it."""
 
     path: Path
     load: Callable[[], Configuration]
-    """The configuration as it would be at a start now; ConfigError if it is wrong."""
+    """Return the configuration that a restart would use now; raises ConfigError if it is invalid."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class LiveSettings:
-    """The settings in effect. `run()` as a task keeps them equal to the file, if there is one."""
+    """The settings in effect; `run()`, as a task, reloads them when the configuration file changes."""
 
     def __init__(self, config: Configuration, file: ConfigFile | None = None) -> None:
-        self.settings = Settings.of(config)
-        self.make_ready: Callable[[Profile], Awaitable[None]] | None = None
-        """Works out what decisions by other policies need of the picture, while they are still made by the old ones."""
+        self.settings = Settings.from_config(config)
+        self.prepare_cache: Callable[[Profile], Awaitable[None]] | None = None
+        """Computes what new policies need of the cluster cache, while decisions are still made by the old policies."""
         self.last_error: str | None = None
-        """What is wrong with the file as it is now, a line per mistake; None if it is in effect."""
-        self.waiting: tuple[str, ...] = ()
-        """Keys that have changed and take effect at the next start."""
-        self._wanted = self.settings
-        self._getting_ready: asyncio.Task[None] | None = None
-        self._started_with = config
+        """Why the last reload failed, one line per error; None if the file as it is now is in effect."""
+        self.restart_required: tuple[str, ...] = ()
+        """Changed keys that take effect only after a restart."""
+        self._desired = self.settings
+        self._preparing: asyncio.Task[None] | None = None
+        self._startup_config = config
         self._file = file
-        self._looks = Looks[Signature]()
+        self._changes = ChangeDetector[FileSignature]()
 
     def warnings(self) -> list[str]:
-        """What an operator should know of the configuration, a line each."""
+        """Return one line per thing an operator should know: active switches, a failed reload, a pending restart."""
         lines = self.settings.notes()
         if self.last_error is not None:
-            lines += [f"configuration: {mistake}; the one before is used" for mistake in self.last_error.splitlines()]
-        if self._wanted != self.settings:
-            lines.append("configuration: changed, the policies of preemption are in effect once the picture is ready")
-        if self.waiting:
-            lines.append(f"configuration: changed, but in effect only after a restart: {', '.join(self.waiting)}")
+            lines += [f"configuration: {error}; using the previous one" for error in self.last_error.splitlines()]
+        if self._desired != self.settings:
+            lines.append(
+                "configuration: changed, the preemption policies take effect once the cluster cache is prepared"
+            )
+        if self.restart_required:
+            lines.append(f"configuration: changed, restart required: {', '.join(self.restart_required)}")
         return lines
 
     async def run(self) -> None:
-        """Follow the file until cancelled."""
+        """Poll the file until cancelled."""
         for note in self.settings.notes():
             log.warning("%s", note)
         while self._file is not None:
-            await self._file.sleep(INTERVAL)
+            await self._file.sleep(POLL_INTERVAL_SECONDS)
             await self.poll(self._file)
 
     async def poll(self, file: ConfigFile) -> bool:
-        """Look once; return whether other settings were put in place. Never raises for what is wrong with the file."""
+        """Check the file once; return whether new settings took effect. Never raises: an error is logged and kept."""
         try:
             now = await asyncio.to_thread(_signature, file.path)
-            if not self._looks.is_due(now):
+            if not self._changes.should_reload(now):
                 return False
-            self._looks.tried = now
+            self._changes.last_attempt = now
             config = await asyncio.to_thread(file.load)
-            return self._put(config, Settings.of(config))
-        except Exception as error:  # even a bug of ours must not end the following
-            self._failed(error)
+            return self._apply(config, Settings.from_config(config))
+        except Exception as error:  # even a bug of ours must not end the reload loop
+            self._record_failure(error)
             return False
 
-    def _put(self, config: Configuration, settings: Settings) -> bool:
-        is_new, self._wanted = settings != self._wanted, settings
+    def _apply(self, config: Configuration, settings: Settings) -> bool:
+        is_new, self._desired = settings != self._desired, settings
         if is_new or self.last_error is not None:
-            log.info("configuration read again")
+            log.info("configuration reloaded")
         self.last_error = None
-        waiting = tuple(_changed_keys(self._started_with, config))
-        if waiting and waiting != self.waiting:
-            log.warning("configuration: changed, but in effect only after a restart: %s", ", ".join(waiting))
-        self.waiting = waiting
+        restart_required = tuple(_changed_keys(self._startup_config, config))
+        if restart_required and restart_required != self.restart_required:
+            log.warning("configuration: changed, restart required: %s", ", ".join(restart_required))
+        self.restart_required = restart_required
         if is_new:
-            self._switch(settings)
+            self._activate(settings)
             for note in settings.notes():
                 log.warning("%s", note)
         return is_new
 
-    def _switch(self, settings: Settings) -> None:
-        """At once, except for policies for which a large picture has to be gone through."""
-        is_underway = self._getting_ready is not None and self._getting_ready.cancel()
-        held = self.settings.profile.preemption
-        if self.make_ready is None or (settings.profile.preemption == held and not is_underway):
+    def _activate(self, settings: Settings) -> None:
+        """Apply the settings at once, but new preemption policies only once the cluster cache is prepared for them."""
+        was_preparing = self._preparing is not None and self._preparing.cancel()
+        current = self.settings.profile.preemption
+        if self.prepare_cache is None or (settings.profile.preemption == current and not was_preparing):
             self.settings = settings
         else:
-            self.settings = replace(settings, profile=replace(settings.profile, preemption=held))
-            self._getting_ready = asyncio.create_task(self._once_ready(settings, self.make_ready), name="make-ready")
+            self.settings = replace(settings, profile=replace(settings.profile, preemption=current))
+            self._preparing = asyncio.create_task(
+                self._activate_when_prepared(settings, self.prepare_cache), name="prepare-cache"
+            )
 
-    async def _once_ready(self, settings: Settings, make_ready: Callable[[Profile], Awaitable[None]]) -> None:
+    async def _activate_when_prepared(
+        self, settings: Settings, prepare_cache: Callable[[Profile], Awaitable[None]]
+    ) -> None:
         try:
-            await make_ready(settings.profile)
-        except Exception:  # then the first request waits for it
-            log.exception("the picture could not be made ready for other policies")
+            await prepare_cache(settings.profile)
+        except Exception:  # then the first request computes it
+            log.exception("failed to prepare the cluster cache for the new preemption policies")
         self.settings = settings
-        log.info("the policies of preemption are in effect")
+        log.info("new preemption policies in effect")
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
-            self._looks.tried = None  # the disk's fault, not the file's: worth another try although nothing changes
+            self._changes.last_attempt = None  # an I/O error: retry although the file does not change
         message = str(error)
         if message != self.last_error:
-            for mistake in message.splitlines():
-                log.error("configuration not read again, the one before stays: %s", mistake)
+            for line in message.splitlines():
+                log.error("configuration reload failed, keeping the previous one: %s", line)
         self.last_error = message
 
 
-def _signature(path: Path) -> Signature:
+def _signature(path: Path) -> FileSignature:
     try:
-        return signature(path)
+        return file_signature(path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:
-    """`cluster.path` and so on, of the sections that are read at the start only; and what a picture must hold anew."""
+    """Return what needs a restart: changed keys (`cluster.path`, ...), and what the watches would have to read more."""
     changed = []
     if after.cluster.source == "kubernetes":
-        held, wanted = before.preemption.policy(), after.preemption.policy()
-        changed += [f"annotation {key}" for key in sorted(wanted.annotations - held.annotations)]
-        changed += ["PodGroups"] if wanted.reads_pod_groups and not held.reads_pod_groups else []
-    for section in AT_START_ONLY:
+        current, desired = before.preemption.policy(), after.preemption.policy()
+        changed += [f"annotation {key}" for key in sorted(desired.annotations - current.annotations)]
+        changed += ["PodGroups"] if desired.reads_pod_groups and not current.reads_pod_groups else []
+    for section in RESTART_ONLY_SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
         for name, field in type(old).model_fields.items():
             if getattr(old, name) != getattr(new, name):

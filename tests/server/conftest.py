@@ -13,7 +13,7 @@ import uvicorn
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
-from extender.server.admin.app import FOR_EVERYBODY, create_admin_app
+from extender.server.admin.app import PUBLIC_PATHS, create_admin_app
 from extender.server.app import create_app
 from extender.server.context import ServerContext
 
@@ -64,8 +64,8 @@ def full_body(nodes=NODES, incoming=INCOMING):
 
 
 def preempt_body(incoming=URGENT, **victims):
-    offers = victims or {"worker-1": ["uid-small"], "worker-2": ["uid-large"]}
-    meta = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for name, uids in offers.items()}
+    sent = victims or {"worker-1": ["uid-small"], "worker-2": ["uid-large"]}
+    meta = {name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for name, uids in sent.items()}
     return json.dumps({"Pod": incoming, "NodeNameToVictims": None, "NodeNameToMetaVictims": meta}).encode()
 
 
@@ -93,10 +93,10 @@ def client_for(app):
 class _BothListeners(httpx.AsyncBaseTransport):
     def __init__(self, app):
         self._scheduler = httpx.ASGITransport(app, raise_app_exceptions=False)
-        self._admin = httpx.ASGITransport(create_admin_app(app.state.service, Configuration()))
+        self._admin = httpx.ASGITransport(create_admin_app(app.state.server_context, Configuration()))
 
     async def handle_async_request(self, request):
-        to = self._admin if request.url.path in FOR_EVERYBODY else self._scheduler
+        to = self._admin if request.url.path in PUBLIC_PATHS else self._scheduler
         return await to.handle_async_request(request)
 
 
@@ -105,16 +105,18 @@ def scheduler_client(app):
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://extender")
 
 
-def admin_client(service, client=("127.0.0.1", 50000), **sections):
+def admin_client(server_context, client=("127.0.0.1", 50000), **sections):
     """Of the admin listener, as `client` (address and port) would ask; sections of the configuration."""
-    transport = httpx.ASGITransport(create_admin_app(service, configuration(**sections)), client=client)
+    transport = httpx.ASGITransport(create_admin_app(server_context, configuration(**sections)), client=client)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8889")
 
 
 @contextmanager
-def listening(service: ServerContext) -> Iterator[str]:
+def listening(server_context: ServerContext) -> Iterator[str]:
     """The address of an admin listener on a socket."""
-    settings = uvicorn.Config(create_admin_app(service, Configuration()), port=0, log_config=None, lifespan="off")
+    settings = uvicorn.Config(
+        create_admin_app(server_context, Configuration()), port=0, log_config=None, lifespan="off"
+    )
     server = uvicorn.Server(settings)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -25,7 +25,7 @@ async def served(app: ASGIApp, tls: TLSFiles | None = None, keep_alive: float = 
     try:
         yield listener
     finally:
-        await listener.close(within=0.2)
+        await listener.close(timeout_seconds=0.2)
 
 
 def port_of(listener: Listener) -> int:

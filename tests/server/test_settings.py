@@ -10,7 +10,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import load_config
 from extender.server.app import create_app
-from extender.server.http.file_watch import INTERVAL
+from extender.server.http.file_watch import POLL_INTERVAL_SECONDS
 from extender.server.settings import ConfigFile, LiveSettings
 from tests.server.conftest import client_for, filled_cache, filter_body, preempt_body
 
@@ -120,15 +120,15 @@ async def test_what_decisions_depend_on_changes_all_at_once(path):
     assert found.profile.preemption.disruption_budgets == "Strict"
     assert found.profile.scheduler_names == {"a"}
     assert found.profile.filter_plugins == ("NodeName",)
-    assert (found.observing, found.on_preempt_failure) == (True, "Veto")
+    assert (found.is_observing, found.on_preempt_failure) == (True, "Veto")
 
 
 async def test_environment_and_command_line_stay_over_the_file(path):
     following = Following(path, {"EXTENDER_MODE": "Observe"}, {"--port": ("server.port", 9000)})
     write(path, "mode: Enforce\nserver: {port: 1}\nschedulerNames: [a]")
     assert await following.look(2) == [False, True]
-    assert following.settings.observing
-    assert following.live.waiting == ()
+    assert following.settings.is_observing
+    assert following.live.restart_required == ()
 
 
 async def test_a_configmap_s_symbolic_links_are_followed(tmp_path):
@@ -152,7 +152,7 @@ async def test_a_switch_that_is_thrown_is_logged_and_so_is_one_at_the_start(path
     write(path, KILL)
     await following.look(3)
     notes = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert notes == ["kill switch: on: every node is accepted, none is scored, nobody is evicted"]
+    assert notes == ["kill switch: on: every node is accepted, none is scored, no pod is evicted"]
     caplog.clear()
     await LiveSettings(following.file.load()).run()
     assert [record.getMessage() for record in caplog.records] == notes
@@ -168,12 +168,12 @@ async def test_what_is_read_at_the_start_only_is_named_once_and_not_put_in_place
     assert await following.look(5) == [False] * 5
     assert following.settings is before
     keys = "cluster.staleAfter, bind.timeout, server.port, server.allowPlainHTTP"
-    warning = f"configuration: changed, but in effect only after a restart: {keys}"
+    warning = f"configuration: changed, restart required: {keys}"
     assert [record.getMessage() for record in caplog.records] == [warning]
     assert following.live.warnings() == [warning]
     write(path, OBSERVE)
     assert await following.look(2) == [False, True]
-    assert following.live.waiting == ()
+    assert following.live.restart_required == ()
 
 
 # --- what is wrong --------------------------------------------------------------------------------------------------
@@ -187,8 +187,10 @@ async def test_a_wrong_file_keeps_the_settings_and_every_mistake_is_logged_once(
         assert await following.look(6) == [False] * 6
     assert following.settings is before
     first, second = (record.getMessage() for record in caplog.records)
-    assert first.startswith(f"configuration not read again, the one before stays: {path}:1: preemption.preset: must be")
-    assert second.startswith(f"configuration not read again, the one before stays: {path}:2: mode: must be")
+    assert first.startswith(
+        f"configuration reload failed, keeping the previous one: {path}:1: preemption.preset: must be"
+    )
+    assert second.startswith(f"configuration reload failed, keeping the previous one: {path}:2: mode: must be")
     assert [line.partition(": ")[0] for line in following.live.warnings()] == ["configuration"] * 2
 
 
@@ -199,7 +201,7 @@ async def test_a_mended_file_takes_effect_and_the_mistakes_are_forgotten(path):
     write(path, OBSERVE)
     assert await following.look(2) == [False, True]
     assert following.live.last_error is None
-    assert following.settings.observing
+    assert following.settings.is_observing
 
 
 async def test_a_file_that_goes_and_comes_back_the_same_is_right_again(path, caplog):
@@ -275,7 +277,7 @@ async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, pre
         async def thrown():
             return await service.gauge("extender_kill_switch") == "1.0"
 
-        assert await service.until(thrown) <= 10 - 2 * INTERVAL
+        assert await service.until(thrown) <= 10 - 2 * POLL_INTERVAL_SECONDS
         assert await service.nodes() == ["worker-1", "worker-2", "worker-3"]
         assert (await service.client.post("/prioritize", content=filter_body())).json() == []
         assert set(await service.victims()) == (set() if preempt == "Veto" else {"worker-1", "worker-2"})
@@ -290,7 +292,7 @@ async def test_R6_kill_switch_is_applied_within_10_s_also_while_the_file_is_writ
             write(path, KILL)
             return await service.gauge("extender_kill_switch") == "1.0"
 
-        assert await service.until(thrown) <= 10 - INTERVAL
+        assert await service.until(thrown) <= 10 - POLL_INTERVAL_SECONDS
 
 
 async def test_R6_kill_switch_is_taken_back_without_a_restart(path):

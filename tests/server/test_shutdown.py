@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from extender.errors import CannotListen, ConfigError
+from extender.errors import ConfigError, ListenError
 from extender.server import run
 from extender.server.app import create_app
 from extender.server.http.listener import log as log_of_listeners
@@ -110,7 +110,7 @@ def test_sigterm_a_call_that_does_not_end_is_cut_off_by_another_signal():
     with running(SERVER__DRAIN_TIME="0s") as process, process.connect() as slow:
         begin(slow)
         process.say(signal.SIGTERM)
-        until(lambda: any("what is under way is finished" in line for line in process.lines))
+        until(lambda: any("draining in-flight requests" in line for line in process.lines))
         process.say(signal.SIGTERM)
         began = time.monotonic()
         assert process.ends() == 0
@@ -168,7 +168,7 @@ def test_a_port_that_is_taken_is_said(section):
         port = taken.getsockname()[1]
         config = configuration(**{"server": {"port": 0}, "admin": {"port": 0}, section: {"port": port}})
         words = rf"{section}.host and {section}.port \(EXTENDER_{section.upper()}__PORT\)"
-        with pytest.raises(CannotListen, match=f"127.0.0.1:{port}: Address already in use; .* {words}"):
+        with pytest.raises(ListenError, match=f"127.0.0.1:{port}: Address already in use; .* {words}"):
             run.serve(create_app(filled_cache(), config), config)
 
 

@@ -56,7 +56,9 @@ def test_no_call_waits_for_an_import():
                 assert (response.status, bool(response.read())) == (200, True)
         process.say(signal.SIGTERM)
         assert process.ends() == 0
-        begin, end = (position(process.lines, said) for said in ("scheduler: listening on", "ending: what is under"))
+        begin, end = (
+            position(process.lines, said) for said in ("scheduler: listening on", "draining in-flight requests")
+        )
         assert len(imported(process.lines[:begin])) > 500
         assert imported(process.lines[begin:end]) == []
 

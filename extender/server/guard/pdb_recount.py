@@ -1,11 +1,11 @@
-"""Count once more what disruption budgets say of some victims, with nothing of the engine's own code.
+"""Recount the PodDisruptionBudget violations of some victims, independently of the engine's code.
 
-All pods of a node that may be evicted charge the budgets that select them, the most important first, also those that
-stay; a pod that charges a budget with nothing left is violating (defaultpreemption.filterPodsWithPDBViolation, v1.36).
-With live accounting a budget allows what the healthy pods that we see leave over, and a pod charges what the eviction
-API would charge for it (pkg/registry/core/pod/storage/eviction.go, v1.36).
+Every potential victim of a node counts against the budgets that select it, the most important first, including pods
+that stay; a pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation,
+v1.36). With `budgetAccounting: Live` a budget allows what the healthy pods in the cluster cache leave over, and a pod
+counts as the eviction API would count it (pkg/registry/core/pod/storage/eviction.go, v1.36).
 
-Rule: plain Python, pod by pod, as upstream does it. Being slower than the engine is fine; being the same is not.
+Rule: plain Python, pod by pod, as upstream does it. It may be slower than the engine, but must share no code with it.
 """
 
 import sys
@@ -13,104 +13,109 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from extender.core.profile import PreemptionPolicy
-from extender.core.snapshot.pod_costs import cost, grace_period
-from extender.core.snapshot.pod_table import identity, is_assumed_leaving
-from extender.core.snapshot.selector_index import PodGroups
-from extender.core.snapshot.snapshot import Snapshot, derived_by
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.pod_costs import annotated_cost, grace_period
+from extender.core.snapshot.pod_table import identity, is_assumed_terminating
+from extender.core.snapshot.selector_index import LabelGroups
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.k8s.selectors import SelectorError, compile_label_selector
 from extender.k8s.time import parse_time
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
-Selects = Callable[[Mapping[str, str]], bool]
+LabelPredicate = Callable[[Mapping[str, str]], bool]
+"""Return whether a pod's labels are selected."""
 
-Charge = tuple[str, int]
-"""What a pod is charged to: a budget's "pods" or its "unready" pods, or "several", which allows nothing."""
+BudgetShare = tuple[str, int]
+"""What a pod counts against: ("pods" or "unready", row of the budget), or MULTIPLE_BUDGETS."""
 
-SEVERAL: Charge = ("several", 0)
+MULTIPLE_BUDGETS: BudgetShare = ("several", 0)
+"""The share of a pod that several budgets select: the eviction API refuses such pods, so it allows nothing."""
 
 _LATEST = 2**63 - 1
+"""Start time of a pod that has not started, in nanoseconds: later than every other."""
 
 
 def started(pod: Pod) -> int:
+    """Return the pod's start time in nanoseconds since 1970."""
     return parse_time(pod.status.start_time) if pod.status.start_time else _LATEST
 
 
 def importance(pod: Pod) -> tuple[int, int]:
-    """Sorts the most important first: higher priority, then earlier start, no start last (util.MoreImportantPod)."""
+    """Return a sort key, most important first: higher priority, then earlier start (util.MoreImportantPod)."""
     return -pod.priority, started(pod)
 
 
-def importance_by(policy: PreemptionPolicy, pod: Pod) -> tuple[int, ...]:
-    """The same by the criteria that the policy names."""
+def importance_under_policy(policy: PreemptionPolicy, pod: Pod) -> tuple[int, ...]:
+    """Return a sort key, most important first, by the criteria in `preemption.importance`."""
     return tuple(_IMPORTANCE[name](policy, pod) for name in policy.importance)
 
 
 _IMPORTANCE: Mapping[str, Callable[[PreemptionPolicy, Pod], int]] = {
     "Priority": lambda _, pod: -pod.priority,
     "StartTime": lambda _, pod: started(pod),
-    "PodDeletionCost": lambda _, pod: -cost(pod, DELETION_COST),
-    "EvictionCost": lambda policy, pod: -cost(pod, policy.eviction_cost_annotation),
+    "PodDeletionCost": lambda _, pod: -annotated_cost(pod, DELETION_COST),
+    "EvictionCost": lambda policy, pod: -annotated_cost(pod, policy.eviction_cost_annotation),
     "QoSClass": lambda _, pod: -QOS_CLASSES.index(qos_class(pod)),
     "GracePeriod": lambda _, pod: -grace_period(pod),
 }
 
 
-class Recount:
-    """The budgets of one snapshot, ready to be charged. Obtain it with `recount`."""
+class PDBRecount:
+    """Counts pods against the budgets of one snapshot. Obtain it with `recount_budgets`."""
 
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         self._snapshot = snapshot
         self._policy = policy
         self._is_live = policy.budget_accounting == "Live"
         self._budgets = snapshot.budgets
-        self._selects = [selector_of(budget, policy.empty_selector) for budget in snapshot.budgets]
+        self._selects = [label_predicate(budget, policy.empty_selector) for budget in snapshot.budgets]
         self._by_namespace: dict[str, list[int]] = {}
         for index, budget in enumerate(snapshot.budgets):
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(index)
-        self._known: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
+        self._selecting_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
 
     def violations(self, evictable: Iterable[Pod], victims: frozenset[str]) -> int:
-        """How many of the victims (UIDs) among the pods of a node that may be evicted break a budget."""
+        """Return how many of `victims` (UIDs) violate a budget; `evictable`: all potential victims of the node."""
         if self._policy.disruption_budgets == "Strict":
-            return self._overdrawn(pod for pod in evictable if pod.metadata.uid in victims)
-        charging = [(pod, charged) for pod in evictable if (charged := self._charged(pod))]
-        allowed = {charge: self._allowed(charge) for charge in {one for _, charged in charging for one in charged}}
-        charges, found = Counter[Charge](), 0
-        for pod, charged in sorted(charging, key=lambda one: self._order(one[0])):
-            charges.update(charged)
-            found += any(charges[one] > allowed[one] for one in charged) and pod.metadata.uid in victims
-        return found
+            return self._excess(pod for pod in evictable if pod.metadata.uid in victims)
+        counted_pods = [(pod, shares) for pod in evictable if (shares := self._used_shares(pod))]
+        allowed = {share: self._allowed(share) for share in {one for _, shares in counted_pods for one in shares}}
+        used, violating = Counter[BudgetShare](), 0
+        for pod, shares in sorted(counted_pods, key=lambda one: self._order(one[0])):
+            used.update(shares)
+            violating += any(used[one] > allowed[one] for one in shares) and pod.metadata.uid in victims
+        return violating
 
-    def _overdrawn(self, victims: Iterable[Pod]) -> int:
-        """How many charges of the victims the budgets do not allow."""
-        charges = Counter(charge for pod in victims for charge in self._charged(pod))
-        return sum(max(count - max(self._allowed(charge), 0), 0) for charge, count in charges.items())
+    def _excess(self, victims: Iterable[Pod]) -> int:
+        """Return how many disruptions the victims cause beyond what the budgets allow."""
+        used = Counter(share for pod in victims for share in self._used_shares(pod))
+        return sum(max(count - max(self._allowed(share), 0), 0) for share, count in used.items())
 
     def _order(self, pod: Pod) -> tuple[int, ...]:
-        """By importance; of pods that are equally important the first one listed."""
-        running = self._snapshot.running
-        return *importance_by(self._policy, pod), int(running.order[running.row_of[identity(pod)]])
+        """Return the counting order of a pod: by importance, then by the order in which pods were listed."""
+        pod_table = self._snapshot.pod_table
+        return *importance_under_policy(self._policy, pod), int(pod_table.order[pod_table.row_of[identity(pod)]])
 
-    # --- what a pod charges -----------------------------------------------------------------------------------
+    # --- what a pod counts against -----------------------------------------------------------------------------------
 
-    def _charged(self, pod: Pod) -> list[Charge]:
-        """What losing the pod would charge, unless the API server has charged it already."""
+    def _used_shares(self, pod: Pod) -> list[BudgetShare]:
+        """Return the budget shares that evicting the pod uses up, unless the API server has counted it already."""
         selecting = self._selecting(pod.metadata.namespace, pod.metadata.labels or {})
         if not self._is_live:
             return [("pods", index) for index in selecting if not self._is_disrupted(index, pod)]
         if not selecting or pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
             return []
         if len(selecting) > 1:
-            return [SEVERAL]
+            return [MULTIPLE_BUDGETS]
         (index,) = selecting
         if self._is_disrupted(index, pod):
             return []
-        return [("pods" if pod.is_ready or self._shares(index) else "unready", index)]
+        return [("pods" if pod.is_ready or self._counts_unready_pods(index) else "unready", index)]
 
-    def _shares(self, index: int) -> bool:
-        """Do unready pods take from what the budget allows? They do where no pod has to be healthy."""
+    def _counts_unready_pods(self, index: int) -> bool:
+        """Return whether unready pods count like ready pods: they do where desiredHealthy is 0."""
         budget = self._budgets[index]
         return budget.status.desired_healthy == 0 and budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
 
@@ -118,51 +123,51 @@ class Recount:
         return pod.metadata.name in (self._budgets[index].status.disrupted_pods or {})
 
     def _selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """The budgets whose selector matches."""
-        here = self._by_namespace.get(namespace)
-        if not here:
+        """Return the rows of the budgets whose selector matches."""
+        rows = self._by_namespace.get(namespace)
+        if not rows:
             return ()
         key = namespace, frozenset(labels.items())
-        if key not in self._known:
-            self._known[key] = tuple(index for index in here if self._selects[index](labels))
-        return self._known[key]
+        if key not in self._selecting_by_labels:
+            self._selecting_by_labels[key] = tuple(index for index in rows if self._selects[index](labels))
+        return self._selecting_by_labels[key]
 
     # --- what a budget allows ---------------------------------------------------------------------------------
 
-    def _allowed(self, charge: Charge) -> int:
-        what, index = charge
-        if charge == SEVERAL:
+    def _allowed(self, share: BudgetShare) -> int:
+        kind, index = share
+        if share == MULTIPLE_BUDGETS:
             return 0
         budget, status = self._budgets[index], self._budgets[index].status
         if not self._is_live:
             return status.disruptions_allowed
-        healthy, approved = self._seen(index)
+        healthy, approved = self._live_counts(index)
         allowed = min(status.disruptions_allowed - approved, healthy - status.desired_healthy)
         if status.observed_generation < budget.metadata.generation:
             allowed = 0
-        if what == "pods":
+        if kind == "pods":
             return allowed
         is_healthy = status.desired_healthy > 0 and min(healthy, status.current_healthy) >= status.desired_healthy
-        may_go = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-        return sys.maxsize if may_go else 0
+        is_allowed = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+        return sys.maxsize if is_allowed else 0
 
-    def _seen(self, index: int) -> tuple[int, int]:
-        """(healthy pods, pods that are assumed to be leaving) of a budget."""
+    def _live_counts(self, index: int) -> tuple[int, int]:
+        """Return (healthy pods, pods assumed to be terminating) of a budget."""
         pods = [pod for pod in self._selected_by(index) if pod.is_ready and not self._is_disrupted(index, pod)]
-        leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is not None]
-        return len(pods) - len(leaving), sum(map(is_assumed_leaving, leaving))
+        terminating = [pod for pod in pods if pod.metadata.deletion_timestamp is not None]
+        return len(pods) - len(terminating), sum(map(is_assumed_terminating, terminating))
 
     def _selected_by(self, index: int) -> Iterator[Pod]:
         namespace = self._budgets[index].metadata.namespace
-        for group in self._snapshot.index(PodGroups).in_namespaces(frozenset((namespace,))):
+        for group in self._snapshot.index(LabelGroups).in_namespaces(frozenset((namespace,))):
             if self._selects[index](group.labels):
                 yield from (self._snapshot.pods[row] for row in group.members)
 
 
-def selector_of(budget: PodDisruptionBudget, empty_selector: str) -> Selects:
-    """Whether labels are selected; nobody is by a selector that is unset or invalid, nor a pod without labels.
+def label_predicate(budget: PodDisruptionBudget, empty_selector: str) -> LabelPredicate:
+    """Return whether a budget selects given labels; an unset or invalid selector selects no pod, as do no labels.
 
-    An empty selector means nobody either (v1.36), or everybody with or without labels (policy/v1).
+    `empty_selector`: an empty selector selects no pod (kube-scheduler v1.36), or "Everything" (policy/v1).
     """
     try:
         selector = compile_label_selector(budget.spec.selector)
@@ -173,7 +178,7 @@ def selector_of(budget: PodDisruptionBudget, empty_selector: str) -> Selects:
     return lambda labels: bool(labels) and selector.matches(labels)
 
 
-@derived_by("budgets", at_most=4)
-def recount(snapshot: Snapshot, policy: PreemptionPolicy) -> Recount:
-    """Of the snapshot's budgets as they are now."""
-    return Recount(snapshot, policy)
+@derived_by("budgets", max_entries=4)
+def recount_budgets(snapshot: Snapshot, policy: PreemptionPolicy) -> PDBRecount:
+    """Return the recount for the snapshot's current budgets under a policy."""
+    return PDBRecount(snapshot, policy)

@@ -1,6 +1,6 @@
-"""Read the body of a request, or refuse it as early as possible.
+"""Read a request body, or reject it as early as possible: too large, too slow, compressed or not JSON.
 
-Rule: never hold more than the cap, whatever the headers promise.
+Rule: never buffer more than the cap, whatever Content-Length says.
 """
 
 import asyncio
@@ -10,32 +10,32 @@ from starlette.requests import Request
 
 from extender.errors import BodyTooSlow, RequestTooLarge, UnsupportedBody
 
-TIMEOUT = 10.0
-"""Seconds from a request's first byte to its last; a scheduler sends it at once."""
+READ_TIMEOUT_SECONDS = 10.0
+"""Limit from a request's first byte to its last; kube-scheduler sends a request at once."""
 
-BEGAN = "extender.began"
-"""Key of the ASGI scope under which the protocol says when a request's first byte came, by the event loop's clock."""
+STARTED_AT_KEY = "extender.began"
+"""ASGI scope key: when the request's first byte arrived, by the event loop's clock; set by `LimitedProtocol`."""
 
-_READ = frozenset({b"content-encoding", b"content-type", b"content-length"})
-"""The first header of each name counts."""
+_CHECKED_HEADERS = frozenset({b"content-encoding", b"content-type", b"content-length"})
+"""Headers that decide whether a body is read; the first header of each name counts."""
 
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
 
 
 async def read_body(request: Request, cap: int) -> bytes:
-    """The body, of at most `cap` bytes; RequestError (408, 413, 415) if it is too slow, too large or no JSON."""
+    """Return the body, of at most `cap` bytes; raises RequestError (408, 413, 415): too slow, too large, not JSON."""
     check_headers(request, cap)
     try:
-        async with asyncio.timeout_at(began(request) + TIMEOUT):
+        async with asyncio.timeout_at(request_started(request) + READ_TIMEOUT_SECONDS):
             return await _collect(request, cap)
     except TimeoutError:
-        raise BodyTooSlow(f"the body did not arrive within {TIMEOUT:.0f} seconds") from None
+        raise BodyTooSlow(f"the body did not arrive within {READ_TIMEOUT_SECONDS:.0f} seconds") from None
 
 
-def began(request: Request) -> float:
-    """When the request's first byte came, by the event loop's clock (`time.monotonic`); now, where nobody noted it."""
-    moment: float | None = request.scope.get(BEGAN)
-    return asyncio.get_running_loop().time() if moment is None else moment
+def request_started(request: Request) -> float:
+    """Return when the request's first byte arrived, by the event loop's clock (`time.monotonic`); now if unknown."""
+    started_at: float | None = request.scope.get(STARTED_AT_KEY)
+    return asyncio.get_running_loop().time() if started_at is None else started_at
 
 
 async def _collect(request: Request, cap: int) -> bytes:
@@ -44,17 +44,19 @@ async def _collect(request: Request, cap: int) -> bytes:
         size += len(chunk)
         if size > cap:
             raise too_large(cap)
-        if chunk:  # the last one is empty, and one chunk alone need not be copied
+        if chunk:  # the last chunk is empty; joining a single chunk copies nothing
             chunks.append(chunk)
     return b"".join(chunks)
 
 
 def check_headers(request: Request, cap: int) -> None:
-    """RequestError if the headers alone show that the body cannot be used."""
-    sent = {name: value.decode("latin-1") for name, value in reversed(request.scope["headers"]) if name in _READ}
+    """Raise RequestError if the headers alone show that the body is not usable."""
+    sent = {
+        name: value.decode("latin-1") for name, value in reversed(request.scope["headers"]) if name in _CHECKED_HEADERS
+    }
     encoding = sent.get(b"content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise UnsupportedBody("compressed bodies are not read: leave Content-Encoding out")
+        raise UnsupportedBody("compressed bodies are not supported: leave Content-Encoding out")
     media_type = sent.get(b"content-type", "").partition(";")[0].strip()
     if media_type and not _JSON_TYPE.fullmatch(media_type):
         raise UnsupportedBody("the body must be JSON: with curl, add -H 'Content-Type: application/json'")
@@ -64,4 +66,4 @@ def check_headers(request: Request, cap: int) -> None:
 
 
 def too_large(cap: int) -> RequestTooLarge:
-    return RequestTooLarge(f"the body is larger than the {cap} bytes that are allowed")
+    return RequestTooLarge(f"the body exceeds the limit of {cap} bytes")

@@ -1,6 +1,6 @@
-"""When an answer comes too late to be of use: what is not decided by then is answered by the failure rule.
+"""The deadline of a call: a decision that misses it is discarded, and the failure policy answers instead.
 
-Rule: looked at between steps. No step is interrupted, and nothing follows from a decision that comes too late.
+Rule: checked between steps; no step is interrupted, and a late decision has no effects (nothing is assumed).
 """
 
 import math
@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from extender.errors import DeadlineMissed, ExtenderError
 
 Clock = Callable[[], float]
-"""Seconds since some moment, as time.monotonic."""
+"""Return seconds since an arbitrary origin, as time.monotonic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Of one call."""
+    """The time by which one call must be decided."""
 
-    ends: float
-    """By the clock."""
+    ends_at: float
+    """Seconds, by `clock`."""
     clock: Clock = time.monotonic
-    refused: ExtenderError | None = None
-    """Why there is no time for the call at all."""
+    rejection: ExtenderError | None = None
+    """Why the call is not decided at all (overload); None: it is."""
 
-    def left(self) -> float:
-        """Seconds; negative once it has passed."""
-        return self.ends - self.clock()
+    def remaining(self) -> float:
+        """Return the seconds left; negative once the deadline has passed."""
+        return self.ends_at - self.clock()
 
     def check(self) -> None:
-        """DeadlineMissed if it has passed; what it was refused for, if it was."""
-        if self.refused is not None:
-            raise self.refused
-        if self.left() <= 0:
-            raise DeadlineMissed("not decided in time, which is 80 % of server.schedulerTimeout from a call's begin")
+        """Raise DeadlineMissed if the deadline has passed; raise `rejection` if the call was rejected."""
+        if self.rejection is not None:
+            raise self.rejection
+        if self.remaining() <= 0:
+            raise DeadlineMissed("deadline exceeded: not decided within 80 % of server.httpTimeout")
 
 
-NEVER = Deadline(math.inf)
-"""Of calls for which nobody waits."""
+NO_DEADLINE = Deadline(math.inf)
+"""For decisions without a waiting kube-scheduler: replays, simulations, tests."""

@@ -1,6 +1,6 @@
-"""How a problem is answered: always `{"Error": "…"}`, at most 1 KiB, readable in any terminal.
+"""Error responses: always `{"Error": "…"}`, at most 1 KiB, safe to print in any terminal.
 
-Rule: no error leaves this service in another shape, and none repeats what was sent.
+Rule: no error leaves the extender in another shape, and none echoes request content.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from starlette.responses import Response
 
 from extender.errors import INTERNAL, ExtenderError, printable
 
-LONGEST_MESSAGE = 250
-"""Characters; with up to 4 bytes each the whole body stays below 1 KiB."""
+MAX_MESSAGE_CHARACTERS = 250
+"""Longest error message: with up to 4 bytes per character the whole body stays below 1 KiB."""
 
-_ANOTHER_METHOD = "this path answers another method; see the Allow header"
+_METHOD_NOT_ALLOWED = "method not allowed; see the Allow header"
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The error as an answer."""
+    """Return the HTTP response for an error."""
     return Response(error_body(message), status, headers=headers, media_type="application/json")
 
 
 def error_body(message: str) -> bytes:
-    """A JSON error body; control characters and the like are shown as escapes, a long message is cut."""
-    return msgspec.json.encode({"Error": printable(message)[:LONGEST_MESSAGE]})
+    """Return the JSON error body; non-printable characters are escaped, a long message is truncated."""
+    return msgspec.json.encode({"Error": printable(message)[:MAX_MESSAGE_CHARACTERS]})
 
 
 def add_error_handlers(app: FastAPI, not_found: str) -> None:
-    """Everything that no route answers itself; `not_found` says which paths there are."""
-    messages = {404: not_found, 405: _ANOTHER_METHOD}
+    """Answer everything that no route handles; `not_found`: the message of a 404, which lists the valid paths."""
+    messages = {404: not_found, 405: _METHOD_NOT_ALLOWED}
 
     async def on_http_exception(_: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):
@@ -43,7 +43,7 @@ def add_error_handlers(app: FastAPI, not_found: str) -> None:
 
 
 async def on_error(_: Request, error: Exception) -> Response:
-    """What a route did not answer itself."""
+    """Answer an exception that escaped from a route."""
     if isinstance(error, ExtenderError):
         return error_response(error.status, str(error))
     return error_response(500, INTERNAL)

@@ -1,49 +1,49 @@
-"""When files that change are read again, for those who look at them every INTERVAL.
+"""Decide when a changed file is reloaded: configuration, certificates, keys and CA bundles, polled for changes.
 
-What has changed is due once it has stood still for one look, so that a file which is just being written is not taken
-for what it will be; and after MOST_LOOKS whether it has or not: 6 s after a change.
+A changed file is reloaded once two polls in a row saw the same signature, so that a file that is still being written
+is not read half; and after MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
 
-Rule: knows signatures of files, not what is in them.
+Rule: knows file signatures, not file contents.
 """
 
 import os
 from pathlib import Path
 from typing import Generic, TypeVar
 
-INTERVAL = 2.0
-"""Seconds between two looks."""
+POLL_INTERVAL_SECONDS = 2.0
+"""Time between two polls of a file."""
 
-MOST_LOOKS = 3
-"""After so many looks at what does not stand still it is due all the same."""
+MAX_UNSETTLED_POLLS = 3
+"""A file that keeps changing is reloaded after this number of polls all the same."""
 
-Signature = tuple[int, int, int]
-"""(inode, modification time in nanoseconds, size) of a file, through symbolic links, as Secrets and ConfigMaps are
-mounted by these."""
+FileSignature = tuple[int, int, int]
+"""(inode, modification time in nanoseconds, size) of a file, through symbolic links: the kubelet updates mounted
+Secrets and ConfigMaps by swapping a link."""
 
-Seen = TypeVar("Seen")
+SignatureT = TypeVar("SignatureT")
 
 
-class Looks(Generic[Seen]):
-    """`Seen`: the signature, or those of several files."""
+class ChangeDetector(Generic[SignatureT]):
+    """Detect that a file, or a set of files, has changed and settled; `SignatureT`: one or several FileSignatures."""
 
-    def __init__(self, tried: Seen | None = None) -> None:
-        self.tried = tried
-        """What was read last; None: whatever is seen next is a change."""
-        self._seen = tried
-        self._count = 0
+    def __init__(self, last_attempt: SignatureT | None = None) -> None:
+        self.last_attempt = last_attempt
+        """Signature at the last load, failed or not; None: whatever the next poll sees counts as a change."""
+        self._previous = last_attempt
+        self._unsettled_polls = 0
 
-    def is_due(self, now: Seen) -> bool:
-        """Has it changed since it was read, and stood still since the last look or been given time enough to?"""
-        changed, still = now != self.tried, now == self._seen
-        self._seen = now
-        self._count = self._count + 1 if changed else 0
-        is_due = changed and (still or self._count >= MOST_LOOKS)
+    def should_reload(self, now: SignatureT) -> bool:
+        """Return whether `now`, the signature of this poll, is a change to load: settled, or unsettled for too long."""
+        has_changed, is_unchanged_since_poll = now != self.last_attempt, now == self._previous
+        self._previous = now
+        self._unsettled_polls = self._unsettled_polls + 1 if has_changed else 0
+        is_due = has_changed and (is_unchanged_since_poll or self._unsettled_polls >= MAX_UNSETTLED_POLLS)
         if is_due:
-            self._count = 0
+            self._unsettled_polls = 0
         return is_due
 
 
-def signature(path: str | Path) -> Signature:
-    """Of one file; OSError if it cannot be seen."""
+def file_signature(path: str | Path) -> FileSignature:
+    """Return the signature of one file; raises OSError if it is missing or not accessible."""
     stat = os.stat(path)
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -1,10 +1,10 @@
-"""One port: a socket, the application behind it, and the connections between the two.
+"""One listener: a listening socket, the ASGI application behind it, and their connections; graceful shutdown included.
 
-A socket that listens is handed to the event loop as a duplicate. To change the TLS context another duplicate is handed
-over with the new one, and then the first is closed: what waits to be accepted waits at the socket itself and is lost
-to neither. Nothing is shared between contexts.
+The event loop serves a duplicate of the listening socket. To swap the TLS context, a second duplicate is served with
+the new context previous the first is closed: connections in the backlog belong to the socket itself, so none is lost.
+TLS contexts share nothing.
 
-Rule: nobody who has asked is left without an answer, unless the time for that is over.
+Rule: every accepted request is answered, also during a shutdown, unless the shutdown timeout has passed.
 """
 
 import asyncio
@@ -18,120 +18,123 @@ from functools import partial
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from extender.errors import CannotListen
+from extender.errors import ListenError
 from extender.server.http.errors import error_response
-from extender.server.http.protocol import LimitedProtocol, Port
+from extender.server.http.protocol import LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
 
-HANDSHAKE_TIMEOUT = 10.0
-CLOSING_TIMEOUT = 2.0
-"""Seconds in which a client is to agree to the end of a TLS connection."""
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
+"""Limit for a TLS handshake."""
 
-LOOK = 0.02
-"""Seconds between two looks at what is still under way."""
+TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
+"""How long a closing TLS connection waits for the client's close_notify."""
 
-LAST_WORDS = 0.5
-"""Seconds in which calls that are cut off may still be answered."""
+SHUTDOWN_POLL_SECONDS = 0.02
+"""Time between two checks for in-flight requests during a shutdown."""
+
+CANCELLED_CALLS_TIMEOUT_SECONDS = 0.5
+"""How long cancelled calls may take to send their 503 at the end of a shutdown."""
 
 
 class Listener:
-    """`open()` begins, `drain()` makes each answer the last one of its connection, `close()` ends."""
+    """Serve one socket: `open()`, then `drain()` (each response closes its connection), then `close()`."""
 
     def __init__(
         self, name: str, app: ASGIApp, listening: socket.socket, keep_alive: float, backlog: int, tls: TLSFiles | None
     ) -> None:
-        """`name`: for the log. `listening` is ours from now on."""
+        """`name`: for log lines. The listener owns `listening` from now on and closes it."""
         self.name = name
-        self.port = Port(tls)
+        self.state = ListenerState(tls)
         self._listening = listening
         self._backlog = backlog
-        self._settings = settings(_answering_when_cut(app), keep_alive)
+        self._settings = uvicorn_config(_answering_when_cancelled(app), keep_alive)
         self._settings.load()
         self._server: asyncio.Server | None = None
-        self._beside: list[asyncio.Task[None]] = []
+        self._background: list[asyncio.Task[None]] = []
 
     @property
     def address(self) -> str:
-        """As a URL."""
+        """Return the listening address as a URL."""
         host, port = self._listening.getsockname()[:2]
-        scheme = "http" if self.port.tls is None else "https"
+        scheme = "http" if self.state.tls is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     async def open(self) -> None:
-        """Take connections."""
-        tls = self.port.tls
-        self._beside = [asyncio.create_task(self._tell_time(), name=f"{self.name}-date")]
-        await self._put(None if tls is None else tls.context)
+        """Start accepting connections."""
+        tls = self.state.tls
+        self._background = [asyncio.create_task(self._update_date_header(), name=f"{self.name}-date")]
+        await self._serve_with(None if tls is None else tls.context)
         if tls is not None:
-            self._beside.append(asyncio.create_task(tls.follow(self._put), name=f"{self.name}-certificates"))
+            self._background.append(asyncio.create_task(tls.run(self._serve_with), name=f"{self.name}-certificates"))
         log.info("%s: listening on %s", self.name, self.address)
 
-    async def _put(self, context: ssl.SSLContext | None) -> None:
-        """New connections are begun under this context."""
-        loop, before = asyncio.get_running_loop(), self._server
-        self._server = await loop.create_server(  # without a pause: nobody can end between this and the next line
-            partial(LimitedProtocol, self._settings, self.port, {}, loop),
+    async def _serve_with(self, context: ssl.SSLContext | None) -> None:
+        """Serve new connections with this TLS context; open connections keep theirs."""
+        loop, previous = asyncio.get_running_loop(), self._server
+        self._server = await loop.create_server(  # does not suspend: no cancellation between this and the next line
+            partial(LimitedProtocol, self._settings, self.state, {}, loop),
             sock=self._listening.dup(),
             backlog=self._backlog,
             ssl=context,
-            ssl_handshake_timeout=None if context is None else HANDSHAKE_TIMEOUT,
-            ssl_shutdown_timeout=None if context is None else CLOSING_TIMEOUT,
+            ssl_handshake_timeout=None if context is None else HANDSHAKE_TIMEOUT_SECONDS,
+            ssl_shutdown_timeout=None if context is None else TLS_SHUTDOWN_TIMEOUT_SECONDS,
             start_serving=False,
         )
         try:
             await self._server.start_serving()
         finally:
-            if before is not None:
-                await _retire(before)
+            if previous is not None:
+                await _retire(previous)
 
-    async def _tell_time(self) -> None:
+    async def _update_date_header(self) -> None:
         while True:
-            self.port.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             await asyncio.sleep(1.0)
 
     def drain(self) -> None:
-        """From now on each answer is the last one of its connection."""
-        self.port.is_draining = True
-        for connection in self.port.connections:
+        """Close each connection after its next response."""
+        self.state.is_draining = True
+        for connection in self.state.connections:
             _protocol(connection).drain()
 
-    async def close(self, within: float) -> None:
-        """Take no more connections and finish what is under way, within so many seconds or until cancelled; then cut
-        it off."""
+    async def close(self, timeout_seconds: float) -> None:
+        """Stop accepting, drain in-flight requests for `timeout_seconds` or until cancelled, then cancel the rest."""
         self.drain()
-        for task in self._beside:
+        for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
         if self._server is not None:
             await _retire(self._server)
         self._listening.close()
-        for connection in list(self.port.connections):
+        for connection in list(self.state.connections):
             _protocol(connection).shutdown()
         try:
-            async with asyncio.timeout(within):
-                while self.port.tasks or self.port.connections:  # noqa: ASYNC110 (uvicorn's sets, which tell nobody)
-                    await asyncio.sleep(LOOK)
+            async with asyncio.timeout(timeout_seconds):
+                while self.state.tasks or self.state.connections:  # noqa: ASYNC110 (uvicorn's sets, without notification)
+                    await asyncio.sleep(SHUTDOWN_POLL_SECONDS)
         except TimeoutError:
             pass
         finally:
-            await self._cut()
+            await self._cancel_remaining()
 
-    async def _cut(self) -> None:
-        if self.port.tasks:
-            log.warning("%s: calls that are cut off unfinished: %d", self.name, len(self.port.tasks))
-            for task in self.port.tasks:
+    async def _cancel_remaining(self) -> None:
+        if self.state.tasks:
+            log.warning(
+                "%s: shutdown timeout exceeded, cancelling %d in-flight requests", self.name, len(self.state.tasks)
+            )
+            for task in self.state.tasks:
                 task.cancel()
-            await asyncio.wait(self.port.tasks, timeout=LAST_WORDS)
-        for connection in list(self.port.connections):
+            await asyncio.wait(self.state.tasks, timeout=CANCELLED_CALLS_TIMEOUT_SECONDS)
+        for connection in list(self.state.connections):
             connection.transport.close()
 
 
 async def _retire(server: asyncio.Server) -> None:
-    """Accept nothing more there, and begin what has been accepted: a server that is closed refuses to."""
-    for one in server.sockets:
-        asyncio.get_running_loop().remove_reader(one.fileno())
+    """Stop accepting, let accepted connections start (a closed server rejects them), then close the server."""
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
     try:
         await asyncio.sleep(0)
     finally:
@@ -143,8 +146,8 @@ def _protocol(connection: object) -> LimitedProtocol:
     return connection
 
 
-def settings(app: ASGIApp, keep_alive: float) -> uvicorn.Config:
-    """uvicorn's, as far as they concern a connection. Nothing that a request says changes where it comes from."""
+def uvicorn_config(app: ASGIApp, keep_alive: float) -> uvicorn.Config:
+    """Return uvicorn's settings for one connection. Forwarding headers are ignored: the peer address is the client."""
     return uvicorn.Config(
         app,
         interface="asgi3",
@@ -159,40 +162,40 @@ def settings(app: ASGIApp, keep_alive: float) -> uvicorn.Config:
     )
 
 
-def _answering_when_cut(app: ASGIApp) -> ASGIApp:
-    """The application; a call that is cancelled because the process ends is answered all the same, if it still can."""
+def _answering_when_cancelled(app: ASGIApp) -> ASGIApp:
+    """Wrap the application: a call that is cancelled by the shutdown is answered with 503 if no response has begun."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await app(scope, receive, send)
         except asyncio.CancelledError:
-            with contextlib.suppress(RuntimeError):  # the answer has begun
-                await error_response(503, "the process ends", {"Connection": "close"})(scope, receive, send)
+            with contextlib.suppress(RuntimeError):  # the response has begun
+                await error_response(503, "shutting down", {"Connection": "close"})(scope, receive, send)
 
     return answer
 
 
 def bind(section: str, host: str, port: int, backlog: int) -> socket.socket:
-    """A socket that listens there; CannotListen, which names the settings, if the address cannot be had."""
+    """Return a listening socket; raises ListenError, which names the settings, if the address cannot be bound."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        address = min(found, key=lambda one: one[0] != socket.AF_INET)  # localhost: as people mean it
-        # With the protocol named asyncio sets TCP_NODELAY, without it each answer waits 40 ms for an acknowledgement.
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        address = min(addresses, key=lambda info: info[0] != socket.AF_INET)  # localhost: IPv4, as clients expect
+        # asyncio sets TCP_NODELAY only if the protocol is explicit; without it each answer waits 40 ms for an ACK.
         listening = socket.socket(address[0], address[1], socket.IPPROTO_TCP)
     except OSError as error:
-        raise _cannot_listen(section, host, port, error) from error
+        raise _listen_error(section, host, port, error) from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address[4])
         listening.listen(backlog)
     except OSError as error:
         listening.close()
-        raise _cannot_listen(section, host, port, error) from error
+        raise _listen_error(section, host, port, error) from error
     return listening
 
 
-def _cannot_listen(section: str, host: str, port: int, error: OSError) -> CannotListen:
-    return CannotListen(
+def _listen_error(section: str, host: str, port: int, error: OSError) -> ListenError:
+    return ListenError(
         f"{host}:{port}: {error.strerror}; choose another address with {section}.host and {section}.port "
         f"(EXTENDER_{section.upper()}__PORT)"
     )

@@ -1,12 +1,12 @@
-"""HTTP as uvicorn speaks it, with the limits that it lacks.
+"""uvicorn's HTTP/1.1 protocol with the limits that it lacks: header size, request time, response read time.
 
-A request, from its first byte to its last, must be here within 10 s, its headers within 32 KiB; an answer must be
-read within 10 s. What is no HTTP, too large or too slow is answered in the shape of all errors, and the connection is
-closed. One that idles is closed after `keep_alive`, also if it never said anything.
+A request must arrive within 10 s from its first byte to its last, its headers within 32 KiB; a response must be read
+within 10 s. Malformed, too large or too slow requests are answered with the usual error body, and the connection is
+closed. An idle connection is closed after `keep_alive`, also before its first request.
 
-Rule: an answer is never written where another one is still to come: who sent that would take it for theirs. Nothing of
-a connection refers to itself once it is closed: TLS holds 256 KiB for each, and the collector does not look at what was
-there when it last did (`KubernetesSource._collect`).
+Rule: an error is never written before the response to an earlier, pipelined request: the client would take the error
+for that response. A closed connection leaves no reference cycle: TLS buffers hold 256 KiB per connection, and the
+garbage collector skips frozen objects (`KubernetesSource._collect`).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from extender.server.http.body import BEGAN, TIMEOUT
+from extender.server.http.body import READ_TIMEOUT_SECONDS, STARTED_AT_KEY
 from extender.server.http.errors import error_body, error_response
 from extender.server.http.log_throttle import ThrottledLogger
 from extender.server.http.tls import TLSFiles
@@ -29,38 +29,38 @@ from extender.server.http.tls import TLSFiles
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 32 << 10
-"""Of the request line and all headers; and of anything else that is no body."""
+"""Limit for the request line and all headers, and for any other bytes outside a body (chunk framing, trailers)."""
 
-UNREAD_TIMEOUT = 10.0
-"""Seconds within which a client must read on once as much of its answer waits as may."""
+WRITE_TIMEOUT_SECONDS = 10.0
+"""How long a client may stop reading its response once the write buffer is full."""
 
-GRACE = 1.0
-"""Seconds that the application has to answer a body that is too slow, before the connection is closed."""
+ANSWER_GRACE_SECONDS = 1.0
+"""How long the application may take to answer a body that is too slow, before the connection is closed."""
 
-LINGER = 1.0
-"""Seconds for which what still comes after a refusal is thrown away: were it left unread, the client's machine would
-be told of a broken connection, and the client might never see the answer."""
+LINGER_SECONDS = 1.0
+"""How long bytes that arrive after a rejection are discarded: closing with unread bytes sends a TCP RST, and the client
+might never see the response."""
 
 READ_BYTES = 1 << 20
-"""At most so much is read at once, instead of asyncio's 256 KiB: whole nodes come as 43 MB."""
+"""Read buffer per system call, instead of asyncio's 256 KiB: a request with whole nodes has up to 43 MB."""
 
 _PER_HEADER = len(": \r\n")
 _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
 
 
-class Port(ServerState):
-    """What all connections of one listener share."""
+class ListenerState(ServerState):
+    """State that all connections of one listener share."""
 
     def __init__(self, tls: TLSFiles | None = None) -> None:
         super().__init__()
         self.tls = tls
         self.is_draining = False
-        """Each answer is the last one of its connection."""
-        self.note = ThrottledLogger(log)
+        """Each response closes its connection."""
+        self.log_bad_request = ThrottledLogger(log)
 
 
-class _Refused(Exception):
-    """The request is answered by us: status and message."""
+class _Rejected(Exception):
+    """The request is rejected here, before the application sees it: status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -68,63 +68,63 @@ class _Refused(Exception):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection with limits on size and time."""
 
     def __init__(
         self,
         config: uvicorn.Config,
-        server_state: Port,
+        server_state: ListenerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._port = server_state
-        self._out: _Answers
+        self._listener = server_state
+        self._response_transport: _LingeringTransport
         self._is_receiving = False
-        """A request has begun, and has not ended."""
+        """A request has begun and is not complete."""
         self._has_headers = False
-        self._is_over = False
-        """Nothing that comes is looked at any more."""
-        self._began = 0.0
-        self._bodiless = 0
-        """Bytes that came since the last one of a body, or of a request."""
-        self._at_most = 0
-        """The most of them that the headers of a request may be that ends with this read."""
-        self._asked: RequestResponseCycle | None = None
-        """`cycle`, which is None before the first request whatever its type says."""
-        self._refused: _Refused | None = None
-        self._deadline: TimerHandle | None = None
-        self._unread: TimerHandle | None = None
+        self._ignores_input = False
+        """Further bytes are ignored."""
+        self._started_at = 0.0
+        self._non_body_bytes = 0
+        """Bytes received since the last byte of a body, or since the last complete request."""
+        self._max_header_bytes = 0
+        """Upper bound for the header bytes of a request whose headers complete in this read."""
+        self._current_cycle: RequestResponseCycle | None = None
+        """The current `cycle`; unlike uvicorn's attribute, typed as None before the first request."""
+        self._rejected: _Rejected | None = None
+        self._read_timer: TimerHandle | None = None
+        self._write_timer: TimerHandle | None = None
 
     # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._out = _Answers(weakref.proxy(self))
-        if hasattr(transport, "max_size"):  # not under TLS, which has a buffer of its own
+        self._response_transport = _LingeringTransport(weakref.proxy(self))
+        if hasattr(transport, "max_size"):  # TLS transports have a buffer of their own
             transport.max_size = READ_BYTES
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
-        connection = transport.get_extra_info("ssl_object")
-        refusal = self._port.tls.refusal(connection) if self._port.tls is not None and connection is not None else None
-        if refusal is not None:
-            self.app = cast(Any, _forbidden(refusal))
+        connection, tls = transport.get_extra_info("ssl_object"), self._listener.tls
+        message = tls.rejection_message(connection) if tls is not None and connection is not None else None
+        if message is not None:
+            self.app = cast(Any, _forbidden(message))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._is_over = True
+        self._ignores_input = True
         self.pipeline.clear()
         self._unset_keepalive_if_required()
-        for timer in (self._deadline, self._unread):
+        for timer in (self._read_timer, self._write_timer):
             if timer is not None:
                 timer.cancel()
 
     def drain(self) -> None:
-        """The answer that is to come is to be the last one here."""
+        """Close the connection after the pending response."""
         if self._is_answering and not self.cycle.response_started:
             self.cycle.keep_alive = False
 
     def shutdown(self) -> None:
-        """Close the connection, once what it asks is answered. The port is draining."""
+        """Close the connection as soon as its pending request is answered; the listener is draining."""
         if self._is_answering:
             self.cycle.keep_alive = False
         elif not self._is_receiving:
@@ -132,45 +132,45 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        return self._asked is not None and not self._asked.response_complete
+        return self._current_cycle is not None and not self._current_cycle.response_complete
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(UNREAD_TIMEOUT, self.transport.abort)
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def timeout_keep_alive_handler(self) -> None:
         if self.transport.get_write_buffer_size():
-            self.transport.abort()  # it has had time enough to read its answer
+            self.transport.abort()  # the client had the whole keep-alive time to read its response
         else:
             super().timeout_keep_alive_handler()
 
     # --- a request ---
 
     def data_received(self, data: bytes) -> None:
-        if self._is_over:
+        if self._ignores_input:
             return
         self._unset_keepalive_if_required()
-        self._at_most = self._bodiless + len(data)
-        self._bodiless = self._at_most
+        self._max_header_bytes = self._non_body_bytes + len(data)
+        self._non_body_bytes = self._max_header_bytes
         try:
             self.parser.feed_data(data)
-            if self._bodiless > MAX_HEADER_BYTES and self._is_receiving:
-                self._refuse(_headers_too_large())
+            if self._non_body_bytes > MAX_HEADER_BYTES and self._is_receiving:
+                self._reject(_headers_too_large())
         except httptools.HttpParserUpgrade:
-            self._is_over = True  # what follows need not be HTTP
+            self._ignores_input = True  # what follows may be another protocol
         except httptools.HttpParserError:
-            if self._refused is None:
-                self._port.note("what %s sent is no HTTP/1.1 request, or a wrong one", self.client)
-            self._refuse(self._refused or _Refused(400, "what was sent is no HTTP/1.1 request, or a wrong one"))
-        if self._is_receiving and self._deadline is None and not self._is_over:
-            self._deadline = self.loop.call_at(self._began + TIMEOUT, self._too_slow)
+            if self._rejected is None:
+                self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
+            self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
+        if self._is_receiving and self._read_timer is None and not self._ignores_input:
+            self._read_timer = self.loop.call_at(self._started_at + READ_TIMEOUT_SECONDS, self._on_read_timeout)
         elif not self._is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -179,71 +179,73 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._is_receiving, self._has_headers = True, False
-        self._began = self.loop.time()
-        cast(dict[str, Any], self.scope)[BEGAN] = self._began
+        self._started_at = self.loop.time()
+        cast(dict[str, Any], self.scope)[STARTED_AT_KEY] = self._started_at
 
     def on_headers_complete(self) -> None:
-        if self._at_most > MAX_HEADER_BYTES:
+        if self._max_header_bytes > MAX_HEADER_BYTES:
             size = _REQUEST_LINE + len(self.url) + sum(len(n) + len(v) + _PER_HEADER for n, v in self.headers)
             if size > MAX_HEADER_BYTES:
-                self._refused = _headers_too_large()
-                raise self._refused
-        asks_for_more = self.parser.should_upgrade()
-        if asks_for_more and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
-            self._refused = _Refused(400, "a body cannot follow a request for another protocol: leave Upgrade out")
-            raise self._refused  # the parser takes the body for the other protocol
+                self._rejected = _headers_too_large()
+                raise self._rejected
+        wants_upgrade = self.parser.should_upgrade()
+        if wants_upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
+            self._rejected = _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
+            raise self._rejected  # the parser would treat the body as bytes of the other protocol
         super().on_headers_complete()
         self._has_headers = True
-        self._asked = self.cycle
-        self.cycle.transport = cast(asyncio.Transport, self._out)
-        if asks_for_more or self._port.is_draining:
+        self._current_cycle = self.cycle
+        self.cycle.transport = cast(asyncio.Transport, self._response_transport)
+        if wants_upgrade or self._listener.is_draining:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        self._bodiless = 0
-        waiting: bytes | bytearray = self.cycle.body
-        if not waiting:  # as it is: uvicorn would copy it into its own, and out of that
+        self._non_body_bytes = 0
+        buffered: bytes | bytearray = self.cycle.body
+        if not buffered:  # no copy: uvicorn would copy the bytes into its bytearray and out of it again
             self.cycle.body, body = cast(bytearray, body), b""
-        elif isinstance(waiting, bytes):  # of many small pieces none may cost what all before it are
-            self.cycle.body = bytearray(waiting)
+        elif isinstance(buffered, bytes):  # many small pieces: append in place, so that the total cost stays linear
+            self.cycle.body = bytearray(buffered)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._is_receiving, self._bodiless = False, 0
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._is_receiving, self._non_body_bytes = False, 0
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        if not self._out.is_closing():
+        if not self._response_transport.is_closing():
             super().on_response_complete()
 
-    # --- refusals ---
+    # --- rejections ---
 
-    def _too_slow(self) -> None:
-        self._deadline = None
+    def _on_read_timeout(self) -> None:
+        self._read_timer = None
         if self.transport.is_closing() or not self._is_receiving:
             return
-        if self.flow.read_paused:  # it is we who do not read on
-            self._deadline = self.loop.call_later(GRACE, self._too_slow)
+        if self.flow.read_paused:  # reading is paused on our side, the client is not slow
+            self._read_timer = self.loop.call_later(ANSWER_GRACE_SECONDS, self._on_read_timeout)
         elif not self._has_headers:
-            self._refuse(_Refused(408, f"the request did not arrive within {TIMEOUT:.0f} seconds"), linger=0)
-        elif self._is_answering and self.loop.time() < self._began + TIMEOUT + GRACE:
-            self._deadline = self.loop.call_later(GRACE, self._too_slow)
+            self._reject(
+                _Rejected(408, f"the request did not arrive within {READ_TIMEOUT_SECONDS:.0f} seconds"), linger=0
+            )
+        elif self._is_answering and self.loop.time() < self._started_at + READ_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS:
+            self._read_timer = self.loop.call_later(ANSWER_GRACE_SECONDS, self._on_read_timeout)
         elif self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
             self.transport.close()
 
-    def _refuse(self, why: _Refused, linger: float = LINGER) -> None:
-        """Answer the request that is being received, unless an earlier one must be answered first; then close."""
-        self._is_over = True
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+    def _reject(self, rejection: _Rejected, linger: float = LINGER_SECONDS) -> None:
+        """Answer the request in progress with an error, unless an earlier request is still unanswered; then close."""
+        self._ignores_input = True
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
         if self._is_answering and not (self._has_headers and self._is_receiving):
-            self.cycle.keep_alive = False  # an earlier request: its answer is the last one
+            self.cycle.keep_alive = False  # an earlier request is being answered: close after its response
             return
         if self.pipeline or (self._is_answering and self.cycle.response_started):
             self.transport.abort()
@@ -251,29 +253,29 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._is_answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.write(self._error(why))
-        self._out.close(linger)
+        self.transport.write(self._error(rejection))
+        self._response_transport.close(linger)
 
-    def _error(self, why: _Refused) -> bytes:
-        body = error_body(str(why))
-        headers = [*self._port.default_headers, (b"content-type", b"application/json")]
+    def _error(self, rejection: _Rejected) -> bytes:
+        body = error_body(str(rejection))
+        headers = [*self._listener.default_headers, (b"content-type", b"application/json")]
         headers += [(b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-        return b"".join([STATUS_LINE[why.status], *(b"%b: %b\r\n" % header for header in headers), b"\r\n", body])
+        return b"".join([STATUS_LINE[rejection.status], *(b"%b: %b\r\n" % header for header in headers), b"\r\n", body])
 
     def close_later(self, linger: float) -> None:
-        """Close, after a while in which what still comes is thrown away, or as soon as the client does."""
-        self._is_over = True
+        """Close after `linger` seconds in which received bytes are discarded, or as soon as the client closes."""
+        self._ignores_input = True
         self.flow.resume_reading()
         self.loop.call_later(linger, self.transport.close)
 
     @property
     def is_receiving(self) -> bool:
-        """Is there more to come of a request?"""
+        """Return whether a request has begun and is not complete."""
         return self._is_receiving
 
 
-class _Answers:
-    """The connection as answers are written to it: not closed while the client is still sending."""
+class _LingeringTransport:
+    """The transport that responses are written to: `close()` lingers while the client is still sending."""
 
     def __init__(self, protocol: LimitedProtocol) -> None:
         self._protocol = protocol
@@ -283,7 +285,7 @@ class _Answers:
     def is_closing(self) -> bool:
         return self._is_closing or self._protocol.transport.is_closing()
 
-    def close(self, linger: float = LINGER) -> None:
+    def close(self, linger: float = LINGER_SECONDS) -> None:
         if self._is_closing:
             return
         self._is_closing = True
@@ -293,8 +295,8 @@ class _Answers:
             self._protocol.transport.close()
 
 
-def _headers_too_large() -> _Refused:
-    return _Refused(431, f"request line and headers are larger than the {MAX_HEADER_BYTES} bytes that are allowed")
+def _headers_too_large() -> _Rejected:
+    return _Rejected(431, f"request line and headers exceed the limit of {MAX_HEADER_BYTES} bytes")
 
 
 def _forbidden(message: str) -> ASGIApp:

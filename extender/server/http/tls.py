@@ -1,11 +1,11 @@
-"""What a listener that speaks TLS shows, and whom it lets in; made anew when the files change.
+"""TLS of a listener: server certificate, client CA (mTLS), allowed client names, and the reload of changed files.
 
-`server.http.file_watch` decides when changed certificate, key and CA files are loaded again: 6 s after a change new
-connections see it. They get a context of their own (`listener.py`), so that an authority that is gone is
-gone; there are no session tickets, and no session outlives its context. Connections that are open stay open, under the
-certificates with which they were begun. `allowedNames` is read at the start only.
+`server.http.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
+most 6 s after a change. Each reload makes a new SSLContext (`listener.py`), so that a removed client CA is no longer
+trusted: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
+began with. `allowedNames` is read only at startup.
 
-Rule: files that do not fit together never replace those that did; what they contain is in no message.
+Rule: files that do not fit together never replace files that do; no message contains file contents.
 """
 
 import asyncio
@@ -20,102 +20,103 @@ from typing import Any
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
 from extender.k8s.time import SECOND, format_time
-from extender.server.http.file_watch import INTERVAL, Looks, Signature, signature
+from extender.server.http.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, FileSignature, file_signature
 from extender.server.http.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
 
-DAY = 86_400.0
-SOON = 7 * DAY
-"""Seconds before its end from which on a certificate is warned of, once a day."""
+SECONDS_PER_DAY = 86_400.0
+
+EXPIRY_WARNING_SECONDS = 7 * SECONDS_PER_DAY
+"""A certificate that expires sooner than this is warned of, once a day."""
 
 _NO_CHECK_TIME = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which Python has no name for."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not export."""
 
-_TURNS = 5
-"""More than any handshake takes."""
+_MAX_HANDSHAKE_TURNS = 5
+"""More turns than any TLS handshake takes."""
 
-Signatures = tuple[Signature | None, ...]
-"""Of each file; None: it cannot be seen."""
+FileSignatures = tuple[FileSignature | None, ...]
+"""One signature per file; None: the file is missing or not accessible."""
 
 
 class TLSFiles:
-    """Certificate, key and authorities of one listener. `follow()` as a task keeps `context` equal to the files."""
+    """Certificate, key and client CA of one listener; `run()`, as a task, reloads `context` when the files change."""
 
     def __init__(self, listener: str, tls: TLSSection, clock: Callable[[], float] = time.time) -> None:
-        """ConfigError, which names key and file, if they cannot be used. `listener`: `server` or `admin`."""
+        """Load the files; raises ConfigError, which names key and file. `listener`: `server` or `admin`."""
         self.listener = listener
         self.problem: str | None = None
-        """Why the files as they are now are not in effect; None: they are."""
+        """Why the last reload failed; None: the files as they are now are in effect."""
         self.refused = 0
-        """How many connections were closed or refused for want of a certificate that is accepted."""
+        """Number of connections rejected because the client showed no acceptable certificate."""
         self._tls = tls
         self._clock = clock
         self._allowed = frozenset(_canonical(name) for name in tls.allowed_names)
-        self._note_failed = ThrottledLogger(log)
-        self._note_refused = ThrottledLogger(log)
+        self._log_failed_handshake = ThrottledLogger(log)
+        self._log_rejected_client = ThrottledLogger(log)
         self._next_warning = 0.0
-        self._looks = Looks(self._signatures())
+        self._changes = ChangeDetector(self._signatures())
         self.context, self.expires = self._load()
-        """For the next connection; and when what it shows ends, in seconds since 1970."""
+        """The context for new connections; and the expiry of its certificate, in seconds since 1970."""
 
     def warnings(self) -> list[str]:
-        """What an operator should know, a line each."""
+        """Return one line per problem: a failed reload, a certificate that expires soon or has expired."""
         lines = []
         if self.problem is not None:
-            lines.append(f"certificate: {self.problem}; the one before is used")
+            lines.append(f"certificate: {self.problem}; using the previous one")
         left = self.expires - self._clock()
         if left <= 0:
             lines.append(f"{self.listener}.tls.certificate: expired at {_format_expiry(self.expires)}")
-        elif left < SOON:
+        elif left < EXPIRY_WARNING_SECONDS:
             lines.append(f"{self.listener}.tls.certificate: expires at {_format_expiry(self.expires)}")
         return lines
 
     # --- changes ---
 
-    async def follow(
+    async def run(
         self,
-        put: Callable[[ssl.SSLContext], Awaitable[None]],
+        apply: Callable[[ssl.SSLContext], Awaitable[None]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Follow the files until cancelled; `put` makes new connections use the context."""
+        """Poll the files until cancelled; `apply` makes new connections use the context."""
         is_new = False
         while True:
             self._warn_of_expiry()
-            await sleep(INTERVAL)
+            await sleep(POLL_INTERVAL_SECONDS)
             try:
                 is_new = await self.poll() or is_new
                 if is_new:
-                    await put(self.context)
+                    await apply(self.context)
                     is_new = False
-            except Exception:  # even a bug of ours must not end the following
-                log.exception("%s.tls: the files could not be looked at", self.listener)
+            except Exception:  # even a bug of ours must not end the reload loop
+                log.exception("%s.tls: reload failed", self.listener)
 
     async def poll(self) -> bool:
-        """Look once; return whether there is another context."""
+        """Check the files once; return whether a new context was loaded."""
         now = await asyncio.to_thread(self._signatures)
-        if not self._looks.is_due(now):
+        if not self._changes.should_reload(now):
             return False
-        self._looks.tried = now
+        self._changes.last_attempt = now
         try:
             self.context, self.expires = await asyncio.to_thread(self._load)
         except ConfigError as error:
             if str(error) != self.problem:
-                log.error("certificate not read again, the one before stays: %s", error)
+                log.error("certificate reload failed, keeping the previous one: %s", error)
             self.problem = str(error)
             if not isinstance(error.__cause__, ssl.SSLError):
-                self._looks.tried = None  # not the content's fault: worth another try although nothing changes
+                self._changes.last_attempt = None  # not the content's fault: retry although the files do not change
             return False
         self.problem = None
         self._next_warning = 0.0
-        log.info("%s.tls: read again; the certificate expires at %s", self.listener, _format_expiry(self.expires))
+        log.info("%s.tls: certificate reloaded, expires at %s", self.listener, _format_expiry(self.expires))
         return True
 
-    def _signatures(self) -> Signatures:
+    def _signatures(self) -> FileSignatures:
         return tuple(map(_signature, self._paths().values()))
 
     def _paths(self) -> dict[str, str]:
-        """Key of the configuration -> file."""
+        """Return configuration key -> path of each file."""
         files = {"certificate": self._tls.certificate, "key": self._tls.key, "clientCA": self._tls.client_ca}
         return {f"{self.listener}.tls.{key}": path for key, path in files.items() if path is not None}
 
@@ -127,40 +128,42 @@ class TLSFiles:
                 raise ConfigError(f"{key}: {printable(path)}: {error.strerror}") from error
         context = _context(self.listener, self._tls)
         expires = _expiry(self.listener, self._tls, context)
-        context.sslobject_class = _reporting(self._handshake_failed)
+        context.sslobject_class = _reporting_class(self._on_handshake_failure)
         return context, expires
 
     def _warn_of_expiry(self) -> None:
         now = self._clock()
-        if now >= self._next_warning and self.expires - now < SOON:
-            self._next_warning = now + DAY
+        if now >= self._next_warning and self.expires - now < EXPIRY_WARNING_SECONDS:
+            self._next_warning = now + SECONDS_PER_DAY
             what = "expires" if self.expires > now else "expired"
             log.warning("%s.tls.certificate: %s at %s", self.listener, what, _format_expiry(self.expires))
 
-    # --- who calls ---
+    # --- clients ---
 
-    def _handshake_failed(self, error: ssl.SSLError) -> None:
+    def _on_handshake_failure(self, error: ssl.SSLError) -> None:
         is_certificate = isinstance(error, ssl.SSLCertVerificationError)
         why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else (error.reason or "closed")
         if is_certificate or error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
             self.refused += 1
-        self._note_failed("%s.tls: no connection with a client: %s", self.listener, printable(str(why)))
+        self._log_failed_handshake("%s.tls: handshake failed: %s", self.listener, printable(str(why)))
 
-    def refusal(self, connection: ssl.SSLObject) -> str | None:
-        """What a client is told whose certificate has none of the allowed names; None: it is let in."""
+    def rejection_message(self, connection: ssl.SSLObject) -> str | None:
+        """Return the error message for a client certificate without an allowed name; None: it is accepted."""
         if not self._allowed:
             return None
-        names = names_of(connection.getpeercert() or {})
+        names = certificate_names(connection.getpeercert() or {})
         if any(_canonical(name) in self._allowed for name in names):
             return None
         self.refused += 1
-        shown = ", ".join(map(printable, names[:5]))[:500] or "none"
-        self._note_refused("%s.tls.allowedNames has no name of a client's certificate: %s", self.listener, shown)
+        listed = ", ".join(map(printable, names[:5]))[:500] or "none"
+        self._log_rejected_client(
+            "%s.tls.allowedNames: client certificate rejected, its names are: %s", self.listener, listed
+        )
         return f"no name of this certificate is in {self.listener}.tls.allowedNames"
 
 
-def names_of(certificate: dict[str, Any]) -> list[str]:
-    """Common name, DNS names, addresses and URIs of a certificate as `SSLObject.getpeercert` gives it."""
+def certificate_names(certificate: dict[str, Any]) -> list[str]:
+    """Return common name, DNS names, IP addresses and URIs of a certificate from `SSLObject.getpeercert`."""
     subject: Iterable[tuple[tuple[str, str], ...]] = certificate.get("subject", ())
     common = [value for part in subject for key, value in part if key == "commonName"]
     alternative: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())
@@ -168,7 +171,7 @@ def names_of(certificate: dict[str, Any]) -> list[str]:
 
 
 def _canonical(name: str) -> str:
-    """The same text for the same address; other names as they are."""
+    """Return one spelling per IP address, so that all spellings compare equal; other names unchanged."""
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -179,7 +182,7 @@ def _canonical(name: str) -> str:
 
 
 def _context(listener: str, tls: TLSSection) -> ssl.SSLContext:
-    """ConfigError if the files are not what they should be."""
+    """Return a server context for the files; raises ConfigError if one of them is not usable."""
     assert tls.certificate is not None
     assert tls.key is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -191,10 +194,10 @@ def _context(listener: str, tls: TLSSection) -> ssl.SSLContext:
         f"{listener}.tls.{name}: {printable(path or '')}"
         for name, path in (("certificate", tls.certificate), ("key", tls.key), ("clientCA", tls.client_ca))
     )
-    _probing(certificate, tls.certificate)
+    _probe_context(certificate, tls.certificate)
 
     def no_passphrase() -> str:
-        raise ConfigError(f"{key}: has a passphrase, which nobody can type here")
+        raise ConfigError(f"{key}: encrypted private keys are not supported")
 
     try:
         context.load_cert_chain(tls.certificate, tls.key, no_passphrase)
@@ -213,8 +216,8 @@ def _context(listener: str, tls: TLSSection) -> ssl.SSLContext:
     return context
 
 
-def _probing(certificate: str, path: str) -> ssl.SSLContext:
-    """A client that believes this certificate, whoever issued it and whenever."""
+def _probe_context(certificate: str, path: str) -> ssl.SSLContext:
+    """Return a client context that trusts this certificate, whatever its issuer and validity period."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | ssl.VerifyFlags(_NO_CHECK_TIME)
@@ -226,20 +229,20 @@ def _probing(certificate: str, path: str) -> ssl.SSLContext:
 
 
 def _expiry(listener: str, tls: TLSSection, context: ssl.SSLContext) -> float:
-    """When the certificate ends, as a client is shown it; ConfigError if no client could use it.
+    """Return when the certificate expires, in seconds since 1970; raises ConfigError if no client could use it.
 
-    A handshake in memory: the standard library reads certificates of peers only.
+    Runs a TLS handshake in memory: the standard library parses the certificates of peers only.
     """
     assert tls.certificate is not None
     key = f"{listener}.tls.certificate: {printable(tls.certificate)}"
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = _probing(key, tls.certificate).wrap_bio(to_client, to_server)
+    client = _probe_context(key, tls.certificate).wrap_bio(to_client, to_server)
     server = context.wrap_bio(to_server, to_client, server_side=True)
     try:
-        for _ in range(_TURNS):
-            if _is_through(client):
+        for _ in range(_MAX_HANDSHAKE_TURNS):
+            if _is_handshake_complete(client):
                 break
-            _is_through(server)
+            _is_handshake_complete(server)
     except ssl.SSLError as error:
         why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason
         raise ConfigError(f"{key}: not usable for a server: {why}") from error
@@ -247,7 +250,7 @@ def _expiry(listener: str, tls: TLSSection, context: ssl.SSLContext) -> float:
     return float(ssl.cert_time_to_seconds(ends))
 
 
-def _is_through(side: ssl.SSLObject) -> bool:
+def _is_handshake_complete(side: ssl.SSLObject) -> bool:
     try:
         side.do_handshake()
     except ssl.SSLWantReadError:
@@ -255,8 +258,8 @@ def _is_through(side: ssl.SSLObject) -> bool:
     return True
 
 
-def _reporting(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:
-    """Connections that tell why there was none: asyncio keeps that to itself."""
+def _reporting_class(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:
+    """Return an SSLObject class that reports failed handshakes to `failed`: asyncio does not expose them."""
 
     class Reporting(ssl.SSLObject):
         def do_handshake(self) -> None:
@@ -271,9 +274,9 @@ def _reporting(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:
     return Reporting
 
 
-def _signature(path: str) -> Signature | None:
+def _signature(path: str) -> FileSignature | None:
     try:
-        return signature(path)
+        return file_signature(path)
     except OSError:
         return None
 

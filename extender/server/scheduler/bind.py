@@ -1,7 +1,6 @@
 """POST /bind: bytes -> request -> API server -> bytes, within the call's deadline.
 
-Rule: what is answered is what the API server said, or why that is not known; nothing is sent once the deadline has
-passed.
+Rule: the answer is what the API server returned, or why that is unknown; nothing is sent after the deadline.
 """
 
 import asyncio
@@ -13,85 +12,100 @@ from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.k8s.time import format_time
 from extender.server.context import Binder, ServerContext
-from extender.server.http.deadline import NEVER, Deadline
-from extender.server.observability.audit import BindLine, Mode, PodSaid
+from extender.server.http.deadline import NO_DEADLINE, Deadline
+from extender.server.observability.audit import AuditPod, BindLine
+from extender.server.observability.decision_log import DecisionMode
 from extender.server.scheduler import journal
-from extender.server.scheduler.failure_policy import failure, said
+from extender.server.scheduler.failure_policy import error_message, failure_answer
 from extender.server.scheduler.result import Answer, CallSummary
 from extender.wire import BindRequest, decode_bind, encode_bind
 
 log = logging.getLogger(__name__)
 
-AFTER_TIMEOUT = 0.3
-"""Seconds, or a tenth of what is left if that is less, that a binding may take beyond its own timeout before nobody
-waits for it any more."""
+MAX_TIMEOUT_OVERRUN_SECONDS = 0.3
+"""How long a binding may exceed its timeout before the call gives it up; at most a tenth of the time remaining."""
 
-NO_END = BindResult("unknown", "not known whether the pod was bound: there was no end within bind.timeout")
+TIMED_OUT = BindResult("unknown", "not known whether the pod was bound: no response within bind.timeout")
+"""The result of a binding whose thread did not return in time."""
+
+CANCELLED = "not known whether the pod was bound: the call was cancelled"
+"""Error in the audit line of a cancelled call (shutdown)."""
+
+ANSWERED: DecisionMode = "answered"
+"""Audit mode of a call that did not fail."""
 
 
-ANSWERED: Mode = "answered"
-
-GIVEN_UP = "not known whether the pod was bound: the call was given up"
-
-
-async def bind(service: ServerContext, binder: Binder, body: bytes, deadline: Deadline = NEVER) -> Answer:
-    """Bind the pod; the answer says why not if the API server does not say that it is bound. Raises RequestError."""
-    began = time.perf_counter()
+async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadline: Deadline = NO_DEADLINE) -> Answer:
+    """Bind the pod; the answer has an error unless the API server confirms the binding. Raises RequestError."""
+    started = time.perf_counter()
     request = decode_bind(body)
-    service.check_size(body, full=False)
-    number, mode, result = service.decisions.next_id("bind"), ANSWERED, BindResult("refused")
+    server_context.check_size(body, full=False)
+    call_id, mode, result = server_context.decisions.next_id("bind"), ANSWERED, BindResult("refused")
     try:
         deadline.check()
-        result = await _bound(binder, request, deadline)
-        answer = _answered(service, request, result)
+        result = await _bind_in_thread(binder, request, deadline)
+        answer = _confirm(server_context, request, result)
     except asyncio.CancelledError:
-        _audit(service, number, request, BindResult("unknown", GIVEN_UP), "failed", time.perf_counter() - began)
+        _write_audit_line(
+            server_context, call_id, request, BindResult("unknown", CANCELLED), "failed", time.perf_counter() - started
+        )
         raise
     except Exception as error:
-        answer, mode, result = failure("bind", service, error), "failed", replace(result, error=said(error))
-    _audit(service, number, request, result, mode, time.perf_counter() - began)
-    return replace(answer, id=number, about=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
+        answer, mode, result = (
+            failure_answer("bind", server_context, error),
+            "failed",
+            replace(result, error=error_message(error)),
+        )
+    _write_audit_line(server_context, call_id, request, result, mode, time.perf_counter() - started)
+    return replace(answer, id=call_id, summary=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
 
 
-async def _bound(binder: Binder, request: BindRequest, deadline: Deadline) -> BindResult:
-    left = deadline.left()
-    limit = min(binder.timeout, left - min(AFTER_TIMEOUT, left / 10))
-    ends = time.monotonic() + limit
+async def _bind_in_thread(binder: Binder, request: BindRequest, deadline: Deadline) -> BindResult:
+    remaining = deadline.remaining()
+    limit = min(binder.timeout, remaining - min(MAX_TIMEOUT_OVERRUN_SECONDS, remaining / 10))
+    ends_at = time.monotonic() + limit
 
     def work() -> BindResult:
-        return binding.bind(binder.api, request, ends - time.monotonic())
+        return binding.bind(binder.api, request, ends_at - time.monotonic())
 
     try:
-        async with asyncio.timeout(min(limit + AFTER_TIMEOUT, left)):
+        async with asyncio.timeout(min(limit + MAX_TIMEOUT_OVERRUN_SECONDS, remaining)):
             return await asyncio.get_running_loop().run_in_executor(binder.threads, work)
-    except TimeoutError:  # the thread goes on, and ends by its own timeouts
-        return NO_END
+    except TimeoutError:  # the thread continues until its own timeouts end it
+        return TIMED_OUT
 
 
-def _answered(service: ServerContext, request: BindRequest, result: BindResult) -> Answer:
-    if result.outcome == "bound" and service.cache.version:
-        service.cache.assumed.bound(request.pod_namespace, request.pod_name, request.pod_uid, request.node)
-    service.metrics.bind(result.outcome)
+def _confirm(server_context: ServerContext, request: BindRequest, result: BindResult) -> Answer:
+    if result.outcome == "bound" and server_context.cache.version:
+        server_context.cache.assumed.assume_bound(
+            request.pod_namespace, request.pod_name, request.pod_uid, request.node
+        )
+    server_context.metrics.count_bind(result.outcome)
     pod = f"{request.pod_namespace}/{request.pod_name}"
-    log.info("bind %r to %r: %s after %d tries %r", pod, request.node, result.outcome, result.tries, result.error)
+    log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, result.tries, result.error)
     return Answer(encode_bind(result.error))
 
 
-def _audit(
-    service: ServerContext, number: str, request: BindRequest, result: BindResult, mode: Mode, seconds: float
+def _write_audit_line(
+    server_context: ServerContext,
+    call_id: str,
+    request: BindRequest,
+    result: BindResult,
+    mode: DecisionMode,
+    seconds: float,
 ) -> None:
     line = BindLine(
         event="audit",
         timestamp=format_time(time.time_ns(), 6),
-        id=number,
+        id=call_id,
         verb="bind",
         mode=mode,
         status=200,
         milliseconds=round(seconds * 1000, 3),
-        pod=PodSaid(namespace=request.pod_namespace, name=request.pod_name, uid=request.pod_uid),
+        pod=AuditPod(namespace=request.pod_namespace, name=request.pod_name, uid=request.pod_uid),
         node=request.node,
         outcome=result.outcome,
         error=result.error,
         tries=result.tries,
     )
-    journal.write(service, lambda: line)
+    journal.write_audit_line(server_context, lambda: line)

@@ -1,9 +1,9 @@
-"""The failure rule: what is answered where nothing could be decided.
+"""The failure policy: the answer to a call that could not be decided.
 
-    call          not ready, unknown node, overload, too late, a mistake of ours
+    call          cache not ready, unknown node, overload, deadline exceeded, internal error
     /filter       503
     /prioritize   200, no scores
-    /preempt      503, or 200 and nobody is evicted (preemption.onFailure)
+    /preempt      503, or 200 with no victims (preemption.onFailure: Error | Veto)
     /bind         200 with the error
 
 Rule: every failure is logged once and counted once, here.
@@ -21,28 +21,28 @@ from extender.wire import encode_bind
 log = logging.getLogger(__name__)
 
 
-def failure(verb: str, service: ServerContext, error: Exception) -> Answer:
-    """Log the error, count it, and say what is answered."""
-    note_failure(verb, service, error)
-    service.metrics.told(verb, "failed")
+def failure_answer(verb: str, server_context: ServerContext, error: Exception) -> Answer:
+    """Log and count the error, and return the answer of the verb's failure policy."""
+    record_failure(verb, server_context, error)
+    server_context.metrics.count_answer(verb, "failed")
     if verb == "bind":
-        return Answer(encode_bind(said(error)))
+        return Answer(encode_bind(error_message(error)))
     if verb == "prioritize":
         return Answer(passthrough.NO_SCORES)
-    if verb == "preempt" and service.settings.on_preempt_failure == "Veto":
+    if verb == "preempt" and server_context.settings.on_preempt_failure == "Veto":
         return Answer(passthrough.VETO)
-    return Answer(error_body(said(error)), 503)
+    return Answer(error_body(error_message(error)), 503)
 
 
-def note_failure(verb: str, service: ServerContext, error: Exception) -> None:
-    """Log and count it."""
-    service.metrics.failed(error)
+def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:
+    """Log and count the error: one line, one `extender_failures_total`."""
+    server_context.metrics.count_failure(error)
     if isinstance(error, ExtenderError):
         log.warning("%s failed: %s", verb, error)
     else:
         log.error("%s failed", verb, exc_info=error)
 
 
-def said(error: Exception) -> str:
-    """What users read of it."""
+def error_message(error: Exception) -> str:
+    """Return the text that clients see; internal errors are not disclosed."""
     return str(error) if isinstance(error, ExtenderError) else INTERNAL

@@ -1,9 +1,9 @@
-"""What is kept of a call: for people to look at, in recordings, and as audit lines.
+"""The journal of a call, with three sinks: the decision log (/decisions), recordings, and audit lines.
 
-Taken before anything follows from the decision, because that changes the picture; put away once it is known what is
-answered, and before that is.
+An entry is drafted before the effects of the decision are applied, because those change the cluster cache, and is
+committed once the answer is known, before it is sent.
 
-Rule: whatever goes wrong with it is logged and must not cost the answer.
+Rule: a failing sink is logged and never costs the answer.
 """
 
 import logging
@@ -17,162 +17,190 @@ import msgspec
 from extender.core.engine import PreemptDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
-from extender.core.explain.record import Capture
+from extender.core.explain.record import DecisionRecord
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 from extender.server.context import ServerContext
 from extender.server.observability import audit
 from extender.server.observability.audit import AuditLine, BindLine, PreemptLine
-from extender.server.observability.cache_status import summary
-from extender.server.observability.decision_log import Kept
+from extender.server.observability.cache_status import cache_summary
+from extender.server.observability.decision_log import DecisionMode, KeptDecision
 from extender.server.scheduler.passthrough import VETO
-from extender.server.scheduler.result import Answer, Result
+from extender.server.scheduler.result import Answer, CallResult
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request that was read."""
+    """A parsed request."""
 
     id: str
-    verb: schema.Verb
+    verb: schema.VerbName
     pod: Pod
     body: bytes
-    offered: int
-    """Nodes."""
+    sent: int
+    """Number of nodes in the request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What is put away once the call is answered; None: nothing, or it could not be taken."""
+class JournalEntry:
+    """The draft of a call's journal entry; a part is None if its sink is disabled or failed."""
 
-    kept: Kept | None
+    kept: KeptDecision | None
     line: PreemptLine | None
 
 
-def take(
-    service: ServerContext, call: Call, result: Result[Any], capture: Callable[[Any], Capture], milliseconds: float
-) -> Taken:
-    """All that is kept of the call, as long as the picture is what was decided on."""
-    line = _line(service, call, result, milliseconds) if call.verb == "preempt" and _is_audited(service) else None
-    return Taken(_kept(service, call, result, capture, milliseconds), line)
+def draft_entry(
+    server_context: ServerContext,
+    call: Call,
+    result: CallResult[Any],
+    record: Callable[[Any], DecisionRecord],
+    milliseconds: float,
+) -> JournalEntry:
+    """Return the call's journal entry and record the call; the cluster cache must still be what was decided on."""
+    line = (
+        _draft_audit_line(server_context, call, result, milliseconds)
+        if call.verb == "preempt" and _is_audited(server_context)
+        else None
+    )
+    return JournalEntry(_record_and_draft(server_context, call, result, record, milliseconds), line)
 
 
-def put_away(service: ServerContext, taken: Taken, result: Result[Any]) -> None:
-    """The call is answered with that."""
-    kept = taken.kept
+def commit_entry(server_context: ServerContext, entry: JournalEntry, result: CallResult[Any]) -> None:
+    """Write the entry to the decision log and the audit log, completed with the final result of the call."""
+    kept = entry.kept
     if kept is not None:
         try:
-            service.decisions.keep(replace(kept, mode=result.mode, error=result.error))
+            server_context.decisions.keep(replace(kept, mode=result.mode, error=result.error))
         except Exception:
-            log.exception("%s %r: the decision could not be kept", kept.verb, kept.pod.key)
-    line = taken.line
+            log.exception("%s %r: failed to store the decision", kept.verb, kept.pod.key)
+    line = entry.line
     if line is not None:
-        told = _answer(result.answer, result.mode)
-        changes = {"mode": result.mode, "status": result.answer.status, "answer": told, "error": result.error}
-        write(service, lambda: msgspec.structs.replace(line, **changes))
+        answer_kind = _answer_kind(result.answer, result.mode)
+        changes = {"mode": result.mode, "status": result.answer.status, "answer": answer_kind, "error": result.error}
+        write_audit_line(server_context, lambda: msgspec.structs.replace(line, **changes))
 
 
-# --- decisions and recordings ---------------------------------------------------------------------------------------
+# --- decision log and recordings ------------------------------------------------------------------------------------
 
 
-def _kept(
-    service: ServerContext, call: Call, result: Result[Any], capture: Callable[[Any], Capture], milliseconds: float
-) -> Kept | None:
-    decisions, recorder = service.decisions, service.recorder
+def _record_and_draft(
+    server_context: ServerContext,
+    call: Call,
+    result: CallResult[Any],
+    record: Callable[[Any], DecisionRecord],
+    milliseconds: float,
+) -> KeptDecision | None:
+    decisions, recorder = server_context.decisions, server_context.recorder
     try:
-        moment = _moment(service, result)
+        history = _history(server_context, result)
         if recorder is not None and recorder.is_on:
-            answered = result.answer
-            recorder.note(call.id, call.verb, call.body, answered.status, answered.body, moment, service.settings)
-        if not decisions.are_kept:
+            recorded_answer = result.answer
+            recorder.note(
+                call.id,
+                call.verb,
+                call.body,
+                recorded_answer.status,
+                recorded_answer.body,
+                history,
+                server_context.settings,
+            )
+        if not decisions.is_enabled:
             return None
-        return Kept(
+        return KeptDecision(
             id=call.id,
             verb=call.verb,
-            now=moment.now,
+            now=history.now,
             milliseconds=milliseconds,
             pod=call.pod,
-            profile=service.settings.profile,
+            profile=server_context.settings.profile,
             mode=result.mode,
-            picture=result.answer.picture or summary(service.cache, service.source),
-            capture=None if result.decision is None else capture(result.decision),
+            picture=result.answer.cache_status or cache_summary(server_context.cache, server_context.source),
+            record=None if result.decision is None else record(result.decision),
             error=result.error,
         )
     except Exception:
-        log.exception("%s %r: the decision could not be kept", call.verb, call.pod.key)
+        log.exception("%s %r: failed to store the decision", call.verb, call.pod.key)
         return None
 
 
-def _moment(service: ServerContext, result: Result[Any]) -> EvictionHistory:
-    working = None if result.decision is None else result.decision.working
-    moment: EvictionHistory = service.moment() if working is None else working.incoming.moment
-    return moment
+def _history(server_context: ServerContext, result: CallResult[Any]) -> EvictionHistory:
+    decision_context = None if result.decision is None else result.decision.decision_context
+    history: EvictionHistory = (
+        server_context.history() if decision_context is None else decision_context.context.history
+    )
+    return history
 
 
 # --- audit lines ------------------------------------------------------------------------------------------------------
 
 
-def write(service: ServerContext, line: Callable[[], AuditLine]) -> None:
-    """An audit line, if there are any; it is written, or counted as lost."""
-    if service.audit is None or not service.audit.is_on:
+def write_audit_line(server_context: ServerContext, line: Callable[[], AuditLine]) -> None:
+    """Write an audit line if the audit log is enabled; a line that cannot be written is counted as lost."""
+    if server_context.audit is None or not server_context.audit.is_on:
         return
     try:
-        service.audit.write(audit.encoded(line()))
+        server_context.audit.write(audit.encode_line(line()))
     except Exception as error:
-        _not_written(service, error)
+        _record_lost_line(server_context, error)
 
 
-def write_unread(service: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str) -> None:
-    """The audit line of a call that failed before its request was read."""
-    write(service, lambda: _unread(service, verb, answer, error))
+def write_unparsed_audit_line(
+    server_context: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str
+) -> None:
+    """Write the audit line of a call that failed before its request was parsed."""
+    write_audit_line(server_context, lambda: _unparsed_line(server_context, verb, answer, error))
 
 
-def _is_audited(service: ServerContext) -> bool:
-    return service.audit is not None and service.audit.is_on
+def _is_audited(server_context: ServerContext) -> bool:
+    return server_context.audit is not None and server_context.audit.is_on
 
 
-def _not_written(service: ServerContext, error: Exception) -> None:
-    log.error("audit: a line was lost", exc_info=error)
-    if service.audit is not None:
-        service.audit.count_lost()
+def _record_lost_line(server_context: ServerContext, error: Exception) -> None:
+    log.error("audit: failed to write a line", exc_info=error)
+    if server_context.audit is not None:
+        server_context.audit.count_lost()
 
 
-def _line(service: ServerContext, call: Call, result: Result[Any], milliseconds: float) -> PreemptLine | None:
-    """Of a /preempt, but for what is known once it is answered."""
+def _draft_audit_line(
+    server_context: ServerContext, call: Call, result: CallResult[Any], milliseconds: float
+) -> PreemptLine | None:
+    """Return the audit line of a /preempt, without the final mode, status and answer."""
     decision = result.decision
     try:
         return PreemptLine(
             event="audit",
-            timestamp=format_time(_moment(service, result).now, 6),
+            timestamp=format_time(_history(server_context, result).now, 6),
             id=call.id,
             verb="preempt",
             mode=result.mode,
             status=result.answer.status,
-            answer=_answer(result.answer, result.mode),
+            answer=_answer_kind(result.answer, result.mode),
             milliseconds=round(milliseconds, 3),
             preemptor=audit.preemptor(call.pod),
-            offered=call.offered,
-            policies=audit.policies_of(service.settings.profile),
-            picture=audit.picture(service.cache, service.source),
-            **(audit.of_decision(decision) if isinstance(decision, PreemptDecision) else {}),
+            offered=call.sent,
+            policies=audit.policies_of(server_context.settings.profile),
+            picture=audit.cache_state(server_context.cache, server_context.source),
+            **(audit.decision_fields(decision) if isinstance(decision, PreemptDecision) else {}),
         )
     except Exception as error:
-        _not_written(service, error)
+        _record_lost_line(server_context, error)
         return None
 
 
-def _answer(answer: Answer, mode: audit.Mode) -> Literal["decided", "nobody", "asOffered", "error"]:
+def _answer_kind(answer: Answer, mode: DecisionMode) -> Literal["decided", "noVictims", "asSent", "error"]:
     if answer.status != 200:
         return "error"
     if answer.body == VETO:
-        return "nobody"
-    return "decided" if mode == "answered" else "asOffered"
+        return "noVictims"
+    return "decided" if mode == "answered" else "asSent"
 
 
-def _unread(service: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str) -> AuditLine:
-    now, number = format_time(time.time_ns(), 6), service.decisions.next_id(verb)
+def _unparsed_line(
+    server_context: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str
+) -> AuditLine:
+    now, number = format_time(time.time_ns(), 6), server_context.decisions.next_id(verb)
     if verb == "bind":
         return BindLine(
             event="audit",
@@ -191,8 +219,8 @@ def _unread(service: ServerContext, verb: Literal["preempt", "bind"], answer: An
         verb="preempt",
         mode="failed",
         status=answer.status,
-        answer=_answer(answer, "failed"),
+        answer=_answer_kind(answer, "failed"),
         milliseconds=0.0,
         error=error,
-        picture=audit.picture(service.cache, service.source),
+        picture=audit.cache_state(server_context.cache, server_context.source),
     )

@@ -1,8 +1,8 @@
-"""What the OpenAPI document says beyond paths and methods: bodies, answers, examples.
+"""The OpenAPI document of the scheduler's port: request bodies, responses, headers and examples.
 
-The hot routes parse their bodies themselves, so FastAPI cannot know them; the schemas come from the wire types.
+The verbs parse their bodies themselves, so FastAPI cannot derive the schemas; they come from the types in `wire`.
 
-Rule: documentation only. Nothing is decided or validated here.
+Rule: documentation only; nothing is decided or validated here.
 """
 
 import inspect
@@ -20,20 +20,20 @@ DESCRIPTION = (
     "listener. "
     'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}. '
     "With the kill switch on, and in mode Observe, /filter accepts every node, /prioritize scores none, and /preempt "
-    "answers what was offered (the kill switch may also veto)."
+    "returns the candidates as sent (the kill switch may also veto)."
 )
 
-NOT_EVALUATED = "X-Extender-Not-Evaluated"
-"""Response header: the plugins that an answer leaves to kube-scheduler; extender/v1 has no field to say so in."""
+NOT_EVALUATED_HEADER = "X-Extender-Not-Evaluated"
+"""Response header: the filter plugins that an answer leaves to kube-scheduler; extender/v1 has no field for them."""
 
-VETOED = "X-Extender-Vetoed"
-"""Header of a /preempt answer that evicts nobody: why, and until when where that ends by itself."""
+VETOED_HEADER = "X-Extender-Vetoed"
+"""Response header of a /preempt without victims: why, and until when if the reason expires."""
 
-DECISION = "X-Extender-Decision"
-"""Response header: what the call is called in /decisions, in recordings and in audit lines."""
+DECISION_HEADER = "X-Extender-Decision"
+"""Response header: the ID of the call in /decisions, recordings and audit lines."""
 
-PICTURE = "X-Extender-Picture"
-"""Response header: which state of the cluster the answer was made on."""
+CACHE_HEADER = "X-Extender-Cache"
+"""Response header: the cache status that the answer was decided on."""
 
 _REF = "#/components/schemas/{name}"
 
@@ -88,7 +88,7 @@ def _error(description: str) -> dict[str, Any]:
 
 
 def ref(name: str) -> str:
-    """Where the document has a schema."""
+    """Return the JSON reference to a schema of the document."""
     return _REF.format(name=name)
 
 
@@ -97,42 +97,42 @@ def _json(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
 
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    400: _error("The body cannot be understood; the text says what is wrong and where."),
+    400: _error("The body is malformed; the message says what is wrong and where."),
     408: _error("The body did not arrive in time."),
     413: _error("The body is too large."),
-    415: _error("The body is compressed, or says that it is not JSON."),
+    415: _error("The body is compressed, or its Content-Type is not JSON."),
 }
 _UNAVAILABLE: dict[int | str, dict[str, Any]] = {
-    503: _error("No safe answer: no cluster picture, an unknown node, an internal error."),
+    503: _error("No safe answer: the cluster cache is not ready or stale, a node is unknown, or an internal error."),
 }
 _DECISION = {
-    DECISION: {
-        "description": "What the call is called in audit lines and, but for /bind, in recordings and at "
-        "/decisions/{id} of the admin listener. Absent where the request could not be read, or was not.",
+    DECISION_HEADER: {
+        "description": "ID of the call in audit lines and, except for /bind, in recordings and at "
+        "/decisions/{id} of the admin listener. Absent if the request could not be parsed.",
         "schema": {"type": "string"},
         "example": "preempt-12",
     },
 }
 _HEADERS = _DECISION | {
-    NOT_EVALUATED: {
-        "description": "The filter plugins of kube-scheduler that have a say about this pod but are not modelled: "
-        "their part is left to kube-scheduler. Absent where there are none, and where no answer could be given.",
+    NOT_EVALUATED_HEADER: {
+        "description": "The filter plugins of kube-scheduler that apply to this pod but are not modelled: "
+        "they are left to kube-scheduler. Absent if no such plugin applies, or if the call failed.",
         "schema": {"type": "string"},
         "example": "DynamicResources",
     },
-    PICTURE: {
-        "description": "Which state of the cluster the answer was made on: how often the picture has changed, and of "
-        "a live cluster each kind's resourceVersion and the seconds since the API server last confirmed it. Absent "
-        "where nothing was decided.",
+    CACHE_HEADER: {
+        "description": "The cache status that the answer was decided on: the version of the cluster cache and, for a "
+        "live cluster, each kind's resourceVersion and the seconds since the API server last confirmed it. Absent if "
+        "nothing was decided.",
         "schema": {"type": "string"},
         "example": "version=812 Node=8123@0.2s Pod=8125@0.0s",
     },
 }
 
 _PREEMPT_HEADERS = _HEADERS | {
-    VETOED: {
-        "description": "Why nobody is to be evicted, and until when where that ends by itself; at most 500 characters. "
-        "Absent where somebody is.",
+    VETOED_HEADER: {
+        "description": "Why no pod is evicted, and until when if the reason expires; at most 500 characters. "
+        "Absent if a pod is evicted.",
         "schema": {"type": "string"},
         "example": "12 nodes: would break disruption budget shop/cart; 1 node: Insufficient cpu",
     },
@@ -148,7 +148,7 @@ def _verb(
     failures: dict[int | str, dict[str, Any]],
     headers: dict[str, Any] = _HEADERS,
 ) -> dict[str, Any]:
-    """Arguments of `add_api_route` for an endpoint that kube-scheduler calls."""
+    """Return the arguments of `add_api_route` for an endpoint that kube-scheduler calls."""
     content = _json({"$ref": ref(body[0])}, body[1])
     success = {
         "description": "The answer.",
@@ -166,8 +166,8 @@ def _verb(
 
 OPERATIONS: dict[str, dict[str, Any]] = {
     "filter": _verb(
-        "Which of the offered nodes can the pod run on?",
-        "Exactly one of Nodes and NodeNames is not null; the answer has the same form. A node is in FailedNodes where "
+        "Which of the nodes in the request can the pod run on?",
+        "Exactly one of Nodes and NodeNames is not null; the answer has the same form. A node is in FailedNodes if "
         "evicting pods of lower priority would help, else in FailedAndUnresolvableNodes.",
         ("ExtenderArgs", _ARGS_EXAMPLES),
         {"$ref": ref("ExtenderFilterResult")},
@@ -175,15 +175,15 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         _UNAVAILABLE,
     ),
     "prioritize": _verb(
-        "How good is each of the offered nodes, 0 to 10?",
-        "Where no score can be given the answer is an empty list, which changes nothing for the scheduler.",
+        "How good is each node of the request, 0 to 10?",
+        "If scoring fails the answer is an empty list, which changes nothing for kube-scheduler.",
         ("ExtenderArgs", _ARGS_EXAMPLES),
         {"type": "array", "items": {"$ref": ref("HostPriority")}},
         [{"Host": "worker-0001", "Score": 7}],
         {},
     ),
     "preempt": _verb(
-        "Where should which pods be evicted so that this one fits?",
+        "Which pods should be evicted, on which node, so that this pod fits?",
         "Exactly one of NodeNameToVictims and NodeNameToMetaVictims is not null. The answer always has the second "
         "form; an empty map vetoes the preemption.",
         ("ExtenderPreemptionArgs", _PREEMPTION_EXAMPLES),
@@ -194,28 +194,28 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     ),
     "bind": _verb(
         "Bind the pod to the node.",
-        "Off by default. Error is empty only if the API server says that the pod with this UID is on this node; every "
-        "failure is 200 with an Error, after which the scheduler starts over with the pod.",
+        "Disabled by default. Error is empty only if the API server confirms that the pod with this UID is on this "
+        "node; every failure is 200 with an Error, after which kube-scheduler retries the pod.",
         ("ExtenderBindingArgs", _BINDING_EXAMPLES),
         {"$ref": ref("ExtenderBindingResult")},
         {"Error": ""},
-        {404: _error("Binding is switched off.")},
+        {404: _error("Binding is disabled.")},
         headers=_DECISION,
     ),
 }
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The whole document; the same for the same version, so that it can be compared with a file."""
-    found = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    """Return the whole document; deterministic per version, so that it can be compared with the checked-in file."""
+    openapi_document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     for name, operation in OPERATIONS.items():
         if "requestBody" in operation["openapi_extra"]:
-            # As written above: FastAPI leaves nulls out, also those of examples.
-            documented = found["paths"][f"/{name}"]["post"]
-            documented["requestBody"] = operation["openapi_extra"]["requestBody"]
-            documented["responses"]["200"] = operation["responses"][200]
-    found["components"] = {"schemas": _schemas()}
-    return found
+            # As written above: FastAPI drops nulls, also those in examples.
+            operation_document = openapi_document["paths"][f"/{name}"]["post"]
+            operation_document["requestBody"] = operation["openapi_extra"]["requestBody"]
+            operation_document["responses"]["200"] = operation["responses"][200]
+    openapi_document["components"] = {"schemas": _schemas()}
+    return openapi_document
 
 
 def _schemas() -> dict[str, Any]:
@@ -232,15 +232,15 @@ def _schemas() -> dict[str, Any]:
 
 
 def components(types: tuple[type, ...]) -> dict[str, Any]:
-    """Schemas of the types and of all that they are made of, and of an error, by name."""
+    """Return name -> schema for the types, everything they refer to, and the error body."""
     _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
     for schema in schemas.values():
         if "description" in schema:
-            # A docstring, which before Python 3.13 has the indentation of the source.
+            # A docstring: before Python 3.13 it keeps the indentation of the source.
             schema["description"] = inspect.cleandoc(schema["description"])
     return dict(sorted({**schemas, "Error": error_schema()}.items()))
 
 
 def error_schema() -> dict[str, Any]:
-    """Of every answer that is no success."""
+    """Return the schema of every response that is not a success."""
     return {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}

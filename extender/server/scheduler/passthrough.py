@@ -1,76 +1,86 @@
-"""What is answered where nothing may be decided, and what a decision would have changed.
+"""Pass-through answers for the kill switch and mode Observe, and how a decision would have differed from them.
 
-With the kill switch on, or in mode Observe, kube-scheduler is told what leaves all to itself: every node that it
-offered, no scores, its own victims.
+A pass-through answer changes nothing for kube-scheduler: /filter accepts every node, /prioritize scores none, and
+/preempt returns kube-scheduler's own candidates with their victims.
 
-Rule: nothing here needs a picture of the cluster.
+Rule: nothing here needs the cluster cache.
 """
 
 from collections.abc import Sequence
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
-from extender.wire import FilterRequest, PreemptRequest, PrioritizeRequest, encode_filter, encode_offers, encode_preempt
+from extender.wire import (
+    FilterRequest,
+    PreemptRequest,
+    PrioritizeRequest,
+    encode_filter,
+    encode_preempt,
+    encode_sent_candidates,
+)
 
 NO_SCORES = b"[]"
-VETO = encode_preempt(())
+"""Answer to /prioritize that adds nothing to kube-scheduler's own scores."""
 
-MOST_NAMES = 10
-"""How many nodes a line of the log names."""
+VETO = encode_preempt(())
+"""Answer to /preempt without any node: no pod is evicted."""
+
+MAX_LISTED_NODES = 10
+"""Maximum number of node names in a log line."""
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-def every_node(request: FilterRequest) -> bytes:
-    """All that was offered is accepted, in the form of the request; whole nodes byte for byte."""
+def accept_every_node(request: FilterRequest) -> bytes:
+    """Accept every node of the request, in the request's form; whole nodes are returned byte for byte."""
     return encode_filter(request, FilterDecision(tuple(range(len(request.nodes))), {}, {}, ()))
 
 
 def no_scores(_: PrioritizeRequest) -> bytes:
-    """Nothing is added to kube-scheduler's own scores."""
+    """Add nothing to kube-scheduler's own scores."""
     return NO_SCORES
 
 
-def as_offered(request: PreemptRequest) -> bytes:
-    """kube-scheduler's own victims on every node that it offered."""
-    return encode_offers(request.offers)
+def as_sent(request: PreemptRequest) -> bytes:
+    """Return the candidates as kube-scheduler sent them, with its own victims."""
+    return encode_sent_candidates(request.sent)
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
 
 
 def filter_difference(request: FilterRequest, decision: FilterDecision) -> str | None:
-    """Which nodes would have been rejected; None: none."""
+    """Return which nodes would have been rejected; None: no node."""
     accepted = set(decision.accepted)
-    rejected = [name for place, name in enumerate(request.nodes) if place not in accepted]
+    rejected = [name for index, name in enumerate(request.nodes) if index not in accepted]
     if not rejected:
         return None
-    return f"{len(rejected)} of {len(request.nodes)} nodes rejected: {_some(rejected)}"
+    return f"{len(rejected)} of {len(request.nodes)} nodes rejected: {_abbreviate(rejected)}"
 
 
 def score_difference(request: PrioritizeRequest, decision: PrioritizeDecision) -> str | None:
-    """Which nodes would have been preferred; None if all scores are the same."""
+    """Return which nodes would have been preferred; None if all scores are equal."""
     best, worst = max(decision.scores, default=0), min(decision.scores, default=0)
     if best == worst:
         return None
     preferred = [name for name, score in zip(request.nodes, decision.scores, strict=True) if score == best]
-    return f"scores from {worst} to {best}, the best on {_some(preferred)}"
+    return f"scores from {worst} to {best}, the best on {_abbreviate(preferred)}"
 
 
 def preempt_difference(request: PreemptRequest, decision: PreemptDecision) -> str | None:
-    """What kube-scheduler could not have done by itself; None if the first node is one of its offers as it is.
+    """Return how the best candidate differs from those sent; None if it is a sent candidate with the same victims.
 
-    Which of its offers kube-scheduler would have chosen is not compared.
+    Which of the sent candidates kube-scheduler would have chosen is not compared.
     """
     if not decision.kept:
-        return "a veto" if request.offers else None
+        return "a veto" if request.sent else None
     first = decision.kept[0]
-    offer = request.offers.get(first.node)
-    if offer is not None and set(offer.victims) == {victim.metadata.uid for victim in first.victims}:
+    sent_candidate = request.sent.get(first.node)
+    if sent_candidate is not None and set(sent_candidate.victims) == {victim.metadata.uid for victim in first.victims}:
         return None
     return f"on node {first.node!r} the victims {[victim.key for victim in first.victims]}"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"{list(names[:MOST_NAMES])}{more}"
+def _abbreviate(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_LISTED_NODES} more" if len(names) > MAX_LISTED_NODES else ""
+    return f"{list(names[:MAX_LISTED_NODES])}{more}"

@@ -1,63 +1,65 @@
-"""What a call ends with: the answer, and what is told about it beside.
+"""The result of a call: the answer to kube-scheduler, and the summary for headers, traces and the journal.
 
-Rule: values; `server.scheduler.verbs` makes them, `server.scheduler.routes` puts them into HTTP.
+Rule: plain values; `server.scheduler.verbs` makes them, `server.scheduler.routes` turns them into HTTP responses.
 """
 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from extender.core.engine import DecisionContext
-from extender.server.observability.decision_log import Mode
+from extender.server.observability.decision_log import DecisionMode
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """The response body and status, and what the response headers carry."""
+
     body: bytes
     status: int = 200
-    """503: there is no safe answer, and the body says why."""
+    """503: no safe answer exists, and the body says why."""
     not_evaluated: tuple[str, ...] = ()
-    """As in the decision that it comes from."""
-    picture: str | None = None
-    """The state of the cluster that was decided on; None where nothing was decided."""
-    vetoed: str | None = None
-    """Why nobody is evicted; None: somebody is, or that was not the question."""
+    """Filter plugins that the decision leaves to kube-scheduler."""
+    cache_status: str | None = None
+    """Versions and ages of the cluster cache at the decision; None where nothing was decided."""
+    veto_reason: str | None = None
+    """/preempt: why no pod is evicted; None: some pod is, or the call is not a /preempt."""
     id: str | None = None
-    """What it is called in /decisions, in recordings and in audit lines; None: it never was a request."""
-    about: "CallSummary | None" = None
-    """None: it never was a request."""
+    """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
+    summary: "CallSummary | None" = None
+    """None: the request could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSummary:
-    """What was asked and said, for those who follow calls."""
+    """A call in one line, for traces."""
 
     namespace: str
     pod: str
-    mode: Mode
-    offered: int = 0
-    """Nodes."""
+    mode: DecisionMode
+    sent: int = 0
+    """Number of nodes in the request."""
     kept: int = 0
-    """Nodes that the decision accepts, scores or evicts from."""
+    """Number of nodes that the decision accepts, scores or evicts from."""
 
 
 class DecisionLike(Protocol):
-    """What the three kinds of decisions have in common."""
+    """The common part of FilterDecision, PrioritizeDecision and PreemptDecision."""
 
     @property
     def not_evaluated(self) -> tuple[str, ...]: ...
     @property
-    def working(self) -> DecisionContext | None: ...
+    def decision_context(self) -> DecisionContext | None: ...
 
 
-Dec = TypeVar("Dec", bound=DecisionLike)
+DecisionT = TypeVar("DecisionT", bound=DecisionLike)
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[Dec]):
-    """What came of a request, before anything follows from it."""
+class CallResult(Generic[DecisionT]):
+    """The outcome of a request, before its effects are applied."""
 
     answer: Answer
-    mode: Mode
-    decision: Dec | None = None
+    mode: DecisionMode
+    decision: DecisionT | None = None
     error: str | None = None
-    """Why there is no decision."""
+    """Why nothing was decided; None: the call did not fail."""

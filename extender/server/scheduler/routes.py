@@ -1,6 +1,6 @@
-"""The paths of the scheduler's port, and HTTP around the verbs.
+"""The HTTP routes of the scheduler's port: POST /filter, /prioritize, /preempt and /bind.
 
-Rule: every request gets exactly one answer, in JSON, and never a redirect.
+Rule: every request gets exactly one response, in JSON, never a redirect.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,32 +10,33 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from extender.errors import Overloaded, RequestError, SwitchedOff
-from extender.server.http.body import began, read_body
+from extender.errors import Overloaded, RequestError, VerbDisabled
+from extender.server.http.body import read_body, request_started
 from extender.server.http.deadline import Deadline
 from extender.server.http.errors import error_body, on_error
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 
-CLOSE = {"Connection": "close"}
-"""After a refusal the rest of the body may still be on its way: do not read it as the next request. After a failure the
-next connection may lead to another of several that stand behind one Service."""
+CLOSE_CONNECTION = {"Connection": "close"}
+"""After a rejection the rest of the body may still arrive and must not be parsed as the next request. After a failure
+a new connection may reach another replica behind the Service."""
 
-_LONGEST_HEADER = 500
+_MAX_HEADER_CHARACTERS = 500
 
-NO_BIND = "binding is switched off: set bind.enabled: true, or leave bindVerb out of the scheduler's configuration"
+BIND_DISABLED = "binding is disabled: set bind.enabled: true, or remove bindVerb from the scheduler's configuration"
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class Application(FastAPI):
-    """FastAPI, but for the verbs' calls: these go straight to their endpoints, past what FastAPI does for those that
-    have it read and check their arguments, which takes a fifth of a small call's time.
+    """FastAPI, except that verb calls go straight to their endpoints.
+
+    They skip FastAPI's routing and argument validation, which takes a fifth of a small call's time.
     """
 
     endpoints: Mapping[str, Endpoint] = {}
-    """By path, for POST; all else is FastAPI's to answer."""
+    """Path -> endpoint of a verb (POST only); FastAPI answers everything else."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint = self.endpoints.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
@@ -48,14 +49,14 @@ class Application(FastAPI):
             response = await endpoint(request)
         except Exception as error:
             await (await on_error(request, error))(scope, receive, send)
-            raise  # for the log
+            raise  # uvicorn logs it
         await response(scope, receive, send)
 
 
 def add_routes(app: Application) -> None:
-    """All routes; `app.state` holds the ServerContext."""
-    answering = {name: _decided(verb) for name, verb in verbs.VERBS.items()} | {"bind": _bind}
-    endpoints = {f"/{name}": _endpoint(name, answer) for name, answer in answering.items()}
+    """Add the route of each verb; `app.state.server_context` holds the ServerContext."""
+    handlers = {name: _decision_handler(verb) for name, verb in verbs.VERBS.items()} | {"bind": _bind}
+    endpoints = {f"/{name}": _endpoint(name, answer) for name, answer in handlers.items()}
     for path, endpoint in endpoints.items():
         name = path.removeprefix("/")
         app.add_api_route(
@@ -69,87 +70,95 @@ def add_routes(app: Application) -> None:
     app.endpoints = endpoints
 
 
-Answering = Callable[[Request, verbs.ServerContext, Deadline], Awaitable[verbs.Answer]]
+CallHandler = Callable[[Request, verbs.ServerContext, Deadline], Awaitable[verbs.Answer]]
 
 
-def _endpoint(name: str, answering: Answering) -> Endpoint:
-    """What answers the verb's calls: limited, timed and counted, and whatever goes wrong is an answer too."""
+def _endpoint(name: str, handler: CallHandler) -> Endpoint:
+    """Return the endpoint of a verb: its calls are limited, timed and counted, and every error becomes a response."""
 
     async def endpoint(request: Request) -> Response:
-        service: verbs.ServerContext = request.app.state.service
-        start = began(request)
-        with service.metrics.under_way() as calls:
-            answer, headers = await _answered(
-                name, answering, request, service.deadline(start, _overload(service, calls))
+        server_context: verbs.ServerContext = request.app.state.server_context
+        started = request_started(request)
+        with server_context.metrics.track_in_flight() as calls:
+            answer, headers = await _handle_call(
+                name, handler, request, server_context.deadline(started, _overload_error(server_context, calls))
             )
-        seconds = service.clock() - start
-        service.metrics.answered(name, answer.status, seconds)
-        if service.tracing is not None:
-            _trace(service.tracing, name, request, answer, seconds)
+        seconds = server_context.clock() - started
+        server_context.metrics.observe_request(name, answer.status, seconds)
+        if server_context.tracing is not None:
+            _trace(server_context.tracing, name, request, answer, seconds)
         return Response(answer.body, answer.status, headers, media_type="application/json")
 
     return endpoint
 
 
-def _overload(service: verbs.ServerContext, calls: int) -> Overloaded | None:
-    if calls <= service.max_in_flight:
+def _overload_error(server_context: verbs.ServerContext, calls: int) -> Overloaded | None:
+    if calls <= server_context.max_in_flight:
         return None
-    return Overloaded(f"more than {service.max_in_flight} calls are under way (server.maxInFlight)")
+    return Overloaded(f"more than {server_context.max_in_flight} calls in flight (server.maxInFlight)")
 
 
-async def _answered(
-    name: str, answering: Answering, request: Request, deadline: Deadline
+async def _handle_call(
+    name: str, handler: CallHandler, request: Request, deadline: Deadline
 ) -> tuple[verbs.Answer, Mapping[str, str]]:
-    """The answer and its headers, whatever comes."""
-    service: verbs.ServerContext = request.app.state.service
+    """Return the answer and its headers; never raises."""
+    server_context: verbs.ServerContext = request.app.state.server_context
     try:
-        answer = await answering(request, service, deadline)
-        return answer, _headers(answer) | (CLOSE if answer.status == 503 else {})
+        answer = await handler(request, server_context, deadline)
+        return answer, _headers(answer) | (CLOSE_CONNECTION if answer.status == 503 else {})
     except RequestError as error:
-        return _refusal(error.status, str(error)), CLOSE if error.status != 400 else {}
+        return _error_answer(error.status, str(error)), CLOSE_CONNECTION if error.status != 400 else {}
     except ClientDisconnect:
-        return _refusal(400, "the connection was closed before the body was complete"), {}
+        return _error_answer(400, "the connection was closed before the body was complete"), {}
     except Exception as error:
-        return verbs.on_failure(name, service, error), CLOSE
+        return verbs.on_failure(name, server_context, error), CLOSE_CONNECTION
 
 
-def _refusal(status: int, message: str) -> verbs.Answer:
+def _error_answer(status: int, message: str) -> verbs.Answer:
     return verbs.Answer(error_body(message), status)
 
 
-def _decided(verb: verbs.Verb[Any, Any]) -> Answering:
-    async def decide(request: Request, service: verbs.ServerContext, deadline: Deadline) -> verbs.Answer:
-        if deadline.refused is not None and service.settings.needs_picture:  # else all is left to kube-scheduler
-            raise deadline.refused
-        return verbs.answer(verb, service, await read_body(request, service.max_body_full), deadline=deadline)
+def _decision_handler(verb: verbs.VerbHandler[Any, Any]) -> CallHandler:
+    async def decide(request: Request, server_context: verbs.ServerContext, deadline: Deadline) -> verbs.Answer:
+        # A pass-through answer costs next to nothing, so overload does not reject it.
+        if deadline.rejection is not None and server_context.settings.needs_cluster:
+            raise deadline.rejection
+        return verbs.answer(
+            verb, server_context, await read_body(request, server_context.max_body_bytes), deadline=deadline
+        )
 
     return decide
 
 
-async def _bind(request: Request, service: verbs.ServerContext, deadline: Deadline) -> verbs.Answer:
-    if service.binder is None:
-        raise SwitchedOff(NO_BIND)
-    if deadline.refused is not None:
-        raise deadline.refused
-    return await verbs.bind(service, service.binder, await read_body(request, service.max_body_names), deadline)
+async def _bind(request: Request, server_context: verbs.ServerContext, deadline: Deadline) -> verbs.Answer:
+    if server_context.binder is None:
+        raise VerbDisabled(BIND_DISABLED)
+    if deadline.rejection is not None:
+        raise deadline.rejection
+    return await verbs.bind(
+        server_context,
+        server_context.binder,
+        await read_body(request, server_context.max_node_names_body_bytes),
+        deadline,
+    )
 
 
 def _headers(answer: verbs.Answer) -> dict[str, str]:
-    """What is told beside the answer."""
-    headers = {} if answer.id is None else {openapi.DECISION: answer.id}
-    if answer.picture is not None:
-        headers[openapi.PICTURE] = answer.picture
+    """Return the response headers of an answer: decision ID, cache status, not evaluated plugins, veto reason."""
+    headers = {} if answer.id is None else {openapi.DECISION_HEADER: answer.id}
+    if answer.cache_status is not None:
+        headers[openapi.CACHE_HEADER] = answer.cache_status
     if answer.not_evaluated:
-        headers[openapi.NOT_EVALUATED] = ", ".join(answer.not_evaluated)
-    if answer.vetoed:
-        headers[openapi.VETOED] = _in_header(answer.vetoed)
+        headers[openapi.NOT_EVALUATED_HEADER] = ", ".join(answer.not_evaluated)
+    if answer.veto_reason:
+        headers[openapi.VETOED_HEADER] = _header_value(answer.veto_reason)
     return headers
 
 
-def _in_header(text: str) -> str:
-    """At most 500 printable ASCII characters of a text."""
+def _header_value(text: str) -> str:
+    """Return the text as a header value: at most 500 characters, printable ASCII only."""
     printable = "".join(char if " " <= char <= "~" else "?" for char in text)
-    return printable if len(printable) <= _LONGEST_HEADER else printable[: _LONGEST_HEADER - 3] + "..."
+    return printable if len(printable) <= _MAX_HEADER_CHARACTERS else printable[: _MAX_HEADER_CHARACTERS - 3] + "..."
 
 
 def _trace(tracing: Tracing, name: str, request: Request, answer: verbs.Answer, seconds: float) -> None:
@@ -161,15 +170,15 @@ def _trace(tracing: Tracing, name: str, request: Request, answer: verbs.Answer, 
     }
     if answer.id is not None:
         attributes["extender.decision"] = answer.id
-    if answer.about is not None:
-        about = answer.about
+    if answer.summary is not None:
+        summary = answer.summary
         attributes |= {
-            "extender.mode": about.mode,
-            "extender.nodes.offered": about.offered,
-            "extender.nodes.kept": about.kept,
-            "k8s.namespace.name": about.namespace,
-            "k8s.pod.name": about.pod,
+            "extender.mode": summary.mode,
+            "extender.nodes.offered": summary.sent,
+            "extender.nodes.kept": summary.kept,
+            "k8s.namespace.name": summary.namespace,
+            "k8s.pod.name": summary.pod,
         }
-    failed = answer.status >= 500 or (answer.about is not None and answer.about.mode == "failed")
+    failed = answer.status >= 500 or (answer.summary is not None and answer.summary.mode == "failed")
     parent = request.headers.get("traceparent")
     tracing.note(f"POST /{name}", seconds, attributes, parent=parent, is_error=failed)

@@ -1,11 +1,11 @@
-"""What each verb does: bytes -> request -> snapshot -> engine -> guard -> bytes, and what is answered if that fails.
+"""The verbs filter, prioritize and preempt: bytes -> request -> snapshot -> engine -> guard -> bytes.
 
-With the kill switch on it is bytes -> request -> bytes. In mode Observe all of it is done, and answered as if not.
+The kill switch skips the middle: bytes -> request -> pass-through answer. Mode Observe runs every step, logs the
+difference, and returns the pass-through answer. The journal entry of a call is drafted before the decision's effects
+are applied to the cluster cache, and committed before the answer is sent (`scheduler.journal`).
 
-What was answered is kept for people to look at and recorded before anything follows from it (`scheduler.journal`).
-
-Rule: nothing here knows HTTP. A RequestError is the sender's and goes up as it is; anything else is ours, is logged
-once, and is answered by the failure rule of the verb (`server.scheduler.failure_policy`).
+Rule: nothing here knows HTTP. A RequestError is the client's fault and is raised; any other error is logged once and
+answered by the failure policy of the verb (`server.scheduler.failure_policy`).
 """
 
 import logging
@@ -18,17 +18,17 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
-from extender.core.explain.record import Capture, capture_filter, capture_preempt, capture_prioritize
+from extender.core.explain.record import DecisionRecord, record_filter, record_preempt, record_prioritize
 from extender.errors import GuardError
-from extender.server.context import Binder, Recorder, ServerContext
+from extender.server.context import Binder, CallRecorder, ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
-from extender.server.http.deadline import NEVER, Deadline
-from extender.server.observability.cache_status import summary
+from extender.server.http.deadline import NO_DEADLINE, Deadline
+from extender.server.observability.cache_status import cache_summary
 from extender.server.scheduler import journal, passthrough
 from extender.server.scheduler.bind import bind
-from extender.server.scheduler.failure_policy import failure, note_failure, said
+from extender.server.scheduler.failure_policy import error_message, failure_answer, record_failure
 from extender.server.scheduler.journal import Call
-from extender.server.scheduler.result import Answer, CallSummary, DecisionLike, Result
+from extender.server.scheduler.result import Answer, CallResult, CallSummary, DecisionLike
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -41,225 +41,231 @@ from extender.wire import (
     encode_prioritize,
 )
 
-__all__ = ["VERBS", "Answer", "Binder", "Recorder", "ServerContext", "Verb", "answer", "bind", "on_failure"]
+__all__ = ["VERBS", "Answer", "Binder", "CallRecorder", "ServerContext", "VerbHandler", "answer", "bind", "on_failure"]
 
 log = logging.getLogger(__name__)
 
 MAX_GUARDED_TRIES = 3
-"""How often the engine is asked anew, without the nodes that the guard rejected, before that counts as a failure."""
+"""Attempts to decide a /preempt, each without the nodes that the guard rejected before the call counts as failed."""
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------
 
 
-def read_filter(service: ServerContext, body: bytes) -> FilterRequest:
-    """The pod and the nodes; RequestError if the body is none, or too large."""
+def read_filter(server_context: ServerContext, body: bytes) -> FilterRequest:
+    """Parse the pod and the nodes of a /filter; raises RequestError if the body is malformed or too large."""
     request = decode_filter(body)
-    service.check_size(body, request.full)
+    server_context.check_size(body, request.full)
     return request
 
 
 def decide_filter(
-    service: ServerContext, request: FilterRequest, moment: EvictionHistory | None, _: Deadline
+    server_context: ServerContext, request: FilterRequest, history: EvictionHistory | None, _: Deadline
 ) -> FilterDecision:
-    """Which of the offered nodes the pod can run on."""
-    service.asked_for(request.pod)
-    profile, moment = service.settings.profile, moment or service.moment()
-    decision = engine.filter(service.snapshot(), request.pod, request.nodes, profile, moment)
-    service.note_not_evaluated("filter", request.pod, decision.not_evaluated)
+    """Decide which of the nodes in the request the pod can run on."""
+    server_context.forget_preemption(request.pod)
+    profile, history = server_context.settings.profile, history or server_context.history()
+    decision = engine.filter(server_context.snapshot(), request.pod, request.nodes, profile, history)
+    server_context.note_not_evaluated("filter", request.pod, decision.not_evaluated)
     guard_filter(request.nodes, decision)
     return decision
 
 
-def _say_filter(request: FilterRequest, decision: FilterDecision, _: str | None) -> None:
+def _log_filter(request: FilterRequest, decision: FilterDecision, _: str | None) -> None:
     log.debug("filter %r: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
 
 
-def read_prioritize(service: ServerContext, body: bytes) -> PrioritizeRequest:
-    """The same as `/filter`'s."""
+def read_prioritize(server_context: ServerContext, body: bytes) -> PrioritizeRequest:
+    """Parse the pod and the nodes of a /prioritize; raises RequestError if the body is malformed or too large."""
     request = decode_prioritize(body)
-    service.check_size(body, request.full)
+    server_context.check_size(body, request.full)
     return request
 
 
 def decide_prioritize(
-    service: ServerContext, request: PrioritizeRequest, moment: EvictionHistory | None, _: Deadline
+    server_context: ServerContext, request: PrioritizeRequest, history: EvictionHistory | None, _: Deadline
 ) -> PrioritizeDecision:
-    """How good each of the offered nodes is, 0 to 10."""
-    profile, moment = service.settings.profile, moment or service.moment()
-    decision = engine.prioritize(service.snapshot(), request.pod, request.nodes, profile, moment)
-    service.note_not_evaluated("prioritize", request.pod, decision.not_evaluated)
+    """Score each node of the request from 0 to 10."""
+    profile, history = server_context.settings.profile, history or server_context.history()
+    decision = engine.prioritize(server_context.snapshot(), request.pod, request.nodes, profile, history)
+    server_context.note_not_evaluated("prioritize", request.pod, decision.not_evaluated)
     guard_scores(request.nodes, decision.scores)
     return decision
 
 
-def _say_prioritize(request: PrioritizeRequest, _decision: PrioritizeDecision, _: str | None) -> None:
+def _log_prioritize(request: PrioritizeRequest, _decision: PrioritizeDecision, _: str | None) -> None:
     log.debug("prioritize %r: %d nodes", request.pod.key, len(request.nodes))
 
 
 def read_preempt(_: ServerContext, body: bytes) -> PreemptRequest:
-    """The preemptor and what is offered; RequestError if the body is none."""
+    """Parse the preemptor and the sent candidates of a /preempt; raises RequestError if the body is malformed."""
     return decode_preempt(body)
 
 
 def decide_preempt(
-    service: ServerContext, request: PreemptRequest, moment: EvictionHistory | None, deadline: Deadline
+    server_context: ServerContext, request: PreemptRequest, history: EvictionHistory | None, deadline: Deadline
 ) -> PreemptDecision:
-    """Where which pods should be evicted; GuardError if the engine's candidates do not get past the guard."""
-    service.asked_for(request.pod)
-    snapshot, offers, rejected = service.snapshot(), dict(request.offers), dict[str, str]()
-    profile, moment = service.settings.profile, moment or service.moment()
+    """Decide which pods to evict on which nodes; raises GuardError if the guard rejects every candidate."""
+    server_context.forget_preemption(request.pod)
+    snapshot, sent, rejected = server_context.snapshot(), dict(request.sent), dict[str, str]()
+    profile, history = server_context.settings.profile, history or server_context.history()
     for attempt in range(MAX_GUARDED_TRIES):
-        decision = engine.preempt(snapshot, request.pod, offers, profile, moment)
-        if attempt == 0:  # the same at every try: one request, one note
-            service.note_not_evaluated("preempt", request.pod, decision.not_evaluated)
-            service.metrics.offers_unknown(decision.dropped.values())
+        decision = engine.preempt(snapshot, request.pod, sent, profile, history)
+        if attempt == 0:  # the same in every attempt: count and log once per request
+            server_context.note_not_evaluated("preempt", request.pod, decision.not_evaluated)
+            server_context.metrics.count_unknown_candidates(decision.dropped.values())
         result = guard_preempt(
             snapshot,
             request.pod,
-            offers,
+            sent,
             decision.kept,
-            as_offered=decision.as_offered,
+            as_sent=decision.as_sent,
             profile=profile,
-            moment=moment,
+            history=history,
         )
         for node, rule in result.rejected.items():
-            service.metrics.guard_rejected(rule)
-            log.error("preempt %r: the guard rejects node %r: %s", request.pod.key, node, rule)
-            offers.pop(node, None)
+            server_context.metrics.count_guard_rejection(rule)
+            log.error("preempt %r: guard rejected node %r: %s", request.pod.key, node, rule)
+            sent.pop(node, None)
             rejected[node] = rule
         if result.kept or not decision.kept:
-            said = {node: f"rejected by the last check ({rule})" for node, rule in rejected.items()}
-            return replace(decision, kept=result.kept, dropped=decision.dropped | said, rejected=rejected)
+            reasons = {node: f"rejected by the guard ({rule})" for node, rule in rejected.items()}
+            return replace(decision, kept=result.kept, dropped=decision.dropped | reasons, rejected=rejected)
         deadline.check()
-    raise GuardError("every candidate node was rejected by the last check; the log says why")
+    raise GuardError("the guard rejected every candidate node; see the log")
 
 
-def _say_preempt(request: PreemptRequest, decision: PreemptDecision, picture: str | None) -> None:
+def _log_preempt(request: PreemptRequest, decision: PreemptDecision, cache_status: str | None) -> None:
     nodes = {candidate.node: [victim.key for victim in candidate.victims] for candidate in decision.kept}
-    log.info("preempt %r: %s; %s", request.pod.key, nodes or f"nobody: {decision.why_nobody}", picture)
+    log.info(
+        "preempt %r: %s; %s", request.pod.key, nodes or f"no victims: {decision.no_candidate_reason}", cache_status
+    )
 
 
-def _preempted(service: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
-    """Note what kube-scheduler will do now; with several nodes in the answer it chooses one of them itself."""
-    if service.source.is_live and len(decision.kept) == 1:
+def _assume_preemption(server_context: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
+    """Assume the preemption if the answer has one node; of several nodes kube-scheduler chooses one itself."""
+    if server_context.source.is_live and len(decision.kept) == 1:
         (chosen,) = decision.kept
         try:
-            service.cache.assumed.preempted(request.pod, chosen.node, chosen.victims)
-            service.history.approved(request.pod, chosen.victims)
+            server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
+            server_context.eviction_log.record(request.pod, chosen.victims)
         except Exception:
-            service.cache.assumed.asked_for(request.pod)  # all of it or nothing
+            server_context.cache.assumed.forget_preemption(request.pod)  # all or nothing
             raise
-    service.metrics.preempted(request, decision)
+    server_context.metrics.count_preemption(request, decision)
 
 
-def _nothing_follows(service: ServerContext, request: FilterRequest, decision: object) -> None:
-    """kube-scheduler will go on asking."""
+def _no_effects(server_context: ServerContext, request: FilterRequest, decision: object) -> None:
+    """Do nothing: /filter and /prioritize change no state."""
 
 
 # --- the verbs ----------------------------------------------------------------------------------------------------
 
 
-Req = TypeVar("Req", FilterRequest, PreemptRequest)
-Dec = TypeVar("Dec", bound=DecisionLike)
+RequestT = TypeVar("RequestT", FilterRequest, PreemptRequest)
+DecisionT = TypeVar("DecisionT", bound=DecisionLike)
 
 
 @dataclass(frozen=True, slots=True)
-class Verb(Generic[Req, Dec]):
-    """The steps of one call."""
+class VerbHandler(Generic[RequestT, DecisionT]):
+    """The steps of a call of one verb."""
 
-    name: schema.Verb
-    read: Callable[[ServerContext, bytes], Req]
-    """Raises RequestError."""
-    decide: Callable[[ServerContext, Req, EvictionHistory | None, Deadline], Dec]
-    """Raises what is wrong on our side. Without a moment: now."""
-    encode: Callable[[Req, Dec], bytes]
-    follow_up: Callable[[ServerContext, Req, Dec], None]
-    """Once the decision is answered."""
-    hands_off: Callable[[Req], bytes]
-    """The answer that leaves all to kube-scheduler."""
-    difference: Callable[[Req, Dec], str | None]
-    """What the decision changes of what kube-scheduler does by itself; None: nothing."""
-    capture: Callable[[Req, Dec], Capture]
-    """What is kept of the decision."""
-    say: Callable[[Req, Dec, str | None], None]
-    """Log what was decided, and on which picture."""
-    result: Callable[[Dec], str]
-    """What the answer says, as it is counted (metrics.RESULTS)."""
+    name: schema.VerbName
+    read: Callable[[ServerContext, bytes], RequestT]
+    """Parses the body; raises RequestError."""
+    decide: Callable[[ServerContext, RequestT, EvictionHistory | None, Deadline], DecisionT]
+    """Decides; raises ExtenderError if that fails. Without an eviction history: the current one."""
+    encode: Callable[[RequestT, DecisionT], bytes]
+    apply_effects: Callable[[ServerContext, RequestT, DecisionT], None]
+    """Applies the answered decision to the assume cache, the eviction log and the metrics."""
+    passthrough: Callable[[RequestT], bytes]
+    """Returns the answer that changes nothing for kube-scheduler."""
+    difference: Callable[[RequestT, DecisionT], str | None]
+    """Returns how the decision differs from the pass-through answer; None: it does not."""
+    record: Callable[[RequestT, DecisionT], DecisionRecord]
+    """Returns the record of the decision for the journal."""
+    log_decision: Callable[[RequestT, DecisionT, str | None], None]
+    """Logs the decision and the cache status it was made on."""
+    result_label: Callable[[DecisionT], str]
+    """Returns the `result` label that the answer is counted under (metrics.RESULTS)."""
 
 
-VERBS: dict[str, Verb[Any, Any]] = {
-    "filter": Verb(
+VERBS: dict[str, VerbHandler[Any, Any]] = {
+    "filter": VerbHandler(
         "filter",
         read_filter,
         decide_filter,
         encode_filter,
-        _nothing_follows,
-        passthrough.every_node,
+        _no_effects,
+        passthrough.accept_every_node,
         passthrough.filter_difference,
-        lambda _, decision: capture_filter(decision),
-        _say_filter,
+        lambda _, decision: record_filter(decision),
+        _log_filter,
         lambda decision: "fits" if decision.accepted else "nowhere",
     ),
-    "prioritize": Verb(
+    "prioritize": VerbHandler(
         "prioritize",
         read_prioritize,
         decide_prioritize,
         lambda request, decision: encode_prioritize(request.nodes, decision.scores),
-        _nothing_follows,
+        _no_effects,
         passthrough.no_scores,
         passthrough.score_difference,
-        lambda _, decision: capture_prioritize(decision),
-        _say_prioritize,
+        lambda _, decision: record_prioritize(decision),
+        _log_prioritize,
         lambda _: "scored",
     ),
-    "preempt": Verb(
+    "preempt": VerbHandler(
         "preempt",
         read_preempt,
         decide_preempt,
         lambda _, decision: encode_preempt(decision.kept),
-        _preempted,
-        passthrough.as_offered,
+        _assume_preemption,
+        passthrough.as_sent,
         passthrough.preempt_difference,
-        lambda request, decision: capture_preempt(decision, request.offers),
-        _say_preempt,
+        lambda request, decision: record_preempt(decision, request.sent),
+        _log_preempt,
         lambda decision: "evicted" if decision.kept else "vetoed",
     ),
 }
 
 
 def answer(
-    verb: Verb[Req, Dec],
-    service: ServerContext,
+    verb: VerbHandler[RequestT, DecisionT],
+    server_context: ServerContext,
     body: bytes,
-    moment: EvictionHistory | None = None,
-    deadline: Deadline = NEVER,
+    history: EvictionHistory | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> Answer:
-    """What kube-scheduler is told: what was decided, unless the settings say otherwise. Raises RequestError only.
+    """Run one call and return its answer: the decision, or a pass-through answer or veto. Raises RequestError only.
 
-    `moment`: when it is; None: now. Where the deadline does not hold, nothing is decided.
+    `history`: the time and the earlier evictions to decide by; None: now. A call that misses its deadline has failed.
     """
-    request, began = verb.read(service, body), time.perf_counter()
-    result = _result(verb, service, request, moment, deadline)
-    milliseconds = (time.perf_counter() - began) * 1000
-    offered = _offered(request)
-    call = Call(service.decisions.next_id(verb.name), verb.name, request.pod, body, offered)
-    taken = journal.take(service, call, result, lambda decision: verb.capture(request, decision), milliseconds)
-    result = _followed_up(verb, service, request, result)
+    request, started = verb.read(server_context, body), time.perf_counter()
+    result = _decide(verb, server_context, request, history, deadline)
+    milliseconds = (time.perf_counter() - started) * 1000
+    sent = _count_sent(request)
+    call = Call(server_context.decisions.next_id(verb.name), verb.name, request.pod, body, sent)
+    entry = journal.draft_entry(
+        server_context, call, result, lambda decision: verb.record(request, decision), milliseconds
+    )
+    result = _apply_effects(verb, server_context, request, result)
     if result.decision is not None:
-        verb.say(request, result.decision, result.answer.picture)
-    journal.put_away(service, taken, result)
-    about = CallSummary(request.pod.metadata.namespace, request.pod.metadata.name, result.mode, offered, _kept(result))
-    return replace(result.answer, id=call.id, about=about)
+        verb.log_decision(request, result.decision, result.answer.cache_status)
+    journal.commit_entry(server_context, entry, result)
+    summary = CallSummary(
+        request.pod.metadata.namespace, request.pod.metadata.name, result.mode, sent, _count_kept(result)
+    )
+    return replace(result.answer, id=call.id, summary=summary)
 
 
-def _offered(request: FilterRequest | PreemptRequest) -> int:
-    """How many nodes kube-scheduler offers."""
-    return len(request.offers if isinstance(request, PreemptRequest) else request.nodes)
+def _count_sent(request: FilterRequest | PreemptRequest) -> int:
+    """Return the number of nodes in the request."""
+    return len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
 
 
-def _kept(result: Result[Any]) -> int:
-    """How many nodes the decision accepts, scores or evicts from."""
+def _count_kept(result: CallResult[Any]) -> int:
+    """Return the number of nodes that the decision accepts, scores or evicts from."""
     decision = result.decision
     if isinstance(decision, PreemptDecision):
         return len(decision.kept)
@@ -268,70 +274,89 @@ def _kept(result: Result[Any]) -> int:
     return len(decision.scores) if isinstance(decision, PrioritizeDecision) else 0
 
 
-def _result(
-    verb: Verb[Req, Dec], service: ServerContext, request: Req, moment: EvictionHistory | None, deadline: Deadline
-) -> Result[Dec]:
-    settings = service.settings
+def _decide(
+    verb: VerbHandler[RequestT, DecisionT],
+    server_context: ServerContext,
+    request: RequestT,
+    history: EvictionHistory | None,
+    deadline: Deadline,
+) -> CallResult[DecisionT]:
+    settings = server_context.settings
     if settings.kill_switch is not None:
         veto = verb.name == "preempt" and settings.kill_switch == "Veto"
-        return Result(Answer(passthrough.VETO if veto else verb.hands_off(request)), "handsOff")
-    if settings.observing:
-        return _observe(verb, service, request, moment, deadline)
+        return CallResult(Answer(passthrough.VETO if veto else verb.passthrough(request)), "passthrough")
+    if settings.is_observing:
+        return _observe(verb, server_context, request, history, deadline)
     try:
         deadline.check()
-        decision = verb.decide(service, request, moment, deadline)
+        decision = verb.decide(server_context, request, history, deadline)
         encoded = verb.encode(request, decision)
         deadline.check()
     except Exception as error:
-        return Result(failure(verb.name, service, error), "failed", error=said(error))
-    picture = summary(service.cache, service.source)
-    return Result(Answer(encoded, 200, decision.not_evaluated, picture, _veto(decision)), "answered", decision)
+        return CallResult(failure_answer(verb.name, server_context, error), "failed", error=error_message(error))
+    cache_status = cache_summary(server_context.cache, server_context.source)
+    return CallResult(
+        Answer(encoded, 200, decision.not_evaluated, cache_status, _veto_reason(decision)), "answered", decision
+    )
 
 
-def _veto(decision: object) -> str | None:
-    return decision.why_nobody if isinstance(decision, PreemptDecision) and not decision.kept else None
+def _veto_reason(decision: object) -> str | None:
+    return decision.no_candidate_reason if isinstance(decision, PreemptDecision) and not decision.kept else None
 
 
 def _observe(
-    verb: Verb[Req, Dec], service: ServerContext, request: Req, moment: EvictionHistory | None, deadline: Deadline
-) -> Result[Dec]:
-    """Decide, and answer as if that had not been done, also where it fails."""
+    verb: VerbHandler[RequestT, DecisionT],
+    server_context: ServerContext,
+    request: RequestT,
+    history: EvictionHistory | None,
+    deadline: Deadline,
+) -> CallResult[DecisionT]:
+    """Decide and log the difference, but return the pass-through answer, also if the decision fails."""
     try:
         deadline.check()
-        decision = verb.decide(service, request, moment, deadline)
+        decision = verb.decide(server_context, request, history, deadline)
         difference = verb.difference(request, decision)
         deadline.check()
     except Exception as error:
-        note_failure(verb.name, service, error)
-        service.metrics.observed(verb.name, "failed")
-        service.metrics.told(verb.name, "passed")
-        return Result(Answer(verb.hands_off(request)), "failed", error=said(error))
-    service.metrics.observed(verb.name, "same" if difference is None else "differs")
+        record_failure(verb.name, server_context, error)
+        server_context.metrics.count_observed_answer(verb.name, "failed")
+        server_context.metrics.count_answer(verb.name, "passthrough")
+        return CallResult(Answer(verb.passthrough(request)), "failed", error=error_message(error))
+    server_context.metrics.count_observed_answer(verb.name, "same" if difference is None else "differs")
     if difference is not None:
         log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
-    picture = summary(service.cache, service.source)
-    return Result(Answer(verb.hands_off(request), 200, decision.not_evaluated, picture), "observed", decision)
+    cache_status = cache_summary(server_context.cache, server_context.source)
+    return CallResult(
+        Answer(verb.passthrough(request), 200, decision.not_evaluated, cache_status), "observed", decision
+    )
 
 
-def _followed_up(verb: Verb[Req, Dec], service: ServerContext, request: Req, result: Result[Dec]) -> Result[Dec]:
-    """What is told in the end: if nothing can follow from a decision, it is none."""
+def _apply_effects(
+    verb: VerbHandler[RequestT, DecisionT],
+    server_context: ServerContext,
+    request: RequestT,
+    result: CallResult[DecisionT],
+) -> CallResult[DecisionT]:
+    """Apply the effects of an answered decision and count the result; the call has failed if they cannot be applied."""
     if result.mode != "answered" or result.decision is None:
         if result.mode != "failed":
-            service.metrics.told(verb.name, "vetoed" if result.answer.body == passthrough.VETO else "passed")
+            server_context.metrics.count_answer(
+                verb.name, "vetoed" if result.answer.body == passthrough.VETO else "passthrough"
+            )
         return result
     try:
-        verb.follow_up(service, request, result.decision)
-    except Exception as error:  # then the picture does not show what follows: better not to let it come about
-        return Result(failure(verb.name, service, error), "failed", error=said(error))
-    service.metrics.told(verb.name, verb.result(result.decision))
+        verb.apply_effects(server_context, request, result.decision)
+    except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
+        return CallResult(failure_answer(verb.name, server_context, error), "failed", error=error_message(error))
+    server_context.metrics.count_answer(verb.name, verb.result_label(result.decision))
     return result
 
 
-def on_failure(verb: str, service: ServerContext, error: Exception) -> Answer:
-    """What is answered to a call that failed before its request was read."""
-    answer = failure(verb, service, error)
+def on_failure(verb: str, server_context: ServerContext, error: Exception) -> Answer:
+    """Return the answer to a call that failed before its request was parsed."""
+    answer = failure_answer(verb, server_context, error)
     if verb == "preempt":
-        journal.write_unread(service, "preempt", answer, said(error))
+        journal.write_unparsed_audit_line(server_context, "preempt", answer, error_message(error))
     if verb == "bind":
-        journal.write_unread(service, "bind", answer, said(error))
+        journal.write_unparsed_audit_line(server_context, "bind", answer, error_message(error))
     return answer

@@ -1,7 +1,6 @@
 """The page in headless Chromium, on the real service with the example cluster.
 
-Rule: whatever the test is about, nothing may be written to the console as an error, no request may fail and no dialog
-may open, unless the test says that it will.
+Rule: in every test, the console shows no errors, no request fails and no dialog opens, unless the test expects it.
 """
 
 import os
@@ -25,10 +24,10 @@ from tests.e2e.ui.browser import CHROMIUM, MISSING, chromium
 from tests.e2e.ui.serving import Served, serving
 
 REQUIRED = "BROWSER_TESTS"
-"""Set to `required` by CI, where no test of the page may be left out."""
+"""Environment variable that CI sets to `required`, so that these tests are never skipped there."""
 
-STRICT = {"preset": "strict", "protections": [{"name": "trainers", "namespaces": ["ml"]}]}
-"""Of a decision there are candidates, nodes that a budget rules out, nodes without victims, and nodes without room."""
+STRICT = {"preset": "strict", "protections": {"rules": [{"name": "trainers", "namespaces": ["ml"]}]}}
+"""A decision with candidates, nodes rejected by a budget, nodes without victims and insufficient nodes."""
 
 expect.set_options(timeout=10_000)
 
@@ -49,14 +48,14 @@ def served():
 
 @dataclass
 class Tabs:
-    """Opens pages, and notes what goes wrong in them."""
+    """Opens pages, and collects their errors."""
 
     browser: Browser
     served: Served
     contexts: list[BrowserContext] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     refused: set[int] = field(default_factory=set)
-    """Statuses of answers that are as they should be."""
+    """HTTP statuses of errors that the test expects."""
 
     def new(self, **options) -> Page:
         options.setdefault("viewport", {"width": 1280, "height": 900})
@@ -71,21 +70,21 @@ class Tabs:
         return page
 
     def open(self, address: str = "", **options) -> Page:
-        """`address`: what comes after the path, such as `#/decisions/preempt-1`."""
+        """Open a page; `address`: what follows the path, such as `#/decisions/preempt-1`."""
         page = self.new(**options)
         page.goto(self.served.url + address)
         return page
 
     def _console(self, message: ConsoleMessage) -> None:
-        said_already = any(f"status of {status} " in message.text for status in self.refused)
-        if message.type in ("error", "warning") and not said_already:
+        is_expected = any(f"status of {status} " in message.text for status in self.refused)
+        if message.type in ("error", "warning") and not is_expected:
             self.wrong.append(f"console: {message.text}")
 
     def _error(self, error: Error) -> None:
         self.wrong.append(f"error: {error}")
 
     def _failed(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # what is asked no more is given up
+        if request.failure != "net::ERR_ABORTED":  # the page aborts requests that are no longer needed
             self.wrong.append(f"failed: {request.url} {request.failure}")
 
     def _status(self, answer: Response) -> None:

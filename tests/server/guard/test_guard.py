@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.engine import Candidate, SentCandidate
+from extender.core.engine import Candidate
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
@@ -26,7 +27,7 @@ from extender.k8s.objects import (
     PodStatus,
 )
 from extender.k8s.selectors import compile_label_selector
-from extender.server.guard.guard import RULES, Case, guard_preempt, running_on
+from extender.server.guard.guard import RULES, GuardCase, guard_preempt, pods_by_uid_on
 
 
 def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, phase="Running", **meta):
@@ -102,29 +103,29 @@ SPENT = snapshot(*RUNNING, budgets=[budget(app("mid"))])
 class Planted:
     rule: str
     candidate: Candidate
-    offers: dict[str, SentCandidate]
+    sent: dict[str, SentCandidate]
     preemptor: Pod = PREEMPTOR
-    as_offered: frozenset = frozenset()
+    as_sent: frozenset = frozenset()
     policy: PreemptionPolicy = UPSTREAM.preemption
     cluster: Snapshot = CLUSTER
 
 
 PLANTED = {
-    "a node that was not offered": Planted("NodeNotOffered", candidate(MID), {"n2": offer(ELSEWHERE)}),
+    "a node that was not offered": Planted("NodeNotSent", candidate(MID), {"n2": offer(ELSEWHERE)}),
     "a node that we do not know": Planted("NodeUnknown", candidate(MID, node="n9"), {"n9": offer(MID)}),
     "a preemptor that never preempts": Planted(
         "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(MID)}, pod("preemptor", 100, node="", never=True)
     ),
-    "an offered victim that we do not know": Planted("OfferedVictimUnknown", candidate(MID), {"n1": offer(MID, GHOST)}),
+    "an offered victim that we do not know": Planted("SentVictimUnknown", candidate(MID), {"n1": offer(MID, GHOST)}),
     "an offered victim that runs elsewhere": Planted(
-        "OfferedVictimUnknown", candidate(MID), {"n1": offer(MID, ELSEWHERE)}
+        "SentVictimUnknown", candidate(MID), {"n1": offer(MID, ELSEWHERE)}
     ),
     "no victims": Planted("NoVictims", candidate(), {"n1": offer(MID)}),
     "a victim that we do not know": Planted("VictimUnknown", candidate(GHOST), {"n1": offer(MID)}),
     "a victim that runs elsewhere": Planted("VictimUnknown", candidate(ELSEWHERE), {"n1": offer(MID)}),
     "a victim that has ended": Planted("VictimUnknown", candidate(DONE), {"n1": offer(MID)}),
     "a victim without a uid": Planted("VictimUnknown", candidate(NO_UID), {"n1": offer(MID)}),
-    "a victim named twice": Planted("VictimTwice", candidate(MID, MID), {"n1": offer(MID)}),
+    "a victim named twice": Planted("DuplicateVictim", candidate(MID, MID), {"n1": offer(MID)}),
     "a victim of higher priority": Planted("VictimNotLower", candidate(BIG), {"n1": offer(MID)}),
     "a victim of equal priority": Planted("VictimNotLower", candidate(SAME), {"n1": offer(MID)}),
     "an offered victim of equal priority": Planted("VictimNotLower", candidate(SAME), {"n1": offer(SAME)}),
@@ -139,10 +140,10 @@ PLANTED = {
     "later start first": Planted("NotMostImportantFirst", candidate(NEW, OLD), {"n1": offer(OLD, NEW)}),
     "no start first": Planted("NotMostImportantFirst", candidate(UNSTARTED, NEW), {"n1": offer(NEW)}),
     "another victim although the scheduler decides": Planted(
-        "NotAsOffered", candidate(OLD), {"n1": offer(MID)}, as_offered=ON_N1
+        "NotAsSent", candidate(OLD), {"n1": offer(MID)}, as_sent=ON_N1
     ),
     "one victim less although the scheduler decides": Planted(
-        "NotAsOffered", candidate(MID), {"n1": offer(MID, OLD)}, as_offered=ON_N1
+        "NotAsSent", candidate(MID), {"n1": offer(MID, OLD)}, as_sent=ON_N1
     ),
     "violations as a fraction": Planted("ViolationsNotAnInteger", candidate(MID, violations=0.0), {"n1": offer(MID)}),
     "violations as a truth": Planted("ViolationsNotAnInteger", candidate(MID, violations=False), {"n1": offer(MID)}),
@@ -160,7 +161,7 @@ PLANTED = {
         "VictimProtected", candidate(OLD), {"n1": offer(MID)}, policy=PROTECTS_OLD
     ),
     "a protected victim that the scheduler chose": Planted(
-        "VictimProtected", candidate(OLD), {"n1": offer(OLD)}, as_offered=ON_N1, policy=PROTECTS_OLD
+        "VictimProtected", candidate(OLD), {"n1": offer(OLD)}, as_sent=ON_N1, policy=PROTECTS_OLD
     ),
     "more victims than may be": Planted(
         "TooManyVictims",
@@ -169,13 +170,13 @@ PLANTED = {
         policy=PreemptionPolicy(limits=Limits(max_victims=1)),
     ),
     "a broken budget, counted right": Planted(
-        "BudgetBroken", candidate(MID, violations=1), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
+        "BudgetViolated", candidate(MID, violations=1), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
     ),
     "a broken budget, as the scheduler counted": Planted(
-        "BudgetBroken",
+        "BudgetViolated",
         candidate(MID, violations=7),
         {"n1": offer(MID, violations=7)},
-        as_offered=ON_N1,
+        as_sent=ON_N1,
         policy=STRICT,
         cluster=SPENT,
     ),
@@ -183,7 +184,7 @@ PLANTED = {
         "ViolationsMiscounted", candidate(MID), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
     ),
     "violations that neither we nor the scheduler counted": Planted(
-        "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID, violations=1)}, as_offered=ON_N1
+        "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID, violations=1)}, as_sent=ON_N1
     ),
 }
 
@@ -191,7 +192,7 @@ PLANTED = {
 def looked_at(planted):
     profile, candidates = Profile(preemption=planted.policy), [planted.candidate]
     return guard_preempt(
-        planted.cluster, planted.preemptor, planted.offers, candidates, as_offered=planted.as_offered, profile=profile
+        planted.cluster, planted.preemptor, planted.sent, candidates, as_sent=planted.as_sent, profile=profile
     )
 
 
@@ -211,16 +212,16 @@ PROTECTS_MIRROR = PreemptionPolicy(protections=(Protection("m", selector=compile
 ONE_VICTIM = Limits(max_victims=1)
 
 BREAK_TWO = {
-    "1: NodeUnknown": Planted("NodeNotOffered", candidate(MID, node="n9"), {"n1": offer(MID)}),
+    "1: NodeUnknown": Planted("NodeNotSent", candidate(MID, node="n9"), {"n1": offer(MID)}),
     "2: PreemptorMustNotPreempt": Planted(
         "NodeUnknown", candidate(MID, node="n9"), {"n9": offer(MID)}, pod("preemptor", 100, node="", never=True)
     ),
-    "3: OfferedVictimUnknown": Planted(
+    "3: SentVictimUnknown": Planted(
         "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(GHOST)}, pod("preemptor", 100, node="", never=True)
     ),
-    "4: NoVictims": Planted("OfferedVictimUnknown", candidate(), {"n1": offer(GHOST)}),
-    "5: VictimTwice": Planted("VictimUnknown", candidate(GHOST, GHOST), {"n1": offer(MID)}),
-    "6: VictimNotLower": Planted("VictimTwice", candidate(BIG, BIG), {"n1": offer(MID)}),
+    "4: NoVictims": Planted("SentVictimUnknown", candidate(), {"n1": offer(GHOST)}),
+    "5: DuplicateVictim": Planted("VictimUnknown", candidate(GHOST, GHOST), {"n1": offer(MID)}),
+    "6: VictimNotLower": Planted("DuplicateVictim", candidate(BIG, BIG), {"n1": offer(MID)}),
     "7: ProtectedVictimAdded": Planted(
         "VictimNotLower", candidate(STATIC_100), {"n1": offer(MID)}, cluster=snapshot(MID, STATIC_100)
     ),
@@ -233,16 +234,16 @@ BREAK_TWO = {
     "10: NotMostImportantFirst": Planted(
         "TooManyVictims", candidate(OLD, MID), {"n1": offer(MID)}, policy=PreemptionPolicy(limits=ONE_VICTIM)
     ),
-    "11: NotAsOffered": Planted(
-        "NotMostImportantFirst", candidate(OLD, MID), {"n1": offer(MID)}, as_offered=ON_N1
+    "11: NotAsSent": Planted(
+        "NotMostImportantFirst", candidate(OLD, MID), {"n1": offer(MID)}, as_sent=ON_N1
     ),
     "12: ViolationsNotAnInteger": Planted(
-        "NotAsOffered", candidate(OLD, violations=0.0), {"n1": offer(MID)}, as_offered=ON_N1
+        "NotAsSent", candidate(OLD, violations=0.0), {"n1": offer(MID)}, as_sent=ON_N1
     ),
     "13: ViolationsMiscounted": Planted(
         "ViolationsNotAnInteger", candidate(MID, violations=1.0), {"n1": offer(MID)}
     ),
-    "14: BudgetBroken": Planted(
+    "14: BudgetViolated": Planted(
         "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
     ),
 }  # fmt: skip
@@ -251,10 +252,10 @@ BREAK_TWO = {
 @pytest.mark.parametrize(("name", "case"), BREAK_TWO.items(), ids=BREAK_TWO.keys())
 def test_of_two_rules_that_are_broken_the_first_is_named(name, case):
     """The name of the case is the second one."""
-    present, (node, as_offered) = running_on(case.cluster, "n1"), (case.candidate.node, bool(case.as_offered))
-    incoming = SchedulingContext(case.preemptor, case.cluster, Profile(preemption=case.policy), (), NO_HISTORY)
+    present, (node, as_sent) = pods_by_uid_on(case.cluster, "n1"), (case.candidate.node, bool(case.as_sent))
+    context = SchedulingContext(case.preemptor, case.cluster, Profile(preemption=case.policy), (), NO_HISTORY)
     holds = dict(RULES)[name.partition(": ")[2]]
-    assert not holds(Case(incoming, case.offers.get(node), case.candidate, present, as_offered))
+    assert not holds(GuardCase(context, case.sent.get(node), case.candidate, present, as_sent))
     assert looked_at(case).rejected == {node: case.rule}
 
 
@@ -280,7 +281,7 @@ KEPT = {
         cluster=snapshot(*RUNNING, budgets=[budget(app("old", "new"), allowed=1)]),
     ),
     "as the scheduler counted, where the budget is kept": Planted(
-        "", candidate(MID, violations=7), {"n1": offer(MID, violations=7)}, as_offered=ON_N1, policy=STRICT
+        "", candidate(MID, violations=7), {"n1": offer(MID, violations=7)}, as_sent=ON_N1, policy=STRICT
     ),
     "a victim of which nothing is told but that it is there": Planted(
         "",
@@ -307,7 +308,7 @@ def test_without_a_moment_no_time_has_passed():
 
 
 def test_nobody_runs_on_a_node_that_is_not_known():
-    assert running_on(CLUSTER, "n9") == {}
+    assert pods_by_uid_on(CLUSTER, "n9") == {}
 
 
 @pytest.mark.parametrize(
@@ -316,9 +317,9 @@ def test_nobody_runs_on_a_node_that_is_not_known():
 def test_a_pod_that_is_in_the_wrong_place_of_the_snapshot_is_not_on_the_node(there):
     """As if what lays out the nodes were wrong: MID's place is taken by a pod that cannot be evicted there."""
     cluster = snapshot(MID, OLD)
-    cluster.running.pods[cluster.pods.index(MID)] = there
+    cluster.pod_table.pods[cluster.pods.index(MID)] = there
     assert there in cluster.pods_on("n1")
-    assert running_on(cluster, "n1") == {"uid-old": OLD}
+    assert pods_by_uid_on(cluster, "n1") == {"uid-old": OLD}
 
 
 def test_with_all_nodes_as_candidates_a_node_that_was_not_offered_passes():
@@ -332,7 +333,7 @@ def test_a_protection_that_has_ended_protects_nobody():
     profile = Profile(preemption=PreemptionPolicy(protections=(rule,)))
     for day, kept in ((30, 0), (31, 1)):
         now = EvictionHistory(OLD_STARTED + day * 86_400 * 10**9)
-        result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(OLD)}, [candidate(OLD)], profile=profile, moment=now)
+        result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(OLD)}, [candidate(OLD)], profile=profile, history=now)
         assert len(result.kept) == kept
 
 
@@ -348,7 +349,7 @@ def test_a_system_critical_pod_is_never_added():
 def test_a_node_named_twice_is_rejected_altogether():
     result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(MID)}, [candidate(MID), candidate(OLD)])
     assert result.kept == ()
-    assert result.rejected == {"n1": "NodeTwice"}
+    assert result.rejected == {"n1": "DuplicateNode"}
 
 
 @pytest.mark.parametrize(
@@ -367,17 +368,17 @@ def test_what_breaks_no_rule_passes(victims, offered):
 
 
 def test_one_bad_candidate_does_not_spoil_the_others_nor_their_order():
-    offers = {"n1": offer(MID), "n2": offer(ELSEWHERE), "n9": offer(GHOST)}
+    sent = {"n1": offer(MID), "n2": offer(ELSEWHERE), "n9": offer(GHOST)}
     right = (candidate(ELSEWHERE, node="n2"), candidate(MID))
-    result = guard_preempt(CLUSTER, PREEMPTOR, offers, [right[0], candidate(GHOST, node="n9"), right[1]])
+    result = guard_preempt(CLUSTER, PREEMPTOR, sent, [right[0], candidate(GHOST, node="n9"), right[1]])
     assert result.kept == right
     assert result.rejected == {"n9": "NodeUnknown"}
 
 
 @pytest.mark.parametrize("claimed", [0, 3])
 def test_when_the_scheduler_decides_its_count_is_as_good_as_ours(claimed):
-    offers = {"n1": offer(MID, violations=3)}
-    result = guard_preempt(CLUSTER, PREEMPTOR, offers, [candidate(MID, violations=claimed)], as_offered=ON_N1)
+    sent = {"n1": offer(MID, violations=3)}
+    result = guard_preempt(CLUSTER, PREEMPTOR, sent, [candidate(MID, violations=claimed)], as_sent=ON_N1)
     assert result.rejected == {}
 
 
@@ -409,9 +410,9 @@ BUDGETS = {
 def test_violations_are_counted_anew(budgets, violations):
     """mid stays or leaves; the victims are mid and old (new has just room or none)."""
     cluster = snapshot(*RUNNING, budgets=budgets)
-    offers = {"n1": offer(MID, OLD)}
+    sent = {"n1": offer(MID, OLD)}
     for claimed in range(3):
-        result = guard_preempt(cluster, PREEMPTOR, offers, [candidate(MID, OLD, violations=claimed)])
+        result = guard_preempt(cluster, PREEMPTOR, sent, [candidate(MID, OLD, violations=claimed)])
         assert bool(result.kept) == (claimed == violations)
 
 

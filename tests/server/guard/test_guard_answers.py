@@ -20,11 +20,11 @@ def test_a_right_filter_answer_passes():
     guard_filter(["a", "b"], FilterDecision((0, 1), {}, {}, ()))
 
 
-INVENTED = "the filter answer holds a node that was not offered"
-DISORDER = "the filter answer does not keep the order of the nodes"
-IN_TWO = "the filter answer holds a node in two sets"
-LACKING = "the filter answer lacks an offered node, or holds one that was not offered"
-ONCE = "the filter answer accepts a node once that was offered twice"
+INVENTED = "the filter answer has a node that was not sent"
+DISORDER = "the filter answer changes the order of the nodes"
+IN_TWO = "the filter answer has a node in two sets"
+LACKING = "the filter answer lacks a sent node, or has one that was not sent"
+ONCE = "the filter answer accepts a duplicate node only once"
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_right_scores_pass():
     guard_scores(["a", "b"], (0, 10))
 
 
-LENGTH = "the prioritize answer does not score each offered node once"
-RANGE = "the prioritize answer holds a score that is not a whole number from 0 to 10"
+LENGTH = "the prioritize answer does not have one score per sent node"
+RANGE = "the prioritize answer has a score that is not an integer from 0 to 10"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from extender.core.profile import PreemptionPolicy
-from extender.core.snapshot.pod_table import LEAVING_SINCE
-from extender.server.guard.pdb_recount import importance_by, recount
+from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
+from extender.server.guard.pdb_recount import importance_under_policy, recount_budgets
 from tests.builders import JSON, STARTED, budget, built, cluster, node, pod
 
 REPORTED = PreemptionPolicy()
@@ -41,7 +41,7 @@ def count(policy, here, budgets, victims=None, elsewhere=()) -> int:
     snapshot = built(cluster({node("n1"): here, node("n2"): elsewhere}, budgets=budgets))
     pods = snapshot.pods_on("n1")
     lost = frozenset(f"uid-{name}" for name in victims) if victims is not None else {one.metadata.uid for one in pods}
-    return recount(snapshot, policy).violations(pods, frozenset(lost))
+    return recount_budgets(snapshot, policy).violations(pods, frozenset(lost))
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,14 @@ OVERDRAWN_LIVE = {
     ),
     "11: nor those that are leaving": Case([A, B], [held(9, 1)], 1, elsewhere=(one("c", leaving=STARTED),)),
     "12: what is assumed to leave is taken off what is reported: 2 - 1": Case(
-        [A, B], [held(2, 0)], 1, elsewhere=(one("c", leaving=LEAVING_SINCE),)
+        [A, B], [held(2, 0)], 1, elsewhere=(one("c", leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "13: what is leaving is not: 2": Case([A, B], [held(2, 0)], 0, elsewhere=(one("c", leaving=STARTED),)),
     "14: nor what is assumed to leave, but charged already": Case(
-        [A, B], [held(2, 0, disruptedPods={"c": STARTED})], 0, elsewhere=(one("c", leaving=LEAVING_SINCE),)
+        [A, B], [held(2, 0, disruptedPods={"c": STARTED})], 0, elsewhere=(one("c", leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "15: nor what is assumed to leave, but was not ready": Case(
-        [A, B], [held(2, 0)], 0, elsewhere=(one("c", ready=False, leaving=LEAVING_SINCE),)
+        [A, B], [held(2, 0)], 0, elsewhere=(one("c", ready=False, leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "16: the status is of an older spec: none": Case([A, B], [held(9, 0, observed=0)], 2),
     "17: of a newer one: 2 - 0": Case([A, B], [held(9, 0, observed=2)], 0),
@@ -275,7 +275,7 @@ def test_criteria_count_in_their_order():
     snapshot = built(cluster({node("n1"): [A]}))
     (pod_,) = snapshot.pods_on("n1")
     policy = PreemptionPolicy(importance=("GracePeriod", "Priority"))
-    assert importance_by(policy, pod_) == (-30, -10)
+    assert importance_under_policy(policy, pod_) == (-30, -10)
 
 
 # --- remembered -------------------------------------------------------------------------------------------------------
@@ -283,11 +283,11 @@ def test_criteria_count_in_their_order():
 
 def test_it_is_made_once_for_each_of_the_last_four_policies_and_anew_after_a_change_of_budgets():
     snapshot = built(cluster({node("n1"): [A]}, budgets=[held(0)]))
-    policies = [PreemptionPolicy(preempt_after=number) for number in range(5)]
-    made = [recount(snapshot, policy) for policy in policies]
-    assert [recount(snapshot, policy) for policy in policies[1:]] == made[1:]
-    assert recount(snapshot, policies[0]) is not made[0]
+    policies = [PreemptionPolicy(min_pending_duration=number) for number in range(5)]
+    made = [recount_budgets(snapshot, policy) for policy in policies]
+    assert [recount_budgets(snapshot, policy) for policy in policies[1:]] == made[1:]
+    assert recount_budgets(snapshot, policies[0]) is not made[0]
     changed = built(cluster({}, budgets=[held(1)])).budgets[0]
     snapshot.put("PodDisruptionBudget", changed)
-    assert recount(snapshot, policies[4]) is not made[4]
-    assert recount(snapshot, policies[4]).violations(snapshot.pods_on("n1"), frozenset({"uid-a"})) == 0
+    assert recount_budgets(snapshot, policies[4]) is not made[4]
+    assert recount_budgets(snapshot, policies[4]).violations(snapshot.pods_on("n1"), frozenset({"uid-a"})) == 0

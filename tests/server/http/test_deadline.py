@@ -27,7 +27,7 @@ from extender.server.app import create_app
 from extender.server.observability import audit_log
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NoSource
-from extender.server.observability.decision_log import Decisions
+from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler import verbs
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes import api_server
@@ -38,7 +38,7 @@ from tests.server.scheduler.test_bind import LIVE, REQUEST
 pytestmark = pytest.mark.anyio
 
 VETO: dict[str, dict] = {"NodeNameToMetaVictims": {}}
-LATE = "not decided in time, which is 80 % of server.schedulerTimeout from a call's begin"
+LATE = "deadline exceeded: not decided within 80 % of server.httpTimeout"
 OFFERED = preempt_body(**{"worker-1": ["uid-small"]})
 JSON = {"Content-Type": "application/json"}
 
@@ -66,11 +66,11 @@ class Rig:
     body: bytes
 
     @property
-    def service(self):
-        return self.app.state.service
+    def server_context(self):
+        return self.app.state.server_context
 
     def put(self, **parts):
-        self.app.state.service = dataclasses.replace(self.service, **parts)
+        self.app.state.server_context = dataclasses.replace(self.server_context, **parts)
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -103,11 +103,11 @@ def late_at(look):
 
 
 def not_ready(rig):
-    rig.source.why = "the cluster has not been read yet"
+    rig.source.why = "the cache has not synced yet"
 
 
 def stale(rig):
-    rig.source.why = "pods have not been followed for 31 s: refused"
+    rig.source.why = "pods are stale: not watched for 31s: refused"
 
 
 def unknown_node(rig):
@@ -151,14 +151,14 @@ def step_raises(name, error=None):
     def put(rig):
         broken = dataclasses.replace(verbs.VERBS[rig.verb], **{name: failing(error or RuntimeError("a bug"))})
         rig.monkeypatch.setitem(verbs.VERBS, rig.verb, broken)
-        before = rig.service
+        before = rig.server_context
         rig.app = create_app(before.cache, configuration(), rig.source)
-        rig.app.state.service = before
+        rig.app.state.server_context = before
 
     return put
 
 
-class NoRoom(Decisions):
+class NoRoom(DecisionLog):
     def keep(self, kept):
         raise RuntimeError("a bug")
 
@@ -171,7 +171,7 @@ class Recording:
 
 
 class Forgetful(EvictionLog):
-    def approved(self, preemptor, victims):
+    def record(self, preemptor, victims):
         raise RuntimeError("a bug")
 
 
@@ -181,9 +181,9 @@ class DeafAudit(AuditLog):
 
 
 def audit_raises(rig):
-    audit = DeafAudit(rig.service.audit.path)
+    audit = DeafAudit(rig.server_context.audit.path)
     audit.start()
-    rig.service.audit.stop()
+    rig.server_context.audit.stop()
     rig.put(audit=audit)
 
 
@@ -200,23 +200,23 @@ class Fault:
 
 
 FAULTS = {
-    "the picture has not been read yet": Fault(not_ready, "deciding", "the cluster has not been read yet"),
-    "a stream is broken for too long": Fault(stale, "deciding", "pods have not been followed for 31 s: refused"),
+    "the picture has not been read yet": Fault(not_ready, "deciding", "the cache has not synced yet"),
+    "a stream is broken for too long": Fault(stale, "deciding", "pods are stale: not watched for 31s: refused"),
     "a node is unknown": Fault(unknown_node, "deciding", "1 of"),
     "the deadline has passed before deciding": Fault(late_at(1), "deciding", LATE),
     "the deadline has passed after deciding": Fault(late_at(2), "deciding", LATE),
     "the deadline passes between two tries": Fault(late_between_the_tries, "deciding", LATE, verbs=("preempt",)),
-    "too many calls are under way": Fault(overload, "deciding", "more than 0 calls are under way"),
+    "too many calls are under way": Fault(overload, "deciding", "more than 0 calls in flight"),
     "the engine has a bug": Fault(engine_raises(RuntimeError("a bug")), "deciding"),
     "the memory is exhausted": Fault(engine_raises(MemoryError()), "deciding"),
     "the stack is exhausted": Fault(engine_raises(RecursionError("maximum recursion depth exceeded")), "deciding"),
-    "the guard lets nothing pass": Fault(guard_rejects_all, "deciding", ("the filter", "the prioritize", "every ")),
+    "the guard lets nothing pass": Fault(guard_rejects_all, "deciding", ("the filter", "the prioritize", "the guard")),
     "the request cannot be read for a bug": Fault(step_raises("read"), "reading"),
     "the deciding step has a bug": Fault(step_raises("decide"), "deciding"),
-    "the history has a bug": Fault(lambda rig: rig.put(history=Forgetful()), "following"),
-    "what follows has a bug": Fault(step_raises("follow_up"), "following"),
+    "the history has a bug": Fault(lambda rig: rig.put(eviction_log=Forgetful()), "following"),
+    "what follows has a bug": Fault(step_raises("apply_effects"), "following"),
     "what is kept has a bug": Fault(lambda rig: rig.put(decisions=NoRoom(9, 1 << 20)), "keeping"),
-    "the capture has a bug": Fault(step_raises("capture"), "keeping", needs="decision"),
+    "the capture has a bug": Fault(step_raises("record"), "keeping", needs="decision"),
     "the recording has a bug": Fault(lambda rig: rig.put(recorder=Recording()), "keeping"),
     "the audit log has a bug": Fault(audit_raises, "keeping", verbs=("preempt",)),
 }
@@ -275,17 +275,17 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "verb", "setting"), CASES, ids=[" - ".join(case) for case in CASES])
 async def test_E11_every_fault_is_answered_by_the_failure_rule(name, verb, setting, monkeypatch, caplog, tmp_path):
-    monkeypatch.setattr(audit_log, "PATIENCE", 60.0)  # on a busy machine
+    monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)  # on a busy machine
     fault, source = FAULTS[name], Live()
     app = create_app(filled_cache(), configuration(**SETTINGS[setting]), source)
     rig = Rig(app, source, monkeypatch, verb, OFFERED if verb == "preempt" else BODIES[f"/{verb}"])
     audit = AuditLog(tmp_path / "audit.log")
     audit.start()
-    rig.put(audit=audit, decisions=Decisions(9, 1 << 20), timeout=4.0)
+    rig.put(audit=audit, decisions=DecisionLog(9, 1 << 20), timeout=4.0)
     fault.put(rig)
     with caplog.at_level(logging.WARNING):
         response = await asked(rig)
-    rig.service.audit.stop()
+    rig.server_context.audit.stop()
     answer, is_failure = expected(fault, verb, setting)
 
     check_answer(response, answer, verb, fault)
@@ -296,10 +296,10 @@ async def test_E11_every_fault_is_answered_by_the_failure_rule(name, verb, setti
     ]
     assert len(said) == (1 if is_failure else 0), caplog.messages
     assumes = verb == "preempt" and answer == "decided"
-    assert len(rig.service.cache.assumed) == (2 if assumes else 0)
-    counted = failures(rig.service.metrics)
+    assert len(rig.server_context.cache.assumed) == (2 if assumes else 0)
+    counted = failures(rig.server_context.metrics)
     assert counted == (1 if is_failure and fault.breaks != "keeping" else 0)
-    if verb == "preempt" and not isinstance(rig.service.audit, DeafAudit):
+    if verb == "preempt" and not isinstance(rig.server_context.audit, DeafAudit):
         check_line(tmp_path / "audit.log", response, answer, failed=is_failure and fault.breaks != "keeping")
 
 
@@ -334,7 +334,7 @@ def check_answer(response, answer, verb, fault):
 def check_line(path, response, answer, *, failed):
     """One audit line, which says what was answered."""
     (line,) = map(json.loads, path.read_text().splitlines())
-    told = {"error": "error", "veto": "nobody", "left to kube-scheduler": "asOffered"}
+    told = {"error": "error", "veto": "noVictims", "left to kube-scheduler": "asSent"}
     assert line["answer"] == told.get(answer, answer)
     assert line["status"] == response.status_code
     assert (line["mode"] == "failed") == failed
@@ -342,7 +342,7 @@ def check_line(path, response, answer, *, failed):
 
 
 def failures(metrics):
-    lines = metrics.text().decode().splitlines()
+    lines = metrics.exposition().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("extender_failures_total{"))
 
 
@@ -353,7 +353,7 @@ async def test_E11_without_a_fault_a_preemption_is_assumed_and_nothing_is_logged
     with caplog.at_level(logging.WARNING):
         response = await asked(rig)
     assert response.json() == ANSWERS["decided"]["preempt"]
-    assert len(rig.service.cache.assumed) == 2
+    assert len(rig.server_context.cache.assumed) == 2
     assert caplog.records == []
 
 
@@ -362,9 +362,9 @@ async def test_E11_without_a_fault_a_preemption_is_assumed_and_nothing_is_logged
 
 @pytest.mark.parametrize(("scheduler", "deadline"), [("5s", 4.0), ("500ms", 0.4), ("1m", 48.0)])
 def test_E11_the_deadline_is_80_percent_of_the_scheduler_s_timeout(scheduler, deadline):
-    app = create_app(filled_cache(), configuration(server={"schedulerTimeout": scheduler}))
-    assert app.state.service.timeout == pytest.approx(deadline)
-    assert app.state.service.deadline(10.0).ends == pytest.approx(10.0 + deadline)
+    app = create_app(filled_cache(), configuration(server={"httpTimeout": scheduler}))
+    assert app.state.server_context.timeout == pytest.approx(deadline)
+    assert app.state.server_context.deadline(10.0).ends_at == pytest.approx(10.0 + deadline)
 
 
 async def test_E11_the_time_that_the_body_takes_counts(monkeypatch, caplog):
@@ -373,7 +373,7 @@ async def test_E11_the_time_that_the_body_takes_counts(monkeypatch, caplog):
     decided = []
     monkeypatch.setattr(engine, "filter", lambda *_: decided.append(1))
     clock = Clock(math.inf)
-    app.state.service = dataclasses.replace(app.state.service, clock=clock)
+    app.state.server_context = dataclasses.replace(app.state.server_context, clock=clock)
     pieces = [BODIES["/filter"][:9], BODIES["/filter"][9:]]
 
     async def receive():
@@ -391,12 +391,12 @@ async def test_E11_a_late_binding_is_not_sent(monkeypatch):
     with FakeAPI() as api:
         server = server_at(api.url)
         app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True}), api=server)
-        app.state.service = dataclasses.replace(app.state.service, clock=Clock(1))
+        app.state.server_context = dataclasses.replace(app.state.server_context, clock=Clock(1))
         rig = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
         response = await asked(rig)
         assert (response.status_code, response.json()) == (200, {"Error": LATE})
         assert api.requests == []
-        app.state.service.binder.threads.shutdown()
+        app.state.server_context.binder.threads.shutdown()
         server.close()
 
 
@@ -415,14 +415,16 @@ class Asked:
 
 
 async def test_E11_the_api_server_is_given_no_more_than_what_is_left(monkeypatch):
-    asked_for = Asked()
-    app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=asked_for)
-    app.state.service = dataclasses.replace(app.state.service, timeout=2.0)
+    forget_preemption = Asked()
+    app = create_app(
+        filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=forget_preemption
+    )
+    app.state.server_context = dataclasses.replace(app.state.server_context, timeout=2.0)
     rig = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
     assert "Forbidden" in (await asked(rig)).json()["Error"]
-    (timeout,) = asked_for.timeouts
+    (timeout,) = forget_preemption.timeouts
     assert timeout < 2.0
-    app.state.service.binder.threads.shutdown()
+    app.state.server_context.binder.threads.shutdown()
 
 
 async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
@@ -432,14 +434,14 @@ async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
         api.faults.add(api_server.Fault("*", "Pod", hang, times=None))
         server = server_at(api.url)
         app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=server)
-        app.state.service = dataclasses.replace(app.state.service, timeout=1.5)
+        app.state.server_context = dataclasses.replace(app.state.server_context, timeout=1.5)
         rig, began = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode()), time.monotonic()
         response = await asked(rig)
         took = time.monotonic() - began
         assert "not known whether" in response.json()["Error"]
         assert took < 2.75  # of 1.5 s; without the deadline it would have been 3 s
         hang.release()
-        app.state.service.binder.threads.shutdown()
+        app.state.server_context.binder.threads.shutdown()
         server.close()
 
 
@@ -469,7 +471,7 @@ async def test_E11_a_caller_that_goes_away_decides_nothing(path, caplog):
     with caplog.at_level(logging.WARNING):
         sent = await called(app, path, receive)
     assert sent[0]["status"] == 400
-    assert len(app.state.service.cache.assumed) == 0
+    assert len(app.state.server_context.cache.assumed) == 0
     assert caplog.records == []
 
 
@@ -489,6 +491,6 @@ async def test_E11_a_call_that_is_cancelled_at_the_end_decides_nothing(path, cap
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-    assert len(app.state.service.cache.assumed) == 0
-    assert app.state.service.metrics.in_flight == 0
+    assert len(app.state.server_context.cache.assumed) == 0
+    assert app.state.server_context.metrics.in_flight == 0
     assert caplog.records == []

@@ -1,23 +1,23 @@
-"""Lines that others can cause as often as they like."""
+"""Rate-limited log lines for events that clients can trigger."""
 
 import logging
 
-from extender.server.http.log_throttle import INTERVAL, ThrottledLogger
+from extender.server.http.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLogger
 
 
-def test_one_line_an_interval_and_the_next_says_how_many_were_left_out(caplog):
+def test_one_line_per_interval_and_the_next_says_how_many_were_suppressed(caplog):
     now = 1000.0
-    note = ThrottledLogger(logging.getLogger("seldom"), clock=lambda: now)
+    note = ThrottledLogger(logging.getLogger("throttled"), clock=lambda: now)
     for _ in range(4):
         note("%s called", "mallory")
-    now += INTERVAL - 0.1
+    now += LOG_INTERVAL_SECONDS - 0.1
     note("%s called", "mallory")
     now += 0.1
     note("%s called", "alice")
-    now += INTERVAL
+    now += LOG_INTERVAL_SECONDS
     note("%s called", "bob")
     assert [record.getMessage() for record in caplog.records] == [
         "mallory called",
-        "alice called (and 4 such before, not logged)",
+        "alice called (4 similar messages suppressed)",
         "bob called",
     ]

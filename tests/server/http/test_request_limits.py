@@ -9,7 +9,7 @@ import pytest
 from extender.server.admin.app import create_admin_app
 from extender.server.app import create_app
 from extender.server.http import body, listener, protocol
-from extender.server.http.listener import settings
+from extender.server.http.listener import uvicorn_config
 from extender.server.run import SCHEDULER_BACKLOG
 from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
@@ -24,16 +24,20 @@ CHUNKED = b"POST /filter HTTP/1.1\r\nHost: extender\r\nTransfer-Encoding: chunke
 
 @pytest.fixture
 def app():
-    return create_app(filled_cache(), configuration(server={"maxBodyFull": "64Ki"}))
+    return create_app(filled_cache(), configuration(server={"maxBodyBytes": "64Ki"}))
 
 
 @pytest.fixture
 def soon(monkeypatch):
     """All limits in seconds are short ones."""
-    assert (body.TIMEOUT, protocol.UNREAD_TIMEOUT) == (10, 10)
-    for module, name in ((protocol, "TIMEOUT"), (body, "TIMEOUT"), (protocol, "UNREAD_TIMEOUT")):
+    assert (body.READ_TIMEOUT_SECONDS, protocol.WRITE_TIMEOUT_SECONDS) == (10, 10)
+    for module, name in (
+        (protocol, "READ_TIMEOUT_SECONDS"),
+        (body, "READ_TIMEOUT_SECONDS"),
+        (protocol, "WRITE_TIMEOUT_SECONDS"),
+    ):
         monkeypatch.setattr(module, name, SOON)
-    monkeypatch.setattr(protocol, "LINGER", SOON)
+    monkeypatch.setattr(protocol, "LINGER_SECONDS", SOON)
 
 
 async def get(talk, path="/nowhere"):
@@ -164,8 +168,8 @@ async def test_L5_a_body_that_does_not_arrive_is_answered_with_408(app, soon):
 
 
 async def test_L5_the_time_of_a_body_counts_from_the_first_byte_of_the_request(app, soon, monkeypatch):
-    monkeypatch.setattr(protocol, "TIMEOUT", 60)
-    monkeypatch.setattr(body, "TIMEOUT", 2.0)
+    monkeypatch.setattr(protocol, "READ_TIMEOUT_SECONDS", 60)
+    monkeypatch.setattr(body, "READ_TIMEOUT_SECONDS", 2.0)
     request = post(b"{", length=100)
     async with served(app) as port, talking(port) as talk:
         began = asyncio.get_running_loop().time()
@@ -211,18 +215,18 @@ async def test_L5_who_does_not_read_an_answer_is_cut_off(soon):
         while True:
             await send({"type": "http.response.body", "body": b" " * 65536, "more_body": True})
             await asyncio.sleep(0)
-            if not port.port.connections:
+            if not port.state.connections:
                 return
 
     async with served(endless) as port, talking(port, limit=1) as talk:
         await talk.say(b"GET / HTTP/1.1\r\n\r\n")
-        await until(lambda: port.port.connections)
-        await until(lambda: not port.port.connections)
+        await until(lambda: port.state.connections)
+        await until(lambda: not port.state.connections)
 
 
 def is_receiving(listener):
     """Has the first byte of a request come, and not all of it?"""
-    return any(connection.is_receiving for connection in listener.port.connections)
+    return any(connection.is_receiving for connection in listener.state.connections)
 
 
 async def until(is_true):
@@ -232,7 +236,7 @@ async def until(is_true):
 
 
 async def test_L5_a_slow_reader_that_does_read_is_not_cut_off(soon, monkeypatch):
-    monkeypatch.setattr(protocol, "UNREAD_TIMEOUT", 5.0)
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_SECONDS", 5.0)
     whole = 8 << 20
 
     async def large(scope, receive, send):
@@ -249,7 +253,7 @@ async def test_L5_a_slow_reader_that_does_read_is_not_cut_off(soon, monkeypatch)
 
 
 async def test_L5_the_limits_hold_on_the_admin_listener_too(app, soon):
-    admin = create_admin_app(app.state.service, configuration())
+    admin = create_admin_app(app.state.server_context, configuration())
     async with served(admin) as port:
         async with talking(port) as talk:
             await talk.say(b"GET / HTTP/1.1\r\nA: " + b"a" * protocol.MAX_HEADER_BYTES + b"\r\n\r\n")
@@ -263,7 +267,7 @@ async def test_L5_the_limits_hold_on_the_admin_listener_too(app, soon):
 
 
 async def test_L7_connections_outlive_those_of_go_which_gives_one_up_after_90_seconds(app):
-    kept = settings(app, configuration().server.keep_alive)
+    kept = uvicorn_config(app, configuration().server.keep_alive)
     assert kept.timeout_keep_alive == 120
     assert not kept.server_header
     assert not kept.access_log
@@ -289,7 +293,7 @@ async def test_E11_a_request_says_when_its_first_byte_came():
     seen = []
 
     async def app(scope, receive, send):
-        seen.append(scope[body.BEGAN])
+        seen.append(scope[body.STARTED_AT_KEY])
         await send({"type": "http.response.start", "status": 204, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 
@@ -370,7 +374,7 @@ async def test_garbage_is_logged_but_not_as_often_as_it_comes(app, caplog):
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
 async def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one(app, upgrade, caplog):
-    admin = create_admin_app(app.state.service, configuration())
+    admin = create_admin_app(app.state.server_context, configuration())
     async with served(admin) as port, talking(port) as talk:
         await talk.say(f"GET /livez HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n\r\n".encode())
         status, headers, answer = await talk.answer()
@@ -395,11 +399,11 @@ async def test_a_call_that_takes_too_long_at_the_end_is_told_so(monkeypatch, cap
     async def app(scope, receive, send):
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(listener, "LAST_WORDS", 2)
+    monkeypatch.setattr(listener, "CANCELLED_CALLS_TIMEOUT_SECONDS", 2)
     async with served(app) as port, talking(port) as talk:
         await talk.say(b"GET / HTTP/1.1\r\n\r\n")
         await asyncio.sleep(0.05)
-        await port.close(within=0.1)
-        assert await talk.error() == (503, "the process ends")
-    assert "cut off unfinished: 1" in caplog.text
+        await port.close(timeout_seconds=0.1)
+        assert await talk.error() == (503, "shutting down")
+    assert "cancelling 1 in-flight requests" in caplog.text
     assert not [record for record in caplog.records if record.exc_info]

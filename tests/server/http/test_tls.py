@@ -128,7 +128,7 @@ async def test_security_mtls_no_certificate(app, certificates, mounted, caplog):
     async with served(app, files) as port:
         assert not await is_let_in(port, client(certificates))
     assert files.refused == 1
-    assert "server.tls: no connection with a client: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
+    assert "server.tls: handshake failed: PEER_DID_NOT_RETURN_A_CERTIFICATE" in caplog.text
 
 
 async def test_security_mtls_another_authority(app, certificates, mounted, tmp_path, caplog):
@@ -216,8 +216,8 @@ async def test_security_plain_http_at_the_port_of_tls_is_closed_without_a_traceb
 
 
 async def test_L5_a_handshake_that_does_not_come_is_given_up(app, mounted, monkeypatch):
-    assert listening.HANDSHAKE_TIMEOUT == 10
-    monkeypatch.setattr(listening, "HANDSHAKE_TIMEOUT", 0.2)
+    assert listening.HANDSHAKE_TIMEOUT_SECONDS == 10
+    monkeypatch.setattr(listening, "HANDSHAKE_TIMEOUT_SECONDS", 0.2)
     async with served(app, TLSFiles("server", mounted.section())) as port, talking(port) as talk:
         await talk.say(b"\x16\x03\x01")
         assert await talk.is_closed()
@@ -238,8 +238,8 @@ async def test_L5_limits_hold_under_tls(app, certificates, mounted):
 @pytest.fixture
 def often(monkeypatch):
     """Files are looked at all the time."""
-    assert file_watch.INTERVAL * (file_watch.MOST_LOOKS + 1) <= 10
-    monkeypatch.setattr(tls_module, "INTERVAL", 0.01)
+    assert file_watch.POLL_INTERVAL_SECONDS * (file_watch.MAX_UNSETTLED_POLLS + 1) <= 10
+    monkeypatch.setattr(tls_module, "POLL_INTERVAL_SECONDS", 0.01)
 
 
 async def until(is_true):
@@ -383,7 +383,7 @@ async def test_security_files_that_do_not_fit_keep_those_that_did(
         message = break_files(mounted, certificates, tmp_path)
         await until(lambda: files.problem is not None)
         assert_matches(message, files.problem)
-        assert files.warnings() == [f"certificate: {files.problem}; the one before is used"]
+        assert files.warnings() == [f"certificate: {files.problem}; using the previous one"]
         assert await shown(port, context) == "server"
         assert await is_let_in(port, context)
         for _ in range(3):
@@ -416,7 +416,7 @@ def test_security_a_key_with_a_passphrase_is_refused_and_nobody_asked_for_it(cer
     secret = BestAvailableEncryption(b"hunter2")
     encrypted.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret))
     mounted.put((pair.certificate, encrypted), certificates.ca_file)
-    with pytest.raises(ConfigError, match=r"server.tls.key: .*tls.key: has a passphrase"):
+    with pytest.raises(ConfigError, match=r"server.tls.key: .*tls.key: encrypted private keys are not supported"):
         TLSFiles("server", mounted.section())
 
 
@@ -444,7 +444,7 @@ async def test_security_what_has_changed_is_in_effect_within_10_seconds_however_
         before.append(slept)
 
     with contextlib.suppress(asyncio.CancelledError):
-        await files.follow(put, sleep)
+        await files.run(put, sleep)
     assert before[:3] == [6, 12, 18]
 
 
@@ -468,7 +468,7 @@ async def test_security_when_the_certificate_expires_is_known(certificates, moun
             raise asyncio.CancelledError
 
     with contextlib.suppress(asyncio.CancelledError):
-        await files.follow(lambda _: asyncio.sleep(0), sleep)
+        await files.run(lambda _: asyncio.sleep(0), sleep)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     said = f"admin.tls.certificate: {warning} {ends:%Y-%m-%dT%H:%M:%SZ}"
     assert lines == ([said] if warning else [])
@@ -501,10 +501,10 @@ async def test_L3_a_connection_that_is_closed_takes_no_memory_without_the_collec
                 async with talking(port, ssl=context, server_hostname="localhost") as talk:
                     await talk.say(post(filter_body(), path=path))
                     await talk.answer()
-                    (connection,) = port.port.connections
+                    (connection,) = port.state.connections
                     held += [weakref.ref(connection), weakref.ref(connection.transport)]
                     del connection
-                await until(lambda: not port.port.connections)
+                await until(lambda: not port.state.connections)
             await until(lambda: not any(ref() is not None for ref in held))
         finally:
             gc.enable()

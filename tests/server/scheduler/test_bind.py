@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 REQUEST = {"PodName": "web-0", "PodNamespace": "shop", "PodUID": "uid-web-0", "Node": "worker-1"}
 LIVE = {"cluster": {"source": "kubernetes"}}
-PATIENT = {"server": {"schedulerTimeout": "30s"}}
+PATIENT = {"server": {"httpTimeout": "30s"}}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ async def served(api, limit="2s"):
         async with app.router.lifespan_context(app), client_for(app) as client:
             yield client
     finally:
-        app.state.service.binder.threads.shutdown()
+        app.state.server_context.binder.threads.shutdown()
         server.close()
 
 
@@ -75,7 +75,7 @@ async def test_a_pod_is_bound_to_the_node(api, caplog):
         assert await counted(client) == {"bound": 1.0, "refused": 0.0, "unknown": 0.0}
     (request,) = api.asked("bind")
     assert json.loads(request.body)["metadata"]["uid"] == "uid-web-0"
-    assert "bind 'shop/web-0' to 'worker-1': bound after 1 tries ''" in caplog.messages
+    assert "bind 'shop/web-0' to 'worker-1': bound after 1 attempt(s) ''" in caplog.messages
 
 
 async def test_a_pod_that_is_bound_there_already_is_bound(api):
@@ -134,7 +134,7 @@ async def test_a_pod_that_is_not_there_is_refused(api, caplog):
     caplog.set_level(logging.INFO, "extender")
     async with served(api) as client:
         assert (await bind(client, PodName="web-9")).startswith("pod shop/web-9 is not there: ")
-    assert any(one.startswith("bind 'shop/web-9' to 'worker-1': refused after 1 tries") for one in caplog.messages)
+    assert any(one.startswith("bind 'shop/web-9' to 'worker-1': refused after 1 attempt(s)") for one in caplog.messages)
 
 
 async def test_without_the_permission_the_answer_names_it(api):
@@ -164,14 +164,14 @@ async def test_an_api_server_that_hangs_is_given_up_in_time_and_bound_is_not_sai
 
 async def test_a_thread_that_does_not_come_back_is_not_waited_for(api, monkeypatch, caplog):
     """Whatever holds a call up beyond all its timeouts, the scheduler has its answer."""
-    monkeypatch.setattr(binds, "AFTER_TIMEOUT", 0.0)
+    monkeypatch.setattr(binds, "MAX_TIMEOUT_OVERRUN_SECONDS", 0.0)
     hang = Hang()
     api.faults.add(Fault("bind", "Pod", hang))
-    monkeypatch.setattr("extender.cluster.apiserver.binding.SHARE", 100)
+    monkeypatch.setattr("extender.cluster.apiserver.binding.CALL_TIMEOUT_FRACTION", 100)
     async with served(api, limit="2s") as client:
         async with asyncio.timeout(10):
             answer = await bind(client)
-        assert answer == "not known whether the pod was bound: there was no end within bind.timeout"
+        assert answer == "not known whether the pod was bound: no response within bind.timeout"
         hang.release()
 
 

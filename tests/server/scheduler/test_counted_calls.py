@@ -17,9 +17,9 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.errors import ExtenderError, RequestError
 from extender.server.app import create_app
-from extender.server.http.body import BEGAN
+from extender.server.http.body import STARTED_AT_KEY
 from extender.server.observability import metrics
-from extender.server.observability.metrics import REFUSALS
+from extender.server.observability.metrics import REFUSAL_STATUSES
 from tests.server.conftest import (
     BODIES,
     CLUSTER,
@@ -43,7 +43,7 @@ def application(cache=None, **sections):
 
 def samples(app):
     """(name, label=value, …) -> value, of those that are not 0."""
-    families = text_string_to_metric_families(app.state.service.metrics.text().decode())
+    families = text_string_to_metric_families(app.state.server_context.metrics.exposition().decode())
     found = (sample for family in families for sample in family.samples if sample.value)
     return {(one.name, *(f"{k}={v}" for k, v in sorted(one.labels.items()))): one.value for one in found}
 
@@ -74,7 +74,7 @@ async def test_a_call_is_timed_from_its_first_byte():
     app = application()
 
     async def earlier(scope, receive, send):
-        await app(scope | {BEGAN: time.monotonic() - 3}, receive, send)
+        await app(scope | {STARTED_AT_KEY: time.monotonic() - 3}, receive, send)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(earlier), base_url="http://extender") as client:
         assert (await client.post("/filter", content=BODIES["/filter"])).status_code == 200
@@ -101,7 +101,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("code", "call"), REFUSED.items())
 async def test_what_is_no_request_is_counted_by_status_and_not_timed(code, call):
-    app, (given, path) = application(server={"maxBodyFull": "2Mi"}), call
+    app, (given, path) = application(server={"maxBodyBytes": "2Mi"}), call
     async with client_for(app) as client:
         assert (await client.post(path, **given)).status_code == int(code)
     assert counted(app, "refused_requests_total") == {code: 1}
@@ -115,7 +115,7 @@ def test_every_status_of_a_refusal_has_a_counter():
         one = waiting.pop()
         found.add(one.status)
         waiting += one.__subclasses__()
-    assert found <= set(REFUSALS)
+    assert found <= set(REFUSAL_STATUSES)
 
 
 # --- what was answered ----------------------------------------------------------------------------------------------
@@ -128,18 +128,18 @@ NOWHERE = filter_body(["worker-3"])
 ANSWERS = {
     "filter finds a node": ("/filter", filter_body(), {}, "fits"),
     "filter finds none": ("/filter", NOWHERE, {}, "nowhere"),
-    "filter observes": ("/filter", NOWHERE, OBSERVE, "passed"),
-    "filter is switched off": ("/filter", NOWHERE, KILLED, "passed"),
+    "filter observes": ("/filter", NOWHERE, OBSERVE, "passthrough"),
+    "filter is switched off": ("/filter", NOWHERE, KILLED, "passthrough"),
     "filter does not know a node": ("/filter", filter_body(["x"]), {}, "failed"),
-    "filter observes and fails": ("/filter", filter_body(["x"]), OBSERVE, "passed"),
+    "filter observes and fails": ("/filter", filter_body(["x"]), OBSERVE, "passthrough"),
     "prioritize scores": ("/prioritize", filter_body(), {}, "scored"),
     "prioritize does not know a node": ("/prioritize", filter_body(["x"]), {}, "failed"),
-    "prioritize is switched off": ("/prioritize", filter_body(), KILLED, "passed"),
+    "prioritize is switched off": ("/prioritize", filter_body(), KILLED, "passthrough"),
     "preempt evicts": ("/preempt", preempt_body(), {}, "evicted"),
     "preempt finds no victims": ("/preempt", preempt_body(**{"worker-1": ["uid-gone"]}), {}, "vetoed"),
     "preempt is switched off": ("/preempt", preempt_body(), KILLED, "vetoed"),
-    "preempt is passed through": ("/preempt", preempt_body(), PASSING, "passed"),
-    "preempt observes": ("/preempt", preempt_body(), OBSERVE, "passed"),
+    "preempt is passed through": ("/preempt", preempt_body(), PASSING, "passthrough"),
+    "preempt observes": ("/preempt", preempt_body(), OBSERVE, "passthrough"),
 }
 
 
@@ -153,7 +153,7 @@ async def test_an_answer_is_counted_once_by_what_it_says(path, body, sections, r
 
 async def test_an_answer_of_which_nothing_can_follow_is_counted_as_a_failure_only(monkeypatch):
     app = application()
-    monkeypatch.setattr(type(app.state.service.metrics), "preempted", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(app.state.server_context.metrics), "count_preemption", lambda *_: 1 / 0)
     async with client_for(app) as client:
         assert (await client.post("/preempt", content=preempt_body())).status_code == 503
     assert counted(app, "answers_total") == {"failed preempt": 1}
@@ -201,11 +201,11 @@ def cluster(*budgets):
     return filled_cache({"kind": "List", "items": [*CLUSTER["items"], *budgets]})
 
 
-def offering(**offers):
+def offering(**sent):
     """Node -> (UIDs, violations as kube-scheduler counts them)."""
     meta = {
         node.replace("_", "-"): {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
-        for node, (uids, violations) in offers.items()
+        for node, (uids, violations) in sent.items()
     }
     return json.dumps({"Pod": URGENT, "NodeNameToMetaVictims": meta}).encode()
 
@@ -328,7 +328,7 @@ async def test_E11_above_the_limit_a_call_is_answered_at_once_by_the_failure_rul
     assert response.status_code == status
     assert response.headers["connection"] == "close"
     if expected is None:
-        assert error_of(response) == "more than 2 calls are under way (server.maxInFlight)"
+        assert error_of(response) == "more than 2 calls in flight (server.maxInFlight)"
     else:
         assert response.json() == expected
     assert again.status_code == 200
@@ -437,10 +437,10 @@ def test_counting_a_call_takes_microseconds(benchmark):
     of_one = metrics.Metrics()
 
     def call():
-        with of_one.under_way():
+        with of_one.track_in_flight():
             pass
-        of_one.answered("filter", 200, 0.003)
-        of_one.told("filter", "fits")
+        of_one.observe_request("filter", 200, 0.003)
+        of_one.count_answer("filter", "fits")
 
     benchmark(call)
     began = time.perf_counter()

@@ -11,8 +11,13 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.app import create_app
 from extender.server.observability.cache_status import NoSource
-from extender.server.scheduler.openapi import NOT_EVALUATED, PICTURE
-from extender.server.scheduler.passthrough import MOST_NAMES, filter_difference, preempt_difference, score_difference
+from extender.server.scheduler.openapi import CACHE_HEADER, NOT_EVALUATED_HEADER
+from extender.server.scheduler.passthrough import (
+    MAX_LISTED_NODES,
+    filter_difference,
+    preempt_difference,
+    score_difference,
+)
 from extender.wire import decode_filter, decode_preempt
 from tests.cluster.watch.source_rig import serving
 from tests.fakes.api_server import FakeAPI
@@ -154,7 +159,7 @@ async def test_not_even_a_bug_of_the_engine_is_answered(path, sections, monkeypa
 
 class Stale(NoSource):
     def problem(self):
-        return "pods have not been followed for 31 s"
+        return "pods are stale: not watched for 31s"
 
 
 async def test_readyz_does_not_ask_for_a_picture_that_nobody_needs(cache, sections):
@@ -162,7 +167,7 @@ async def test_readyz_does_not_ask_for_a_picture_that_nobody_needs(cache, sectio
         ready = await client.get("/readyz")
         verbose = await client.get("/readyz?verbose")
     assert (ready.status_code, verbose.status_code) == (200, 200)
-    assert "[!] cluster: pods have not been followed" in verbose.text
+    assert "[!] cluster: pods are stale" in verbose.text
     assert "[-]" not in verbose.text
     assert ("[!] kill switch: on: " in verbose.text) == ("killSwitch" in sections)
     assert ("[!] mode: Observe: " in verbose.text) == ("mode" in sections)
@@ -198,8 +203,8 @@ async def test_with_the_kill_switch_nothing_is_decided_counted_or_logged(path, m
         with caplog.at_level(logging.INFO, logger="extender"):
             response = await client.post(path, content=BODIES[path])
         assert not any((await samples(client, "extender_observed_answers_total")).values())
-    assert PICTURE not in response.headers
-    assert NOT_EVALUATED not in response.headers
+    assert CACHE_HEADER not in response.headers
+    assert NOT_EVALUATED_HEADER not in response.headers
     assert not caplog.records
 
 
@@ -254,7 +259,7 @@ async def test_what_would_have_been_answered_is_counted_and_logged(path, body, c
     assert [record.levelname for record in said] == ["INFO"] * (outcome == "differs")
     failed = [record for record in caplog.records if record.getMessage().startswith(f"{verb} failed")]
     assert [record.levelname for record in failed] == ["WARNING"] * (outcome == "failed")
-    assert (PICTURE in response.headers) == (outcome != "failed")
+    assert (CACHE_HEADER in response.headers) == (outcome != "failed")
 
 
 async def test_what_an_answer_would_have_been_is_said(caplog):
@@ -277,7 +282,7 @@ async def test_the_guard_s_rejections_and_what_is_not_evaluated_are_counted_as_a
     async with served(sections=OBSERVE) as client:
         response = await client.post("/preempt", content=preempt_body(claiming))
         counted = await samples(client, "extender_not_evaluated_total")
-    assert response.headers[NOT_EVALUATED] == "DynamicResources"
+    assert response.headers[NOT_EVALUATED_HEADER] == "DynamicResources"
     assert counted['{plugin="DynamicResources"}'] == 1
 
 
@@ -296,12 +301,12 @@ async def test_nothing_is_assumed_of_what_was_not_answered(mode, assumed):
 # --- differences ----------------------------------------------------------------------------------------------------
 
 
-def of_preempt(offers, *kept):
+def of_preempt(sent, *kept):
     """`kept`: (node, names of victims)."""
     snapshot = filled_cache().snapshot()
     pods = {one.metadata.name: one for name in NODES for one in snapshot.pods_on(name)}
     candidates = tuple(engine.Candidate(node, tuple(pods[name] for name in names), 0) for node, names in kept)
-    request = decode_preempt(preempt_body(**offers) if offers else empty_offers())
+    request = decode_preempt(preempt_body(**sent) if sent else empty_offers())
     return preempt_difference(request, PreemptDecision(candidates, {}, (), frozenset()))
 
 
@@ -310,15 +315,15 @@ def empty_offers():
 
 
 def test_a_preemption_differs_where_kube_scheduler_could_not_have_done_it():
-    offers = {"worker-1": ["uid-small"], "worker-2": ["uid-large"]}
-    assert of_preempt(offers, ("worker-1", ["small"])) is None
-    assert of_preempt(offers, ("worker-2", ["large"]), ("worker-3", [])) is None
+    sent = {"worker-1": ["uid-small"], "worker-2": ["uid-large"]}
+    assert of_preempt(sent, ("worker-1", ["small"])) is None
+    assert of_preempt(sent, ("worker-2", ["large"]), ("worker-3", [])) is None
     assert of_preempt({"worker-1": ["uid-large", "uid-small"]}, ("worker-1", ["small", "large"])) is None
-    assert of_preempt(offers) == "a veto"
+    assert of_preempt(sent) == "a veto"
     assert of_preempt({}) is None
-    assert of_preempt(offers, ("worker-3", ["small"])) == "on node 'worker-3' the victims ['shop/small']"
-    assert of_preempt(offers, ("worker-1", ["large"])) == "on node 'worker-1' the victims ['shop/large']"
-    assert of_preempt(offers, ("worker-1", [])) == "on node 'worker-1' the victims []"
+    assert of_preempt(sent, ("worker-3", ["small"])) == "on node 'worker-3' the victims ['shop/small']"
+    assert of_preempt(sent, ("worker-1", ["large"])) == "on node 'worker-1' the victims ['shop/large']"
+    assert of_preempt(sent, ("worker-1", [])) == "on node 'worker-1' the victims []"
 
 
 def test_a_node_offered_twice_and_rejected_is_named_as_offered():
@@ -332,7 +337,7 @@ def test_a_line_of_the_log_names_few_nodes_and_no_name_forges_one():
     request = decode_filter(filter_body(names))
     rejected = filter_difference(request, FilterDecision((), dict.fromkeys(names, ""), {}, ())) or ""
     assert rejected.isprintable()
-    assert rejected.endswith(f"'n{MOST_NAMES - 2}'] and {5001 - MOST_NAMES} more")
+    assert rejected.endswith(f"'n{MAX_LISTED_NODES - 2}'] and {5001 - MAX_LISTED_NODES} more")
     scored = score_difference(request, PrioritizeDecision((0, *([10] * 5000)), ())) or ""
     assert scored.startswith("scores from 0 to 10, the best on ['n0', ")
     assert scored.endswith(" more")

@@ -94,7 +94,7 @@ async def test_what_did_not_come_about_is_given_back(api):
 
 
 async def test_a_workload_is_left_alone_for_a_while(api):
-    async with serving(api.url, {"preemption": {"limits": {"cooldown": "5m"}}}) as (client, live):
+    async with serving(api.url, {"preemption": {"limits": {"workloadCooldown": "5m"}}}) as (client, live):
         await live.read()
         assert (await preempt(client, "first", 1))[0] == ["worker-1"]
         nodes, why = await preempt(client, "second", 2)
@@ -109,7 +109,7 @@ async def test_a_preemptor_that_never_comes_to_run_stops_evicting(api):
             assert (await preempt(client, "first", 1))[0] == ["worker-1"]
         nodes, why = await preempt(client, "first", 1)
         assert nodes == []
-        assert why.startswith("the pod has preempted 2 times without coming to run: not until 20")
+        assert why.startswith("the pod has preempted 2 times without starting to run: may not preempt until 20")
         assert (await preempt(client, "other", 2))[0] == ["worker-2"]
 
 
@@ -126,7 +126,7 @@ async def test_what_is_only_observed_is_not_remembered(api):
 
 
 async def test_questions_about_a_cluster_file_use_up_no_limits():
-    config = configuration(preemption={"limits": {"maxAttempts": 1, "cooldown": "5m"}})
+    config = configuration(preemption={"limits": {"maxAttempts": 1, "workloadCooldown": "5m"}})
     async with client_for(create_app(filled_cache(), config)) as client:
         for _ in range(2):
             answer = await client.post("/preempt", content=preempt_body(**{"worker-1": ["uid-small"]}))
@@ -136,7 +136,7 @@ async def test_questions_about_a_cluster_file_use_up_no_limits():
 async def test_why_nobody_is_evicted_is_at_most_500_characters_of_plain_text(api):
     """Names of files may be anything; whatever stands there, the header is one."""
     odd = pod("été\n" + 600 * "x", on="worker-1", cpu="3", priority=10, uid="uid-odd")
-    config = configuration(preemption={"protections": [{"name": "everybody"}]})
+    config = configuration(preemption={"protections": {"rules": [{"name": "everybody"}]}})
     cache = ClusterCache()
     cache.replace(load_cluster({"kind": "List", "items": [node("worker-1"), odd]}))
     async with client_for(create_app(cache, config)) as client:
@@ -156,13 +156,13 @@ async def test_other_policies_are_in_effect_once_the_picture_is_ready_for_them(a
     async with serving(api.url) as (_, live):
         await live.read()
         settings = LiveSettings(configuration())
-        settings.make_ready = live.source.adopt
+        settings.prepare_cache = live.source.adopt
         before, file = live.cache.snapshot(), ConfigFile(path, lambda: wanted)
         while not await settings.poll(file):
             pass
         assert settings.settings.kill_switch == "Veto"
         assert settings.settings.profile.preemption == PreemptionPolicy()
-        assert any("once the picture is ready" in line for line in settings.warnings())
+        assert any("once the cluster cache is prepared" in line for line in settings.warnings())
         await live.until(lambda: settings.settings.profile == wanted.profile())
         assert live.cache.snapshot() is not before
         assert live.holds(api)

@@ -188,7 +188,7 @@ class CountingBody:
 @pytest.mark.parametrize("path", BODIES)
 async def test_a_body_over_the_cap_is_refused_while_it_streams(path):
     body = CountingBody(chunks=1000)
-    async with served(server={"maxBodyFull": "16Ki"}) as client:
+    async with served(server={"maxBodyBytes": "16Ki"}) as client:
         response = await client.post(path, content=body)
     assert response.status_code == 413
     assert "16384 bytes" in error_of(response)
@@ -197,7 +197,7 @@ async def test_a_body_over_the_cap_is_refused_while_it_streams(path):
 
 async def test_no_more_than_the_cap_is_taken():
     """ASGITransport takes the whole body by itself; so ask the application directly."""
-    app = create_app(filled_cache(), configuration(server={"maxBodyFull": "16Ki"}))
+    app = create_app(filled_cache(), configuration(server={"maxBodyBytes": "16Ki"}))
     taken, sent = 0, []
 
     async def receive():
@@ -215,7 +215,7 @@ async def test_no_more_than_the_cap_is_taken():
 
 
 async def test_a_length_over_the_cap_is_refused_before_anything_is_read():
-    app = create_app(filled_cache(), configuration(server={"maxBodyFull": "16Ki"}))
+    app = create_app(filled_cache(), configuration(server={"maxBodyBytes": "16Ki"}))
     sent = []
 
     async def receive():
@@ -235,25 +235,25 @@ async def test_a_length_over_the_cap_is_refused_before_anything_is_read():
     [("/filter", 0, 200), ("/filter", 4096, 413), ("/prioritize", 0, 200), ("/prioritize", 4096, 413)],
 )
 async def test_names_have_a_cap_of_their_own(path, padding, status):
-    async with served(server={"maxBodyNames": "4Ki"}) as client:
+    async with served(server={"maxNodeNamesBodyBytes": "4Ki"}) as client:
         response = await client.post(path, content=BODIES[path] + b" " * padding)
     assert response.status_code == status
 
 
 async def test_victims_may_be_larger_than_names():
-    async with served(server={"maxBodyNames": "4Ki"}) as client:
+    async with served(server={"maxNodeNamesBodyBytes": "4Ki"}) as client:
         response = await client.post("/preempt", content=preempt_body() + b" " * 4096)
     assert response.status_code == 200
 
 
 async def test_whole_nodes_may_be_larger_than_names():
-    async with served(server={"maxBodyNames": "4Ki"}) as client:
+    async with served(server={"maxNodeNamesBodyBytes": "4Ki"}) as client:
         response = await client.post("/filter", content=full_body() + b" " * 4096)
     assert response.status_code == 200
 
 
 async def test_a_body_that_never_ends_is_given_up(monkeypatch):
-    monkeypatch.setattr("extender.server.http.body.TIMEOUT", 0.01)
+    monkeypatch.setattr("extender.server.http.body.READ_TIMEOUT_SECONDS", 0.01)
     app = create_app(filled_cache(), configuration())
     sent = []
 
@@ -413,7 +413,7 @@ async def test_readyz_verbose_tells_what_is_known():
     [("/filter", 503, None), ("/prioritize", 200, []), ("/preempt", 503, None)],
 )
 async def test_C7_nothing_is_decided_on_a_picture_that_may_not_be_true(path, status, answer):
-    why = "pods have not been followed for 31 s: connection refused"
+    why = "pods are stale: not watched for 31s: connection refused"
     async with client_for(create_app(filled_cache(), configuration(), Source(why))) as client:
         response = await client.post(path, content=BODIES[path])
         ready = await client.get("/readyz")
@@ -435,7 +435,7 @@ async def test_C7_a_stale_picture_vetoes_where_that_is_wanted():
 @pytest.mark.parametrize("path", BODIES)
 async def test_every_answer_says_on_which_state_of_the_cluster_it_was_made(client, path):
     response = await client.post(path, content=BODIES[path])
-    assert response.headers["X-Extender-Picture"] == "version=1"
+    assert response.headers["X-Extender-Cache"] == "version=1"
 
 
 async def test_the_source_is_followed_while_the_service_runs():
