@@ -1,6 +1,6 @@
-"""The `extender` command, a module per subcommand.
+"""The `extender` command, one module per subcommand.
 
-Rule: the only place that exits. What is wrong with a file is one clear message on stderr and exit code 2.
+Rule: an ExtenderError or OSError of a command becomes one message on stderr and exit code 2, never a traceback.
 """
 
 import sys
@@ -19,21 +19,21 @@ from extender.version import __version__
 
 app = typer.Typer(
     name="extender",
-    help="A scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.",
-    cls=help_pages.Group,
-    context_settings=help_pages.SETTINGS,
+    help="Run and inspect a scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.",
+    cls=help_pages.DocumentedGroup,
+    context_settings=help_pages.CONTEXT_SETTINGS,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 for command in (serve, explain, simulate, replay):
-    app.command(cls=help_pages.Command)(command)
+    app.command(cls=help_pages.DocumentedCommand)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
-app.command(cls=help_pages.Command)(openapi)
+app.command(cls=help_pages.DocumentedCommand)(openapi)
 
 
 def main() -> NoReturn:
-    """Run the command line; the console entry point."""
+    """Run the command line; console entry point."""
     try:
         app()
     except (ExtenderError, OSError) as error:
@@ -43,8 +43,8 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"extender {__version__}")
         raise typer.Exit
 

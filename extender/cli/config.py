@@ -1,26 +1,31 @@
-"""extender config: look at the configuration."""
+"""`extender config`: print and check the configuration."""
 
 import typer
 
 from extender.cli import help_pages
-from extender.cli.options import ConfigOption, configuration
+from extender.cli.options import ConfigOption, read_configuration
 
-app = typer.Typer(help="Look at the configuration.", cls=help_pages.Group, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Print and check the configuration.",
+    cls=help_pages.DocumentedGroup,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
-@app.command(cls=help_pages.Command)
+@app.command(cls=help_pages.DocumentedCommand)
 def show(config: ConfigOption = None) -> None:
-    """Print the configuration in effect, each key with its meaning.
+    """Print the effective configuration, with a comment for each key.
 
-    The values are those after file and environment. What is printed is a configuration file again.
+    Values come from the file and the environment. The output is a valid configuration file.
     """
     from extender.config import render
 
-    typer.echo(render(configuration(config)), nl=False)
+    typer.echo(render(read_configuration(config)), nl=False)
 
 
-@app.command(cls=help_pages.Command)
+@app.command(cls=help_pages.DocumentedCommand)
 def check(config: ConfigOption = None) -> None:
-    """Check a configuration, with what the environment puts over it."""
-    configuration(config)
+    """Validate the configuration, including environment overrides."""
+    read_configuration(config)
     typer.echo(f"{config or 'the default configuration'}: valid")

@@ -1,8 +1,8 @@
-"""Where decisions are asked for: a running service, or a recording that is decided again.
+"""Read decisions from a running service, or from a recording whose calls are decided again.
 
-Both answer the JSON of GET /decisions and GET /decisions/{id}.
+Both return the JSON of GET /decisions and GET /decisions/{id}.
 
-Rule: what cannot be asked is an ExtenderError that says what to look at.
+Rule: every failure is an ExtenderError whose message names what to check.
 """
 
 import dataclasses
@@ -16,192 +16,198 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from extender.cli.http_client import Trust
-from extender.core.explain.schema import Verb
+from extender.cli.http_client import TLSClientConfig
+from extender.core.explain.schema import VerbName
 from extender.errors import ExtenderError, RequestError
-from extender.server.observability.decision_log import Decisions, Kept, Query, read_time
+from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision, read_time
 
 if TYPE_CHECKING:
     import httpx
 
     from extender.server.recording.replay import RecordedCall
 
-MOST = 1000
-"""Decisions that are listed at once."""
+MAX_LISTED_DECISIONS = 1000
+"""Most decisions in one response of GET /decisions."""
 
 
-class Unreachable(ExtenderError):
-    """Nobody is there to be asked, or what is there is no admin listener."""
+class DecisionSourceError(ExtenderError):
+    """No admin listener answers at the URL, or its response cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Which decisions are listed."""
+class DecisionListOptions:
+    """Query parameters of GET /decisions; None: no restriction."""
 
     pod: str | None = None
     node: str | None = None
-    verb: Verb | None = None
+    verb: VerbName | None = None
     since: str | None = None
-    limit: int = MOST
+    limit: int = MAX_LISTED_DECISIONS
 
 
-class Source(Protocol):
-    def find(self, asked: Asked) -> bytes:
-        """{"decisions": [Summary]}, the latest first."""
+class DecisionSource(Protocol):
+    def list_decisions(self, options: DecisionListOptions) -> bytes:
+        """Return JSON `{"decisions": [Summary]}`, the latest first."""
 
-    def decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
-        """A Decision, or what it says of one node it speaks of; None: there is none of that id."""
+    def get_decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
+        """Return the Decision of this id as JSON, or None.
+
+        `node`: only this node of it, with its pods; `pods`: whether nodes come with their pods.
+        """
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """Release connections; the source must not be used afterwards."""
 
 
-# --- a service --------------------------------------------------------------------------------------------------------
+# --- running service --------------------------------------------------------------------------------------------------
 
 
-class RunningService:
-    """Asked by HTTP."""
+class ServiceDecisions:
+    """Decisions of a running service, over HTTP."""
 
-    def __init__(self, url: str, timeout: float, trust: Trust) -> None:
+    def __init__(self, url: str, timeout: float, tls: TLSClientConfig) -> None:
         self._url = url.rstrip("/")
         self._timeout = timeout
-        self._trust = trust
-        self._client = trust.client(url, timeout)
+        self._tls = tls
+        self._client = tls.client(url, timeout)
 
-    def find(self, asked: Asked) -> bytes:
-        given = {name: value for name, value in dataclasses.asdict(asked).items() if value is not None}
-        status, body = self._get("/decisions", given)
+    def list_decisions(self, options: DecisionListOptions) -> bytes:
+        parameters = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
+        status, body = self._get_json("/decisions", parameters)
         if status != 200:
-            raise RequestError(_said(body))
+            raise RequestError(_response_error(body))
         return body
 
-    def decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
-        given = {} if node is None else {"node": node}
-        status, body = self._get(f"/decisions/{id}", given if pods else {**given, "pods": "none"})
+    def get_decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
+        parameters = {} if node is None else {"node": node}
+        status, body = self._get_json(f"/decisions/{id}", parameters if pods else {**parameters, "pods": "none"})
         if status == 404:
             return None
         if status != 200:
-            raise RequestError(_said(body))
+            raise RequestError(_response_error(body))
         return body
 
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, path: str, given: dict[str, Any]) -> tuple[int, bytes]:
-        """(status, body) of an answer in JSON."""
+    def _get_json(self, path: str, parameters: dict[str, Any]) -> tuple[int, bytes]:
+        """Return (status, body) of a JSON response; DecisionSourceError for any other response, or none."""
         import httpx
 
         try:
-            answer = self._client.get(self._url + path, params=given)
+            response = self._client.get(self._url + path, params=parameters)
         except httpx.TimeoutException as error:
-            raise Unreachable(f"{self._url} has not answered within {self._timeout:g}s") from error
+            raise DecisionSourceError(f"{self._url} did not respond within {self._timeout:g}s") from error
         except httpx.HTTPError as error:
-            raise Unreachable(self._why(error)) from error
-        is_json = answer.headers.get("content-type", "").startswith("application/json")
-        if not is_json or (path == "/decisions" and answer.status_code in (404, 405)):
-            hint = "is that admin.port and not the scheduler's, and is debug.enabled?"
-            raise Unreachable(f"what answers at {self._url} tells no decisions ({answer.status_code}); {hint}")
-        return answer.status_code, answer.content
+            raise DecisionSourceError(self._connection_error(error)) from error
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
+            hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
+            raise DecisionSourceError(f"{self._url} does not serve decisions ({response.status_code}): {hint}")
+        return response.status_code, response.content
 
-    def _why(self, error: "httpx.HTTPError") -> str:
-        """What to look at."""
+    def _connection_error(self, error: "httpx.HTTPError") -> str:
+        """Return what failed and what to check."""
         import httpx
 
-        if of_https := self._trust.why(error, self._url):
-            return f"{self._url}: {of_https}"
+        if tls_error := self._tls.error_message(error, self._url):
+            return f"{self._url}: {tls_error}"
         if isinstance(error, httpx.ConnectError):
-            return f"nothing answers at {self._url}; is the service running, and is that admin.port? ({error})"
+            return f"cannot connect to {self._url}: is the service running, and is this admin.port? ({error})"
         return f"{self._url}: {str(error) or type(error).__name__}"
 
 
-def _said(body: bytes) -> str:
+def _response_error(body: bytes) -> str:
     try:
         return str(msgspec.json.decode(body)["Error"])
     except (msgspec.MsgspecError, KeyError, TypeError):
-        return f"an answer that is none: {body[:100]!r}"
+        return f"unexpected response: {body[:100]!r}"
 
 
-# --- a recording ------------------------------------------------------------------------------------------------------
+# --- recording --------------------------------------------------------------------------------------------------------
 
 
-class Recorded:
+class RecordedDecisions:
     """The calls of a recording, decided again on the picture and by the settings of then."""
 
     def __init__(self, path: Path) -> None:
         from extender.server.recording.replay import open_recording
 
         logging.getLogger("extender").addHandler(logging.NullHandler())
-        logging.getLogger("extender").propagate = False  # what would be logged is what was logged then
+        logging.getLogger("extender").propagate = False  # the log lines would repeat those of the recorded service
         self._recording = open_recording(path)
-        self._last: Kept | None = None
+        self._latest: KeptDecision | None = None
 
-    def find(self, asked: Asked) -> bytes:
-        if not 1 <= asked.limit <= MOST:
-            raise RequestError(f"--limit must be from 1 to {MOST}, not {asked.limit}")
-        since = None if asked.since is None else self._since(asked.since)
-        query = Query(asked.pod, asked.node, asked.verb, since, limit=asked.limit)
-        calls = self._places(lambda call: _may_be_wanted(query, call))
+    def list_decisions(self, options: DecisionListOptions) -> bytes:
+        if not 1 <= options.limit <= MAX_LISTED_DECISIONS:
+            raise RequestError(f"--limit must be from 1 to {MAX_LISTED_DECISIONS}, not {options.limit}")
+        since = None if options.since is None else self._parse_since(options.since)
+        query = DecisionQuery(options.pod, options.node, options.verb, since, limit=options.limit)
+        calls = self._matching_indexes(lambda call: _may_match(query, call))
         if query.pod is None and query.node is None:
             calls = calls[-query.limit :]
-        found = deque((kept for kept in self._decided(calls) if query.wants(kept)), query.limit)
-        return msgspec.json.encode({"decisions": [kept.summary for kept in reversed(found)]})
+        matching = deque((kept for kept in self._replay_decisions(calls) if query.matches(kept)), query.limit)
+        return msgspec.json.encode({"decisions": [kept.summary for kept in reversed(matching)]})
 
-    def decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
-        if self._last is None or self._last.id != id:
-            # Numbers begin anew with every process: the latest is meant.
-            calls = self._places(lambda call: call.id == id)
-            self._last = next(self._decided(calls[-1:]), None)
-        return None if self._last is None else msgspec.json.encode(self._last.decision(node, every_pod=pods))
+    def get_decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
+        if self._latest is None or self._latest.id != id:
+            # Ids restart at 1 with every process, so a recording may hold an id twice: take the latest.
+            calls = self._matching_indexes(lambda call: call.id == id)
+            self._latest = next(self._replay_decisions(calls[-1:]), None)
+        return None if self._latest is None else msgspec.json.encode(self._latest.decision(node, every_pod=pods))
 
     def close(self) -> None:
-        """There is nothing open."""
+        """Do nothing: replay opens and closes each segment by itself."""
 
-    def _since(self, text: str) -> int:
-        """Nanoseconds since 1970 of a time, or of so long before the last call."""
+    def _parse_since(self, text: str) -> int:
+        """Return nanoseconds since 1970 for a time, or for a duration before the last recorded call."""
         try:
-            return read_time(text, lambda: max((call.moment.now for call in self._recording.calls()), default=0))
+            return read_time(text, lambda: max((call.history.now for call in self._recording.calls()), default=0))
         except ValueError:
             expected = "a time such as 2026-03-01T12:00:00Z or a duration such as 15m"
             raise RequestError(f"--since must be {expected}, not {text!r}") from None
 
-    def _places(self, wanted: "Callable[[RecordedCall], bool]") -> list[int]:
-        return [place for place, call in enumerate(self._recording.calls()) if wanted(call)]
+    def _matching_indexes(self, matches: "Callable[[RecordedCall], bool]") -> list[int]:
+        return [index for index, call in enumerate(self._recording.calls()) if matches(call)]
 
-    def _decided(self, places: list[int]) -> Iterator[Kept]:
-        """The calls in these places, in order."""
+    def _replay_decisions(self, indexes: list[int]) -> Iterator[KeptDecision]:
+        """Decide the calls at these indexes of the recording again, in order."""
         from extender.server.scheduler import verbs
 
-        if not places:
+        if not indexes:
             return
-        wanted, count = frozenset(places), iter(range(sys.maxsize))
-        for replayed in self._recording.replayed(lambda _: next(count) in wanted):
-            call, ring = replayed.call, _One(replayed.call.id)
-            service = dataclasses.replace(replayed.service, decisions=ring)
-            verbs.answer(verbs.VERBS[call.verb], service, call.request, call.moment)
-            if ring.kept is not None:
-                yield ring.kept
+        selected, count = frozenset(indexes), iter(range(sys.maxsize))
+        for replayed in self._recording.replayed(lambda _: next(count) in selected):
+            call, collector = replayed.call, _SingleDecision(replayed.call.id)
+            server_context = dataclasses.replace(replayed.server_context, decisions=collector)
+            verbs.answer(verbs.VERBS[call.verb], server_context, call.request, call.history)
+            if collector.kept is not None:
+                yield collector.kept
 
 
-def _may_be_wanted(query: Query, call: "RecordedCall") -> bool:
-    """Without deciding it; victims are not known then, so every preemption may be about a pod."""
+def _may_match(query: DecisionQuery, call: "RecordedCall") -> bool:
+    """Return whether a call may match the query, without deciding it.
+
+    Victims are unknown before a call is decided, so every preemption may match a pod.
+    """
     name = (query.pod or "").rpartition("/")[2].encode()
     return (
         query.verb in (None, call.verb)
-        and (query.since is None or call.moment.now >= query.since)
+        and (query.since is None or call.history.now >= query.since)
         and (query.pod is None or call.verb == "preempt" or name in call.request)
     )
 
 
-class _One(Decisions):
-    """Keeps one decision, under the id that it was recorded with."""
+class _SingleDecision(DecisionLog):
+    """Collects one decision under the id that it was recorded with."""
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(1, sys.maxsize)
         self._id = id
-        self.kept: Kept | None = None
+        self.kept: KeptDecision | None = None
 
-    def next_id(self, verb: Verb | Literal["bind"]) -> str:
+    def next_id(self, verb: VerbName | Literal["bind"]) -> str:
         return self._id
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: KeptDecision) -> None:
         self.kept = kept

@@ -1,4 +1,5 @@
-"""What `--help` says of each command below its options: examples, environment, files, exit codes and where to read on.
+"""Sections that `--help` prints below the options of each command: signals, output, environment, files, exit codes,
+examples and documentation, as in a man page.
 
 Plain text of at most 80 columns, so that it reads the same on a terminal, in a pipe and on paper.
 
@@ -14,265 +15,273 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typer._click import Context, HelpFormatter
-else:  # wherever typer has them from
+else:  # typer bundles its own copy of click, whose module path is private
     Context = TyperCommand.context_class
     HelpFormatter = Context.formatter_class
 
-Entries = tuple[tuple[str, str], ...]
-"""(what is meant, what is said of it)."""
+HelpEntries = tuple[tuple[str, str], ...]
+"""Pairs of (term, description)."""
 
-ADMIN = "https://127.0.0.1:8889"
-SERVICE = "extender.kube-system.svc"
-CONTINUED = "\\\n  "
+_ADMIN_URL = "https://127.0.0.1:8889"
+_SERVER_NAME = "extender.kube-system.svc"
+_NEXT_LINE = "\\\n  "
 
-SETTINGS = {"help_option_names": ["-h", "--help"]}
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
-CONFIG = ("EXTENDER_CONFIG", "The configuration file, where --config does not name one.")
-EVERY_SETTING = (
+_ENV_CONFIG = ("EXTENDER_CONFIG", "Configuration file, if --config is not given.")
+_ENV_SETTINGS = (
     "EXTENDER_*",
-    "Every setting, over the file: EXTENDER_SERVER__PORT is server.port. extender config show lists all of them.",
+    "Any setting; overrides the file: EXTENDER_SERVER__PORT is server.port. extender config show lists all settings.",
 )
-KUBECONFIG = ("KUBECONFIG", "Kubeconfig files, as kubectl reads them; without it ~/.kube/config.")
-NO_COLOR = ("NO_COLOR", "If it is set, nothing is coloured.")
+_ENV_KUBECONFIG = ("KUBECONFIG", "Kubeconfig files, as for kubectl; default ~/.kube/config.")
+_ENV_NO_COLOR = ("NO_COLOR", "Disables colors if set.")
 
-DONE = ("0", "Done.")
-WRONG = (
+_EXIT_SUCCESS = ("0", "Success.")
+_EXIT_USAGE = (
     "2",
-    "The command line, a setting, a file or an address is wrong. Standard error says what and where.",
+    "Invalid option, setting, file or address. Standard error has the details.",
 )
-INTERRUPTED = ("130", "Ended by Ctrl-C.")
+_EXIT_INTERRUPTED = ("130", "Interrupted by Ctrl-C.")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Of one command."""
+class HelpPage:
+    """The sections of one command."""
 
-    examples: Entries
-    """(what it is for, the command)."""
-    exit_codes: Entries = (DONE, WRONG, INTERRUPTED)
-    environment: Entries = (CONFIG, EVERY_SETTING)
-    files: Entries = ()
-    signals: Entries = ()
-    output: Entries = ()
-    read_on: tuple[str, ...] = ()
-    """Pages of the documentation."""
+    examples: HelpEntries
+    """Pairs of (purpose, command)."""
+    exit_codes: HelpEntries = (_EXIT_SUCCESS, _EXIT_USAGE, _EXIT_INTERRUPTED)
+    environment: HelpEntries = (_ENV_CONFIG, _ENV_SETTINGS)
+    files: HelpEntries = ()
+    signals: HelpEntries = ()
+    output: HelpEntries = ()
+    see_also: tuple[str, ...] = ()
+    """Documentation pages, relative to the repository."""
 
 
-CONFIG_FILE = ("extender.yaml", "The configuration (YAML); docs/configuration.md says what each key means.")
-CLUSTER_FILE = (
+_CONFIG_FILE = ("extender.yaml", "Configuration (YAML); docs/configuration.md documents each key.")
+_CLUSTER_FILE = (
     "cluster.json[.gz]",
-    "Kubernetes objects: a List as kubectl get -o json prints it, YAML documents, or what extender cluster dump wrote.",
+    "Kubernetes objects: the output of kubectl get -o json or extender cluster dump, or YAML documents.",
 )
-A_RECORDING = ("recording/", "A directory of segments, as `extender serve --record` writes it.")
+_RECORDING_DIRECTORY = ("recording/", "Directory of segments written by `extender serve --record`.")
 
 PAGES = {
-    "": Page(
+    "": HelpPage(
         examples=(
             ("Serve the example cluster that ships with the package:", "extender serve"),
-            ("Ask why a pod was evicted:", "extender explain shop/cart-9"),
-            ("See what would become of the pods that wait:", "extender simulate --pending"),
-            ("Begin a configuration file:", "extender config show > extender.yaml"),
+            ("Explain why a pod was evicted:", "extender explain shop/cart-9"),
+            ("Simulate scheduling of the pending pods:", "extender simulate --pending"),
+            ("Create a configuration file:", "extender config show > extender.yaml"),
         ),
         exit_codes=(
-            DONE,
-            ("1", "What was looked for is not there, or is not as it should be; each command says more."),
-            WRONG,
-            INTERRUPTED,
+            _EXIT_SUCCESS,
+            ("1", "Not found or out of date; see the help of each command."),
+            _EXIT_USAGE,
+            _EXIT_INTERRUPTED,
         ),
-        read_on=("README.md", "docs/install.md", "docs/configuration.md"),
+        see_also=("README.md", "docs/install.md", "docs/configuration.md"),
     ),
-    "serve": Page(
+    "serve": HelpPage(
         examples=(
-            ("The example cluster, on 127.0.0.1:8888, for people on :8889:", "extender serve"),
-            ("A cluster from a file, which is read again when it changes:", "extender serve --cluster cluster.json"),
-            ("A live cluster, with your kubeconfig:", "extender serve --kubernetes --context production"),
-            ("In a pod, with its service account:", "extender serve --config extender.yaml --kubernetes"),
-            ("Keep every call, to be replayed:", "extender serve --record recording"),
+            ("Serve the example cluster on 127.0.0.1:8888, with the admin listener on :8889:", "extender serve"),
+            ("Serve a cluster from a file, reloaded when it changes:", "extender serve --cluster cluster.json"),
+            ("Watch a live cluster, with your kubeconfig:", "extender serve --kubernetes --context production"),
+            ("Run in a pod, with its service account:", "extender serve --config extender.yaml --kubernetes"),
+            ("Record every call for replay:", "extender serve --record recording"),
             (
-                "One setting from the environment:",
+                "Override one setting from the environment:",
                 "EXTENDER_LOG__FORMAT=JSON extender serve --config extender.yaml",
             ),
         ),
         exit_codes=(
-            ("0", "Ended by a signal."),
+            ("0", "Shut down by a signal."),
             (
                 "2",
                 (
-                    "It cannot start: a setting, a file, a certificate or credentials are wrong, or an address is "
-                    "taken. Or it cannot go on: it may not read the cluster. Standard error says what is wrong."
+                    "Cannot start: invalid setting, file, certificate or credentials, or address already in use. Or "
+                    "cannot continue: no permission to read the cluster. Standard error has the details."
                 ),
             ),
         ),
-        environment=(CONFIG, EVERY_SETTING, KUBECONFIG),
+        environment=(_ENV_CONFIG, _ENV_SETTINGS, _ENV_KUBECONFIG),
         files=(
-            CONFIG_FILE,
-            CLUSTER_FILE,
+            _CONFIG_FILE,
+            _CLUSTER_FILE,
             (
                 "PEM files",
                 (
-                    "Certificates, keys and authorities, named by server.tls and admin.tls. With them HTTPS is spoken "
-                    "and nothing else; they are read again when they change."
+                    "Certificates, keys and CA bundles of server.tls and admin.tls. A listener with TLS accepts HTTPS "
+                    "only; the files are reloaded when they change."
                 ),
             ),
-            A_RECORDING,
+            _RECORDING_DIRECTORY,
         ),
         signals=(
             (
                 "SIGTERM",
                 (
-                    "/readyz says no at once, calls are still answered for server.drainTime (10s), then what is under "
-                    "way is finished and the process ends. Another signal ends the waiting."
+                    "Shuts down gracefully: /readyz fails at once, calls are served for server.drainTime (10s), "
+                    "in-flight requests are drained, and the process exits. Another signal ends the wait."
                 ),
             ),
-            ("SIGINT", "Ctrl-C: the same, without waiting for server.drainTime."),
+            ("SIGINT", "Ctrl-C: as SIGTERM, without waiting for server.drainTime."),
         ),
         output=(
             (
                 "standard output",
-                "The audit lines: one of JSON for each /preempt and /bind (audit.enabled, audit.path).",
+                "Audit lines: one JSON line for each /preempt and /bind (audit.enabled, audit.path).",
             ),
-            ("standard error", "The log: text, or JSON with log.format: JSON."),
+            ("standard error", "Log: text, or JSON with log.format: JSON."),
         ),
-        read_on=("docs/install.md", "docs/configuration.md", "docs/cluster.md", "docs/audit.md", "docs/runbook.md"),
+        see_also=("docs/install.md", "docs/configuration.md", "docs/cluster.md", "docs/audit.md", "docs/runbook.md"),
     ),
-    "explain": Page(
+    "explain": HelpPage(
         examples=(
-            ("The latest decisions:", "extender explain"),
-            ("Why was it evicted, or where does it fit?", "extender explain shop/cart-9"),
-            ("Why not that node?", "extender explain shop/cart-9 --node worker-a1"),
-            ("Preemptions of the last quarter of an hour:", "extender explain --verb preempt --since 15m"),
-            ("From a recording, as JSON:", "extender explain preempt-17 --recording recording -o json"),
+            ("List the latest decisions:", "extender explain"),
+            ("Explain why a pod was evicted, or where it fits:", "extender explain shop/cart-9"),
+            ("Explain why a node was not chosen:", "extender explain shop/cart-9 --node worker-a1"),
+            ("List the preemptions of the last 15 minutes:", "extender explain --verb preempt --since 15m"),
+            ("Read a recording, print JSON:", "extender explain preempt-17 --recording recording -o json"),
             (
-                "Over HTTPS, through kubectl port-forward:",
-                f"extender explain --url {ADMIN} --ca-file ca.crt {CONTINUED}--tls-server-name {SERVICE}",
+                "Connect over HTTPS, through kubectl port-forward:",
+                f"extender explain --url {_ADMIN_URL} --ca-file ca.crt {_NEXT_LINE}--tls-server-name {_SERVER_NAME}",
             ),
         ),
         exit_codes=(
-            DONE,
-            ("1", "There is no such decision, or it does not speak of that node."),
-            ("2", "The command line or a file is wrong, or nobody answers. Standard error says what."),
-            INTERRUPTED,
+            _EXIT_SUCCESS,
+            ("1", "No such decision, or it does not include the node."),
+            ("2", "Invalid option or file, or the service does not respond. Standard error has the details."),
+            _EXIT_INTERRUPTED,
         ),
-        environment=(("EXTENDER_ADMIN_URL", "The admin listener, where --url does not name one."), NO_COLOR),
-        files=(A_RECORDING,),
-        read_on=("docs/explain.md", "docs/page.md"),
+        environment=(("EXTENDER_ADMIN_URL", "URL of the admin listener, if --url is not given."), _ENV_NO_COLOR),
+        files=(_RECORDING_DIRECTORY,),
+        see_also=("docs/explain.md", "docs/page.md"),
     ),
-    "simulate": Page(
+    "simulate": HelpPage(
         examples=(
-            ("The pods that wait in the cluster:", "extender simulate --pending"),
+            ("Schedule the pending pods of the cluster:", "extender simulate --pending"),
             (
-                "A pod that does not exist yet, on a live cluster:",
+                "Schedule a pod that does not exist yet, on a live cluster:",
                 "kubectl run web --image web --dry-run=client -o yaml |\n  extender simulate --from-server --pod -",
             ),
             (
-                "Two policies side by side:",
-                f"extender simulate --cluster cluster.json.gz --pod pod.yaml {CONTINUED}--compare upstream strict",
+                "Compare two policies:",
+                f"extender simulate --cluster cluster.json.gz --pod pod.yaml {_NEXT_LINE}--compare upstream strict",
             ),
-            ("For a script:", "extender simulate --pod pod.yaml -o json"),
+            ("Print JSON for a script:", "extender simulate --pod pod.yaml -o json"),
         ),
-        environment=(CONFIG, EVERY_SETTING, KUBECONFIG, NO_COLOR),
-        files=(CONFIG_FILE, CLUSTER_FILE, ("pod.yaml", "Manifests of pods, in YAML or JSON.")),
-        read_on=("docs/simulate.md", "docs/policies.md"),
+        environment=(_ENV_CONFIG, _ENV_SETTINGS, _ENV_KUBECONFIG, _ENV_NO_COLOR),
+        files=(_CONFIG_FILE, _CLUSTER_FILE, ("pod.yaml", "Pod manifests, in YAML or JSON.")),
+        see_also=("docs/simulate.md", "docs/policies.md"),
     ),
-    "replay": Page(
+    "replay": HelpPage(
         examples=(
-            ("Are all answers still the same?", "extender replay recording"),
-            ("What would other policies have answered?", "extender replay recording --preset careful --verb preempt"),
-            ("One call:", "extender replay recording --id preempt-42 -o json"),
+            ("Check that all answers are unchanged:", "extender replay recording"),
             (
-                "A running service, for CI:",
+                "Show the effect of other policies:",
+                "extender replay recording --preset careful --verb preempt",
+            ),
+            ("Replay one call:", "extender replay recording --id preempt-42 -o json"),
+            (
+                "Test a running service in CI:",
                 "extender replay recording --url http://127.0.0.1:8888 --junit replay.xml",
             ),
         ),
         exit_codes=(
-            ("0", "All answers are the same."),
-            ("1", "Some differ; each difference was printed."),
-            ("2", "Something cannot be read, there is no such call, or the service does not answer."),
-            INTERRUPTED,
+            ("0", "All answers are unchanged."),
+            ("1", "Some answers changed; the differences are printed."),
+            ("2", "Invalid option or file, no matching call, or the service does not respond."),
+            _EXIT_INTERRUPTED,
         ),
-        environment=(("EXTENDER_*", "With --config: every setting, over the file."), NO_COLOR),
-        files=(A_RECORDING,),
-        read_on=("docs/recordings.md",),
+        environment=(("EXTENDER_*", "With --config: any setting; overrides the file."), _ENV_NO_COLOR),
+        files=(_RECORDING_DIRECTORY,),
+        see_also=("docs/recordings.md",),
     ),
-    "openapi": Page(
+    "openapi": HelpPage(
         examples=(
-            ("Write the document of the scheduler's port:", "extender openapi --out openapi/openapi.json"),
-            ("Is the file up to date?", "extender openapi --check openapi/openapi.json"),
-            ("The same of the admin port:", "extender openapi --admin --check openapi/admin.json"),
+            ("Write the document of the scheduler port:", "extender openapi --out openapi/openapi.json"),
+            ("Check that the file is up to date:", "extender openapi --check openapi/openapi.json"),
+            ("Check the document of the admin port:", "extender openapi --admin --check openapi/admin.json"),
         ),
-        exit_codes=(DONE, ("1", "The file of --check is not up to date; what differs is printed."), WRONG, INTERRUPTED),
+        exit_codes=(
+            _EXIT_SUCCESS,
+            ("1", "The file of --check is out of date; the differences are printed."),
+            _EXIT_USAGE,
+            _EXIT_INTERRUPTED,
+        ),
         environment=(),
-        read_on=("docs/wire.md",),
+        see_also=("docs/wire.md",),
     ),
-    "cluster": Page(
+    "cluster": HelpPage(
         examples=(("Write the live cluster to a file:", "extender cluster dump --out cluster.json.gz"),),
-        read_on=("docs/cluster.md",),
+        see_also=("docs/cluster.md",),
     ),
-    "cluster dump": Page(
+    "cluster dump": HelpPage(
         examples=(
-            ("The live cluster of your kubeconfig:", "extender cluster dump --out cluster.json.gz"),
-            ("Of another context:", "extender cluster dump --context production --out cluster.json.gz"),
-            ("And serve what was written:", "extender serve --cluster cluster.json.gz"),
+            ("Write the live cluster of your kubeconfig:", "extender cluster dump --out cluster.json.gz"),
+            ("Use another context:", "extender cluster dump --context production --out cluster.json.gz"),
+            ("Serve the file:", "extender serve --cluster cluster.json.gz"),
         ),
-        environment=(CONFIG, EVERY_SETTING, KUBECONFIG),
-        files=(CONFIG_FILE, CLUSTER_FILE),
-        read_on=("docs/cluster.md",),
+        environment=(_ENV_CONFIG, _ENV_SETTINGS, _ENV_KUBECONFIG),
+        files=(_CONFIG_FILE, _CLUSTER_FILE),
+        see_also=("docs/cluster.md",),
     ),
-    "config": Page(
+    "config": HelpPage(
         examples=(
-            ("Begin a configuration file:", "extender config show > extender.yaml"),
-            ("Before it is put in place:", "extender config check --config extender.yaml"),
+            ("Create a configuration file:", "extender config show > extender.yaml"),
+            ("Validate a file before deploying it:", "extender config check --config extender.yaml"),
         ),
-        files=(CONFIG_FILE,),
-        read_on=("docs/configuration.md",),
+        files=(_CONFIG_FILE,),
+        see_also=("docs/configuration.md",),
     ),
-    "config show": Page(
+    "config show": HelpPage(
         examples=(
-            ("Every setting with its default:", "extender config show"),
-            ("What a file comes to:", "extender config show --config extender.yaml"),
+            ("Print every setting with its default:", "extender config show"),
+            ("Print the effective settings of a file:", "extender config show --config extender.yaml"),
         ),
-        files=(CONFIG_FILE,),
-        read_on=("docs/configuration.md", "docs/policies.md"),
+        files=(_CONFIG_FILE,),
+        see_also=("docs/configuration.md", "docs/policies.md"),
     ),
-    "config check": Page(
-        examples=(("Before it is put in place:", "extender config check --config extender.yaml"),),
+    "config check": HelpPage(
+        examples=(("Validate a file before deploying it:", "extender config check --config extender.yaml"),),
         exit_codes=(
             ("0", "Valid."),
-            ("2", "Not valid; every mistake is a line on standard error, with its place in the file."),
-            INTERRUPTED,
+            ("2", "Not valid; standard error has a line per error, with its position in the file."),
+            _EXIT_INTERRUPTED,
         ),
-        files=(CONFIG_FILE,),
-        read_on=("docs/configuration.md",),
+        files=(_CONFIG_FILE,),
+        see_also=("docs/configuration.md",),
     ),
 }
 """Command -> its page; "" is `extender` itself."""
 
 
-# --- how it is printed ------------------------------------------------------------------------------------------------
+# --- formatting -------------------------------------------------------------------------------------------------------
 
-_HARD = "\u2011"
-"""A hyphen at which no line ends: `--ca-file` and kube-scheduler are one word."""
+_NON_BREAKING_HYPHEN = "\u2011"
+"""Stands in for hyphens while lines are wrapped, so that `--ca-file` and kube-scheduler stay whole."""
 
 
-class Formatter(HelpFormatter):
-    """Breaks lines at blanks only."""
+class PlainTextFormatter(HelpFormatter):
+    """Wraps lines at blanks only."""
 
     def write_text(self, text: str) -> None:
-        super().write_text(text.replace("-", _HARD))
+        super().write_text(text.replace("-", _NON_BREAKING_HYPHEN))
 
     def write_dl(self, rows: "Sequence[tuple[str, str]]", col_max: int = 30, col_spacing: int = 2) -> None:
-        super().write_dl([(name, said.replace("-", _HARD)) for name, said in rows], col_max, col_spacing)
+        super().write_dl([(term, text.replace("-", _NON_BREAKING_HYPHEN)) for term, text in rows], col_max, col_spacing)
 
     def getvalue(self) -> str:
-        return super().getvalue().replace(_HARD, "-")
+        return super().getvalue().replace(_NON_BREAKING_HYPHEN, "-")
 
 
 class _Context(Context):
-    formatter_class = Formatter
+    formatter_class = PlainTextFormatter
 
 
-def write(page: Page, formatter: HelpFormatter) -> None:
-    """The sections that the page has."""
+def write_sections(page: HelpPage, formatter: HelpFormatter) -> None:
+    """Write the sections that are not empty."""
     for title, entries in (
         ("Signals", page.signals),
         ("Output", page.output),
@@ -284,35 +293,35 @@ def write(page: Page, formatter: HelpFormatter) -> None:
             with formatter.section(title):
                 formatter.write_dl(entries)
     with formatter.section("Examples"):
-        for number, (what, command) in enumerate(page.examples):
+        for number, (purpose, command) in enumerate(page.examples):
             if number:
                 formatter.write_paragraph()
-            formatter.write_text(what)
+            formatter.write_text(purpose)
             formatter.write("".join(f"{'':{formatter.current_indent + 2}}{line}\n" for line in command.splitlines()))
-    with formatter.section("Read on"):
-        formatter.write_text(", ".join(page.read_on))
+    with formatter.section("See also"):
+        formatter.write_text(", ".join(page.see_also))
 
 
-class Command(TyperCommand):
-    """A command whose help ends with its page."""
-
-    context_class = _Context
-
-    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        write(PAGES[name_of(ctx)], formatter)
-
-
-class Group(TyperGroup):
-    """A command of commands, the same."""
+class DocumentedCommand(TyperCommand):
+    """A command whose help ends with its page of PAGES."""
 
     context_class = _Context
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        write(PAGES[name_of(ctx)], formatter)
+        write_sections(PAGES[command_path(ctx)], formatter)
 
 
-def name_of(ctx: Context) -> str:
-    """Of the command, without `extender`."""
+class DocumentedGroup(TyperGroup):
+    """A group of commands whose help ends with its page of PAGES."""
+
+    context_class = _Context
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_sections(PAGES[command_path(ctx)], formatter)
+
+
+def command_path(ctx: Context) -> str:
+    """Return the names of a command below `extender`, such as `cluster dump`."""
     if ctx.parent is None:
         return ""
-    return f"{name_of(ctx.parent)} {ctx.info_name}".strip()
+    return f"{command_path(ctx.parent)} {ctx.info_name}".strip()

@@ -1,6 +1,6 @@
-"""One node of a decision: why that one, or why not; its pods, and how it compares with the best.
+"""Render one node of a decision: its outcome, filter status, scores or rank beside the best node, resources and pods.
 
-Rule: see `parts`.
+Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
 """
 
 from collections.abc import Iterator
@@ -8,185 +8,221 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from extender.cli.report import FOUND_BY, Way, candidates_table, decided, facts, of_budgets, of_scores, said_by
-from extender.cli.tables import Rows, amount, amounts, clock, indented, named, section, several, text
-from extender.core.explain.schema import Decision, NodeShown, RunningPod
+from extender.cli.report import (
+    VICTIM_SELECTION_NOTES,
+    Invocation,
+    budgets_table,
+    candidates_table,
+    facts_grid,
+    ranking_note,
+    scores_table,
+    status_message,
+)
+from extender.cli.tables import (
+    AdaptiveTable,
+    format_amount,
+    format_amounts,
+    format_timestamp,
+    indented,
+    join_names,
+    pluralize,
+    section_heading,
+    text,
+)
+from extender.core.explain.schema import DecisionReport, NodeReport, RunningPodReport
 
-_ROLES = {"victim": "bold red", "reprieved": "green", "protected": "yellow", "kept": "dim"}
+_ROLE_STYLES = {"victim": "bold red", "reprieved": "green", "protected": "yellow", "kept": "dim"}
 
-_ROLES_IN_WORDS = {
+_ROLE_DESCRIPTIONS = {
     "victim": "to be evicted",
-    "reprieved": "reprieved (may be evicted, and stay)",
-    "protected": "protected by a policy",
-    "kept": "kept (not less important)",
+    "reprieved": "reprieved (evictable, but stays)",
+    "protected": "protected by policy",
+    "kept": "kept (not of lower priority)",
 }
 
 
-def told(decision: Decision, node: NodeShown, way: Way) -> Iterator[RenderableType]:
-    """`decision`: the whole one; `node`: with its pods."""
+def render(decision: DecisionReport, node: NodeReport, invocation: Invocation) -> Iterator[RenderableType]:
+    """Render a node of a decision.
+
+    `decision`: with all its nodes, for comparison; `node`: with its pods.
+    """
     yield text(f"{decision.id} {sentence(decision, node)}", "bold")
     yield Text()
-    yield facts(decision, way)
-    yield from _verdict(decision, node)
+    yield facts_grid(decision, invocation)
+    yield from _render_filter_status(decision, node)
     if decision.verb == "prioritize":
-        yield from _score(decision, node)
+        yield from _render_scores(decision, node)
     if node.rank is not None:
-        yield from _rank(decision, node)
+        yield from _render_rank(decision, node)
     if node.allocatable:
-        yield from _room(decision, node)
+        yield from _render_resources(decision, node)
     if node.pods:
-        yield from _pods(node)
+        yield from _render_pods(node)
     if node.budgets:
-        yield from section("disruption budgets")
-        yield of_budgets((node.name, one) for one in node.budgets)
+        yield from section_heading("disruption budgets")
+        yield budgets_table((node.name, one) for one in node.budgets)
 
 
-def sentence(decision: Decision, node: NodeShown) -> str:
-    """What became of the node."""
+def sentence(decision: DecisionReport, node: NodeReport) -> str:
+    """Return one sentence with the outcome of the node and its reason."""
     pod, name = decision.pod, node.name
     match node.outcome:
         case "chosen":
-            return f"{name} was chosen for {pod}: evicting {named(node.victims, 3)} makes room"
-        case "beaten":
-            return f"{name} was not chosen for {pod}: {_against_the_best(decision, node)}"
-        case "ruledOut":
-            return f"{name} was ruled out for {pod}: evicting {named(node.victims, 3)} {_forbidden(node.why)}"
-        case "noRoom":
-            gone = several(_evictable(node), "pod that may be evicted", "pods that may be evicted")
-            why = f": {said_by(node.emptied)}" if node.emptied else ""
-            return f"{pod} does not fit on {name}, not even with the {gone} gone{why}"
+            return f"{name} was chosen for {pod}: evicting {join_names(node.victims, 3)} makes room"
+        case "outranked":
+            return f"{name} was not chosen for {pod}: {_comparison_with_best(decision, node)}"
+        case "rejectedByPolicy":
+            return f"{name} was ruled out for {pod}: evicting {join_names(node.victims, 3)} {_policy_reason(node.why)}"
+        case "insufficientAfterPreemption":
+            count = _count_evictable(node)
+            evicted = "its only potential victim" if count == 1 else f"all {count} potential victims"
+            why = f": {status_message(node.emptied)}" if node.emptied else ""
+            return f"{pod} does not fit on {name} even after evicting {evicted}{why}"
         case "noVictims":
-            return f"nobody on {name} may be evicted for {pod}: {_why_nobody(node)}"
+            return f"{name} has no potential victims for {pod}: {_no_victims_reason(node)}"
         case "scored" | "unscored":
             why = f": {node.why}" if node.why else ""
             return f"{name} scored {node.score} of 10 for {pod}{why}"
-    return _SENTENCES.get(node.outcome, "{name}: {why}").format(pod=pod, name=name, why=node.why)
+    return _OUTCOME_SENTENCES.get(node.outcome, "{name}: {why}").format(pod=pod, name=name, why=node.why)
 
 
-_SENTENCES = {
-    "fits": "{pod} fits on {name} without evicting anybody",
+_OUTCOME_SENTENCES = {
+    "fits": "{pod} fits on {name} without preemption",
     "accepted": "{pod} fits on {name}",
     "failed": "{pod} does not fit on {name} ({why}); evicting pods of lower priority would help",
-    "unresolvable": "{pod} does not fit on {name} ({why}); no eviction that is allowed would help",
-    "leftOut": "{name} was left out for {pod}: {why}",
-    "rejected": "{name} was not answered for {pod}: {why}",
-    "vetoed": "nobody on {name} is evicted for {pod}: {why}",
+    "unresolvable": "{pod} does not fit on {name} ({why}); preemption would not help",
+    "notEvaluated": "{name} was not evaluated for {pod}: {why}",
+    "rejected": "{name} was removed from the response for {pod} by the guard: {why}",
+    "vetoed": "no pods on {name} are evicted for {pod}: {why}",
 }
-"""Outcome -> what became of such a node."""
+"""Outcome -> sentence about a node with that outcome."""
 
 
-def _why_nobody(node: NodeShown) -> str:
+def _no_victims_reason(node: NodeReport) -> str:
     protected = node.counts.get("protected", 0)
     if not protected:
-        return "no pod there is of lower priority"
-    return several(protected, "pod of lower priority is protected", "pods of lower priority are protected")
+        return "no pods of lower priority"
+    return pluralize(protected, "pod of lower priority is protected", "pods of lower priority are protected")
 
 
-def _forbidden(why: str) -> str:
-    return why if why.startswith("would ") else f"is forbidden: {why}"
+def _policy_reason(why: str) -> str:
+    return why if why.startswith("would ") else f"is not allowed: {why}"
 
 
-def _evictable(node: NodeShown) -> int:
+def _count_evictable(node: NodeReport) -> int:
     return node.counts.get("victim", 0) + node.counts.get("reprieved", 0)
 
 
-def _against_the_best(decision: Decision, node: NodeShown) -> str:
+def _comparison_with_best(decision: DecisionReport, node: NodeReport) -> str:
     best, criteria = decision.nodes[0].name, decision.ranking.criteria if decision.ranking else []
     if node.loses_by is None:
-        return "it is the best candidate, and kube-scheduler was not told of it"
+        return "it is the best candidate, but it was not in the response to kube-scheduler"
     if node.loses_by == "name":
-        return f"it costs the same as {best}, whose name comes first"
+        return f"it ties with {best} on every criterion, and {best} comes first by name"
     if node.loses_by == "named":
-        return f"it costs the same as {best}, whose victims differ less from those that kube-scheduler chose"
-    place = criteria.index(node.loses_by)
-    return f"{best} is better by {node.loses_by}, {decision.nodes[0].shown[place]} against {node.shown[place]}"
+        return (
+            f"it ties with {best} on every criterion, and the victims on {best} are closer to kube-scheduler's choice"
+        )
+    index = criteria.index(node.loses_by)
+    return f"{best} is better by {node.loses_by}, {decision.nodes[0].shown[index]} against {node.shown[index]}"
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(decision: Decision, node: NodeShown) -> Iterator[RenderableType]:
-    """What the filters say, and of which plugins it is known that they let the pod pass."""
+def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
+    """Render the status of the filter plugins.
+
+    Mirrors RunFilterPlugins: plugins run in order until one fails, so those before it passed
+    and those after it did not run.
+    """
     found = node.filter
     if found is None:
         return
-    yield from section("the filters" if decision.verb == "filter" else "the filters, before anybody is evicted")
+    yield from section_heading("filters" if decision.verb == "filter" else "filters, before preemption")
     if found.code == "Success":
-        yield indented(text(f"all let it pass: {', '.join(decision.filters)}", "green"))
+        yield indented(text(f"all passed: {', '.join(decision.filters)}", "green"))
         return
-    yield indented(text(f"{said_by(found)} ({found.code})", "red"))
+    yield indented(text(f"{status_message(found)} ({found.code})", "red"))
     if found.plugin in decision.filters:
-        place = decision.filters.index(found.plugin)
-        before, after = decision.filters[:place], decision.filters[place + 1 :]
+        index = decision.filters.index(found.plugin)
+        before, after = decision.filters[:index], decision.filters[index + 1 :]
         if before:
-            yield indented(text(f"let it pass: {', '.join(before)}"))
+            yield indented(text(f"passed: {', '.join(before)}"))
         if after:
-            yield indented(text(f"not asked then: {', '.join(after)}", "dim"))
+            yield indented(text(f"not run: {', '.join(after)}", "dim"))
 
 
-def _score(decision: Decision, node: NodeShown) -> Iterator[RenderableType]:
+def _render_scores(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
     best = max(decision.nodes, key=lambda one: one.score or 0)
-    yield from section("scores" if best.name == node.name else f"scores, beside {best.name}, which has the best")
-    yield of_scores(decision, [node] if best.name == node.name else [best, node])
+    yield from section_heading(
+        "scores" if best.name == node.name else f"scores, compared with {best.name}, the highest"
+    )
+    yield scores_table(decision, [node] if best.name == node.name else [best, node])
 
 
-def _rank(decision: Decision, node: NodeShown) -> Iterator[RenderableType]:
+def _render_rank(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
     best = decision.nodes[0]
-    beside = "" if best.name == node.name else f", beside {best.name}, which is the best"
+    compared = "" if best.name == node.name else f", compared with {best.name}, the best"
     total = decision.ranking.candidates if decision.ranking else 0
-    yield from section(f"number {node.rank} of {several(total, 'candidate')}{beside}")
+    yield from section_heading(f"rank {node.rank} of {pluralize(total, 'candidate')}{compared}")
     rows = [node] if best.name == node.name else [best, node]
     yield candidates_table(decision, rows)
     if node.loses_by is not None or total == 1:
-        yield indented(text(decided(decision), "dim"))
+        yield indented(text(ranking_note(decision), "dim"))
 
 
-def _room(decision: Decision, node: NodeShown) -> Iterator[RenderableType]:
-    """What there is, and what the pod needs."""
+def _render_resources(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
+    """Render allocatable, used, freed and available amounts per resource, and what the pod needs."""
     wanted = {**decision.incoming.requests, "pods": 1}
-    yield from section("room")
+    yield from section_heading("resources")
     rows = []
     for name, allocatable in node.allocatable.items():
         used, freed = node.used.get(name, 0), node.freed.get(name, 0)
         left = allocatable - used + freed
         style = "bold red" if left < wanted.get(name, 0) else ""
-        before = (text(amount(name, one)) for one in (allocatable, used, freed))
-        needed = text(amount(name, wanted.get(name, 0)))
-        rows.append((text(name), *before, text(amount(name, left), style), needed))
-    yield Rows(("RESOURCE", "ALLOCATABLE", "USED", "FREED", "LEFT", "NEEDED"), rows)
+        before = (text(format_amount(name, one)) for one in (allocatable, used, freed))
+        needed = text(format_amount(name, wanted.get(name, 0)))
+        rows.append((text(name), *before, text(format_amount(name, left), style), needed))
+    yield AdaptiveTable(("RESOURCE", "ALLOCATABLE", "USED", "FREED", "AVAILABLE", "NEEDED"), rows)
     for pod in node.nominated:
-        takes = f"takes {amounts(pod.requests)}" if pod.requests else "takes nothing"
-        yield indented(text(f"{pod.key}, priority {pod.priority}, is nominated to this node and {takes}"))
+        requests = f"requests {format_amounts(pod.requests)}" if pod.requests else "requests nothing"
+        yield indented(text(f"{pod.key}, priority {pod.priority}, is nominated to this node and {requests}"))
 
 
-def _pods(node: NodeShown) -> Iterator[RenderableType]:
-    """Most important first; in which order they were put back."""
-    yield from section(f"pods of {node.name}, most important first")
-    counted = (f"{count} {_ROLES_IN_WORDS.get(role, role)}" for role, count in node.counts.items())
+def _render_pods(node: NodeReport) -> Iterator[RenderableType]:
+    """Render the pods of the node, most important first, with their place in the reprieve order."""
+    yield from section_heading(f"pods on {node.name}, most important first")
+    counted = (f"{count} {_ROLE_DESCRIPTIONS.get(role, role)}" for role, count in node.counts.items())
     yield indented(text(", ".join(counted), "dim"))
     rows = []
     for one in node.pods:
-        values = (one.priority, clock(one.started or "not started"), amounts(one.requests), ", ".join(one.budgets))
+        values = (
+            one.priority,
+            format_timestamp(one.started or "not started"),
+            format_amounts(one.requests),
+            ", ".join(one.budgets),
+        )
         rows.append(
             (
                 text(one.key),
-                text(one.role, _ROLES.get(one.role, "")),
+                text(one.role, _ROLE_STYLES.get(one.role, "")),
                 text("" if one.order is None else one.order),
                 *map(text, values),
                 text("; ".join(_notes(one))),
             )
         )
-    headers = ("POD", "ROLE", "PUT BACK", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
-    yield Rows(headers, rows, lead=2)
+    headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
+    yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:
-        yield indented(text(f"victims: {FOUND_BY.get(node.chosen_by, node.chosen_by)}", "dim"))
+        yield indented(text(f"victims: {VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)}", "dim"))
 
 
-def _notes(one: RunningPod) -> Iterator[str]:
+def _notes(one: RunningPodReport) -> Iterator[str]:
     if one.violating:
-        yield "its loss breaks a budget"
+        yield "eviction violates a budget"
     if one.named:
-        yield "kube-scheduler chose it"
+        yield "chosen by kube-scheduler"
     if one.leaving:
-        yield "leaving already"
+        yield "already terminating"
     yield from one.protected_by

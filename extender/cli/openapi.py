@@ -1,4 +1,4 @@
-"""extender openapi: the OpenAPI document of the service."""
+"""`extender openapi`: write or check the OpenAPI document of the service."""
 
 import difflib
 import json
@@ -11,34 +11,34 @@ import typer
 def openapi(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the document to this file.")] = None,
     check: Annotated[
-        Path | None, typer.Option("--check", metavar="FILE", help="Exit with code 1 if this file is not up to date.")
+        Path | None, typer.Option("--check", metavar="FILE", help="Exit with code 1 if this file is out of date.")
     ] = None,
     admin: Annotated[
-        bool, typer.Option("--admin", help="Of the admin listener: health, metrics and what people look at.")
+        bool, typer.Option("--admin", help="Use the document of the admin listener (health, metrics, debugging).")
     ] = False,
 ) -> None:
     """Write or check the OpenAPI document of the service."""
     if (out is None) == (check is None):
-        raise typer.BadParameter("give either --out or --check")
-    document = json.dumps(_document(admin), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+        raise typer.BadParameter("exactly one of --out and --check is required")
+    document = json.dumps(_openapi_document(admin), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if out is not None:
         out.write_text(document, encoding="utf-8")
     elif check is not None:
-        _check_openapi(check, document, "--admin " if admin else "")
+        _check_up_to_date(check, document, "--admin " if admin else "")
 
 
-def _document(of_admin: bool) -> dict[str, Any]:
+def _openapi_document(is_admin: bool) -> dict[str, Any]:
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.server import app
     from extender.server.admin import app as admin
 
-    if of_admin:
+    if is_admin:
         return admin.openapi_document()
     return app.openapi_document(app.create_app(ClusterCache(), Configuration()))
 
 
-def _check_openapi(path: Path, document: str, option: str) -> None:
+def _check_up_to_date(path: Path, document: str, option: str) -> None:
     found = path.read_text(encoding="utf-8") if path.exists() else ""
     if found == document:
         return
@@ -48,5 +48,5 @@ def _check_openapi(path: Path, document: str, option: str) -> None:
     shown = list(difference)
     more = [f"… {len(shown) - 20} more lines"] if len(shown) > 20 else []
     typer.echo("\n".join(shown[:20] + more), err=True)
-    typer.echo(f"extender: {path} is not up to date: run `extender openapi {option}--out {path}`", err=True)
+    typer.echo(f"extender: {path} is out of date: run `extender openapi {option}--out {path}`", err=True)
     raise typer.Exit(1)

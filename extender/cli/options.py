@@ -1,45 +1,58 @@
-"""What several commands take: the configuration, and where the cluster comes from."""
+"""Options that several commands share: configuration, source of the cluster, output format.
+
+Rule: an option on the command line overrides the environment, which overrides the configuration file.
+"""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
+if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
-    from extender.server.observability.cache_status import Source
+    from extender.server.observability.cache_status import ClusterSource
 
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", envvar="EXTENDER_CONFIG", help="Configuration file; all defaults if left out."
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="EXTENDER_CONFIG",
+        help="Configuration file; without it, every setting has its default.",
     ),
 ]
 
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="PATH", help="Cluster file or directory, over cluster.path."),
+    typer.Option("--cluster", metavar="PATH", help="Cluster file or directory; overrides cluster.path."),
 ]
 KubernetesOption = Annotated[
-    bool, typer.Option("--kubernetes", help="Follow a live cluster, as cluster.source: kubernetes.")
+    bool, typer.Option("--kubernetes", help="Watch a live cluster; same as cluster.source: kubernetes.")
 ]
 KubeconfigOption = Annotated[
     str | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster to follow, over cluster.kubeconfig."),
+    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster; overrides cluster.kubeconfig."),
 ]
 ContextOption = Annotated[
     str | None,
-    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig, over cluster.context."),
+    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; overrides cluster.context."),
 ]
+
+
+class OutputFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
 
 
 def cluster_options(
     path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None
 ) -> dict[str, tuple[str, object]]:
-    """Option -> key and value in the configuration; what is given here decides which source it is."""
+    """Return option -> (configuration key, value); the options that are set select cluster.source as well."""
     given: dict[str, tuple[str, object]] = {
         "--cluster": ("cluster.path", path),
         "--kubeconfig": ("cluster.kubeconfig", kubeconfig),
@@ -47,12 +60,12 @@ def cluster_options(
     }
     live = kubernetes or kubeconfig is not None or context is not None
     if live or path is not None:
-        given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "snapshot")
+        given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "files")
     return given
 
 
-def api_server(settings: "Configuration") -> "ApiServer | None":
-    """Where the cluster is followed and pods are bound; None for a file. Raises ExtenderError for bad credentials."""
+def connect_api_server(settings: "Configuration") -> "ApiServer | None":
+    """Return the API server to watch and to bind pods at, or None for a file; ExtenderError for bad credentials."""
     if settings.cluster.source != "kubernetes":
         return None
     from extender.cluster.apiserver.client import ApiServer
@@ -60,8 +73,8 @@ def api_server(settings: "Configuration") -> "ApiServer | None":
     return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
 
 
-def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "Source":
-    """The source that keeps the store up to date; a file is read at once, a live cluster when the service runs."""
+def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
+    """Return the source that fills `cache`: a file is loaded at once, a live cluster when the service runs."""
     from extender.cluster.files.manifests import example_cluster
     from extender.cluster.files.source import FileSource
     from extender.cluster.watch.source import KubernetesSource
@@ -74,7 +87,7 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
             cache,
             api,
             stale_after=cluster.stale_after,
-            compare_interval=cluster.compare_interval,
+            verify_interval=cluster.verify_interval,
             pod_annotations=policy.annotations,
             pod_groups=policy.reads_pod_groups,
         )
@@ -86,12 +99,12 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
     return source
 
 
-def configuration(path: Path | None, overrides: "dict[str, tuple[str, object]] | None" = None) -> "Configuration":
+def read_configuration(path: Path | None, overrides: "dict[str, tuple[str, object]] | None" = None) -> "Configuration":
     from extender.config import load_config
 
     return load_config(path, os.environ, overrides)
 
 
-def counts(cache: "ClusterCache") -> str:
+def count_objects(cache: "ClusterCache") -> str:
     objects = cache.snapshot().objects
     return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"

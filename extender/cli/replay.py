@@ -1,4 +1,7 @@
-"""extender replay: answer the calls of a recording again, and say what differs."""
+"""`extender replay`: answer the calls of a recording again and report differences.
+
+Rule: the exit code is 0 only if every answer is unchanged.
+"""
 
 import contextlib
 import json
@@ -11,27 +14,29 @@ from xml.etree import ElementTree
 
 import typer
 
-from extender.cli.http_client import CAFileOption, CertOption, KeyOption, ServerNameOption, Trust
-from extender.cli.options import configuration
+from extender.cli.http_client import CAFileOption, CertOption, KeyOption, ServerNameOption, TLSClientConfig
+from extender.cli.options import read_configuration
 from extender.version import __version__
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
+if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
     from rich.console import Console
 
-    from extender.server.recording.differences import Answered, Difference
-    from extender.server.recording.replay import RecordedCall, Recording, Replayed, Result, Under
+    from extender.server.recording.differences import Difference, RawAnswer
+    from extender.server.recording.replay import RecordedCall, Recording, ReplayableCall, ReplayResult, SettingsOverride
     from extender.server.settings import Settings
 
-JSON_TYPE = {"Content-Type": "application/json"}
+JSON_HEADERS = {"Content-Type": "application/json"}
 
-Preset = Literal["upstream", "careful", "strict"]
+PresetName = Literal["upstream", "careful", "strict"]
 
 
 def replay(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A recording, or one segment of it.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Recording to replay, or one segment of it.")],
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="Send the calls to this service, and compare its answers."),
+        typer.Option(
+            "--url", metavar="URL", help="Send the calls to this running service instead of deciding them locally."
+        ),
     ] = None,
     ca_file: CAFileOption = None,
     cert: CertOption = None,
@@ -39,35 +44,38 @@ def replay(
     tls_server_name: ServerNameOption = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Answer by this configuration, not by that of then."),
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="Decide by this configuration instead of the recorded one."
+        ),
     ] = None,
     preset: Annotated[
-        Preset | None, typer.Option("--preset", help="Answer by the policies of this preset; over --config.")
+        PresetName | None, typer.Option("--preset", help="Decide by the policies of this preset; overrides --config.")
     ] = None,
     verb: Annotated[
-        Literal["filter", "prioritize", "preempt"] | None, typer.Option("--verb", help="Only calls of this verb.")
+        Literal["filter", "prioritize", "preempt"] | None,
+        typer.Option("--verb", help="Replay only calls of this verb."),
     ] = None,
-    pod: Annotated[str | None, typer.Option("--pod", metavar="NS/NAME", help="Only calls about this pod.")] = None,
+    pod: Annotated[
+        str | None, typer.Option("--pod", metavar="NS/NAME", help="Replay only calls about this pod.")
+    ] = None,
     id: Annotated[  # noqa: A002
-        str | None, typer.Option("--id", metavar="ID", help="Only this call, such as preempt-42.")
+        str | None, typer.Option("--id", metavar="ID", help="Replay only this call, such as preempt-42.")
     ] = None,
-    output: Annotated[
-        Literal["text", "json"], typer.Option("--output", "-o", help="How the result is printed.")
-    ] = "text",
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")] = "text",
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML, for CI.")
+        Path | None, typer.Option("--junit", metavar="FILE", help="Also write the result to this file as JUnit XML.")
     ] = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long --url may take for an answer.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for each response of --url.")
     ] = 5.0,
-    color: Annotated[bool, typer.Option("--color/--no-color", help="Colors, on a terminal.")] = True,
+    color: Annotated[bool, typer.Option("--color/--no-color", help="Color the output on a terminal.")] = True,
 ) -> None:
-    """Answer the calls of a recording again, and print what differs.
+    """Replay the calls of a recording and print the differences.
 
-    Each call is answered by this extender, on the picture and by the settings that it was recorded with; the answer
-    has to be the same, byte for byte. With --config or --preset it is answered by other policies, and what differs is
-    what these change. With --url a running service answers from its own picture, and the same JSON is enough; it takes
-    the calls for the scheduler's, so it must be none that a scheduler uses.
+    Each call is decided again on the recorded cluster and settings, and the answer must be identical, byte for byte.
+    With --config or --preset, calls are decided by other policies, and the differences show their effect. With --url, a
+    running service answers from its own cluster cache, and the same JSON is enough. That service cannot tell the calls
+    from a scheduler's: do not use one that a scheduler calls.
     """
     from rich.console import Console
 
@@ -76,37 +84,37 @@ def replay(
 
     if url is not None and (config is not None or preset is not None):
         raise typer.BadParameter(
-            "a service answers by its own policies: leave out --config and --preset", param_hint="--url"
+            "a running service applies its own policies: omit --config and --preset", param_hint="--url"
         )
-    trust = Trust(ca_file, cert, key, tls_server_name)
-    if url is None and trust.options():
-        raise typer.BadParameter("nobody is called without --url", param_hint=trust.options().split()[0])
-    _keep_the_log_quiet()
-    recording, under = open_recording(directory), _settings(config, preset)
+    tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
+    if url is None and tls.command_line():
+        raise typer.BadParameter("requires --url", param_hint=tls.command_line().split()[0])
+    _silence_logging()
+    recording, under = open_recording(directory), _settings_override(config, preset)
     errors = Console(stderr=True, no_color=not color or None, highlight=False)
 
     def wanted(call: "RecordedCall") -> bool:
         return verb in (None, call.verb) and pod in (None, call.pod) and id in (None, call.id)
 
     with contextlib.ExitStack() as stack:
-        answer = _from_engine if url is None else stack.enter_context(_from_service(url, timeout, trust))
-        rows = list(_answered(recording.replayed(wanted, under), answer, errors, exact=url is None))
+        answer = _answer_locally if url is None else stack.enter_context(_answer_over_http(url, timeout, tls))
+        rows = list(_replay_calls(recording.replayed(wanted, under), answer, errors, exact=url is None))
     if not rows:
-        asked = [option for option, value in (("--verb", verb), ("--pod", pod), ("--id", id)) if value is not None]
-        raise RecordingError(f"{directory}: there is no call{' for ' + ' and '.join(asked) if asked else ''}")
-    for warning in (*_versions(recording), *recording.notes):
+        filters = [option for option, value in (("--verb", verb), ("--pod", pod), ("--id", id)) if value is not None]
+        raise RecordingError(f"{directory}: no call{' matches ' + ' and '.join(filters) if filters else 's recorded'}")
+    for warning in (*_version_warnings(recording), *recording.notes):
         errors.print(f"extender: {printable(warning)}", markup=False)
     if junit is not None:
-        junit.write_bytes(_junit(rows))
+        junit.write_bytes(_render_junit(rows))
     if output == "json":
-        typer.echo(_json(directory, rows))
+        typer.echo(_render_json(directory, rows))
     else:
-        _print(rows, Console(no_color=not color or None, highlight=False, soft_wrap=True))
+        _print_differences(rows, Console(no_color=not color or None, highlight=False, soft_wrap=True))
     raise typer.Exit(1 if any(row.differences for row in rows) else 0)
 
 
-class Row(NamedTuple):
-    """One call, without the bodies: of these there may be many."""
+class ReplayedCall(NamedTuple):
+    """The outcome of one call, without the bodies: a recording may hold more of those than memory."""
 
     id: str
     verb: str
@@ -118,23 +126,23 @@ class Row(NamedTuple):
     differences: "tuple[Difference, ...]"
 
     @classmethod
-    def of(cls, result: "Result") -> "Row":
+    def from_result(cls, result: "ReplayResult") -> "ReplayedCall":
         call = result.call
         return cls(
             call.id, call.verb, call.pod, call.time, call.segment, call.status, result.status, result.differences
         )
 
 
-def _keep_the_log_quiet() -> None:
-    """What the service would log is what the calls said then."""
+def _silence_logging() -> None:
+    """Discard log lines: they would repeat those of the recorded service."""
     logging.getLogger("extender").addHandler(logging.NullHandler())
 
 
-# --- by what it is answered -----------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------------------
 
 
-def _settings(config: Path | None, preset: Preset | None) -> "Under":
-    """The settings of then -> those of now."""
+def _settings_override(config: Path | None, preset: PresetName | None) -> "SettingsOverride":
+    """Return a function from recorded settings to the settings to decide by."""
     from dataclasses import replace
 
     from extender.config import Configuration
@@ -142,15 +150,18 @@ def _settings(config: Path | None, preset: Preset | None) -> "Under":
 
     given: dict[str, tuple[str, object]] = {} if preset is None else {"--preset": ("preemption.preset", preset)}
     if config is not None:
-        other = Settings.of(configuration(config, given))
+        other = Settings.from_config(read_configuration(config, given))
         return lambda _: other
     if preset is None:
         return lambda settings: settings
-    policies = Settings.of(Configuration.model_validate({"preemption": {"preset": preset}}))
+    policies = Settings.from_config(Configuration.model_validate({"preemption": {"preset": preset}}))
     policy = policies.profile.preemption
 
     def under(settings: "Settings") -> "Settings":
-        """All but preemption stays; and it is decided, if it was not then."""
+        """Replace the preemption policy, keep everything else.
+
+        Calls recorded in mode Observe or with the kill switch on are decided too.
+        """
         keep = 1 if policy.budget_accounting == "Live" else settings.profile.keep_candidates
         profile = replace(settings.profile, preemption=policy, keep_candidates=keep)
         return Settings(profile, policies.on_preempt_failure)
@@ -158,9 +169,13 @@ def _settings(config: Path | None, preset: Preset | None) -> "Under":
     return under
 
 
-def _answered(
-    chosen: "Iterator[Replayed]", answer: "Callable[[Replayed], Answered]", errors: "Console", *, exact: bool
-) -> Iterator[Row]:
+def _replay_calls(
+    chosen: "Iterator[ReplayableCall]",
+    answer: "Callable[[ReplayableCall], RawAnswer]",
+    errors: "Console",
+    *,
+    exact: bool,
+) -> Iterator[ReplayedCall]:
     from rich.progress import Progress
 
     with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -168,45 +183,47 @@ def _answered(
         for replayed in chosen:
             answered = answer(replayed)
             bar.update(task, completed=replayed.progress)
-            yield Row.of(replayed.result(answered, exact=exact))
+            yield ReplayedCall.from_result(replayed.result(answered, exact=exact))
 
 
-def _from_engine(replayed: "Replayed") -> "Answered":
+def _answer_locally(replayed: "ReplayableCall") -> "RawAnswer":
     return replayed.answer()
 
 
 @contextlib.contextmanager
-def _from_service(url: str, timeout: float, trust: Trust) -> "Iterator[Callable[[Replayed], Answered]]":
-    """A service that is asked over one connection."""
+def _answer_over_http(
+    url: str, timeout: float, tls: TLSClientConfig
+) -> "Iterator[Callable[[ReplayableCall], RawAnswer]]":
+    """Yield a function that sends a call to the service, over one connection."""
     import httpx
 
     from extender.errors import RecordingError
-    from extender.server.recording.differences import Answered
+    from extender.server.recording.differences import RawAnswer
 
-    def answer(replayed: "Replayed") -> "Answered":
-        place = f"{url.rstrip('/')}/{replayed.call.verb}"
+    def answer(replayed: "ReplayableCall") -> "RawAnswer":
+        endpoint = f"{url.rstrip('/')}/{replayed.call.verb}"
         try:
-            response = client.post(place, content=replayed.call.request, headers=JSON_TYPE)
+            response = client.post(endpoint, content=replayed.call.request, headers=JSON_HEADERS)
         except httpx.HTTPError as error:
-            why = trust.why(error, url) or str(error)
-            why = f"no answer within {timeout:g} s" if isinstance(error, httpx.TimeoutException) else why
-            raise RecordingError(f"{place}: {replayed.call.id} was not answered: {why}") from error
-        return Answered(response.status_code, response.content)
+            reason = tls.error_message(error, url) or str(error)
+            reason = f"no response within {timeout:g}s" if isinstance(error, httpx.TimeoutException) else reason
+            raise RecordingError(f"{endpoint}: {replayed.call.id} failed: {reason}") from error
+        return RawAnswer(response.status_code, response.content)
 
-    with trust.client(url, timeout) as client:
+    with tls.client(url, timeout) as client:
         yield answer
 
 
-# --- what is printed --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
-def _versions(recording: "Recording") -> list[str]:
+def _version_warnings(recording: "Recording") -> list[str]:
     others = sorted(recording.versions() - {__version__})
     return [f"recorded by version {', '.join(others)}; this is {__version__}"] if others else []
 
 
-def _print(rows: list[Row], console: "Console") -> None:
-    """The calls that are answered differently, and how many there are."""
+def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
+    """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
     from rich.text import Text
 
     from extender.errors import printable
@@ -216,21 +233,21 @@ def _print(rows: list[Row], console: "Console") -> None:
         if not row.differences:
             continue
         console.print(Text(printable(f"{row.id}  {row.pod}  {row.time}"), "bold"))
-        for what, recorded, now in row.differences:
-            console.print(Text(f"  {printable(what)}"))
+        for subject, recorded, now in row.differences:
+            console.print(Text(f"  {printable(subject)}"))
             console.print(Text(f"    - {printable(recorded or ABSENT)}", "red"))
             console.print(Text(f"    + {printable(now or ABSENT)}", "green"))
     different = sum(bool(row.differences) for row in rows)
-    counts = f"{_calls(len(rows))}: {len(rows) - different} answered as recorded, {different} differently"
+    counts = f"{_count_calls(len(rows))}: {len(rows) - different} unchanged, {different} changed"
     console.print(Text(counts, "red" if different else "green"))
 
 
-def _calls(count: int) -> str:
+def _count_calls(count: int) -> str:
     return "1 call" if count == 1 else f"{count} calls"
 
 
-def _json(directory: Path, rows: list[Row]) -> str:
-    """Every call, with what differs."""
+def _render_json(directory: Path, rows: list[ReplayedCall]) -> str:
+    """Return every call with its differences, as indented JSON."""
     calls = [
         {
             "id": row.id,
@@ -248,8 +265,8 @@ def _json(directory: Path, rows: list[Row]) -> str:
     return json.dumps(found, indent=2)
 
 
-def _junit(rows: list[Row]) -> bytes:
-    """A test case per call; one that differs is a failure."""
+def _render_junit(rows: list[ReplayedCall]) -> bytes:
+    """Return JUnit XML with a test case per call; a call with differences is a failure."""
     from extender.errors import printable
 
     failures = str(sum(bool(row.differences) for row in rows))
@@ -258,9 +275,9 @@ def _junit(rows: list[Row]) -> bytes:
         name = printable(f"{row.id} {row.pod} {row.time}")
         case = ElementTree.SubElement(suite, "testcase", classname=f"extender.replay.{row.verb}", name=name, time="0")
         if row.differences:
-            said = [printable(str(one)) for one in row.differences]
-            failure = ElementTree.SubElement(case, "failure", message=said[0])
-            failure.text = "\n".join(said)
+            lines = [printable(str(one)) for one in row.differences]
+            failure = ElementTree.SubElement(case, "failure", message=lines[0])
+            failure.text = "\n".join(lines)
     suites = ElementTree.Element("testsuites", tests=str(len(rows)), failures=failures)
     suites.append(suite)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)

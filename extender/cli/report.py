@@ -1,6 +1,6 @@
-"""A decision as people read it: a sentence, the facts, the candidates, and what became of all other nodes.
+"""Render a decision as text: summary sentence, facts, victims, ranked candidates, and the outcome of all other nodes.
 
-Rule: see `parts`.
+Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,133 +11,149 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.cli.tables import (
-    Rows,
-    amount,
-    amounts,
-    and_more,
-    clock,
+    AdaptiveTable,
+    format_amount,
+    format_amounts,
+    format_timestamp,
     indented,
-    named,
+    join_names,
+    more_rows_hint,
     new_table,
-    section,
-    several,
+    pluralize,
+    section_heading,
     text,
 )
-from extender.core.explain.schema import Amounts, BudgetShown, Decision, NodeShown, Summary, VerdictShown
+from extender.core.explain.schema import (
+    BudgetReport,
+    DecisionReport,
+    DecisionSummary,
+    NodeReport,
+    ResourceAmounts,
+    StatusReport,
+)
 from extender.errors import printable
 
 
 @dataclass(frozen=True)
-class Way:
-    """How decisions are asked for."""
+class Invocation:
+    """The command line of this run, repeated in the commands that a report suggests."""
 
     command: str = "extender explain"
-    """With the options that say where."""
+    """Command with the options that select the service or recording, shell-quoted."""
     is_replay: bool = False
-    """Were they made again for this, from a recording?"""
+    """Whether the decisions were computed again from a recording."""
 
 
-MOST_ROWS = 20
-"""Of a table, unless all are wanted."""
-MOST_NAMES = 5
-"""Of nodes or victims in a row, likewise."""
+MAX_TABLE_ROWS = 20
+"""Rows of a table without --all."""
+MAX_NAMES_PER_CELL = 5
+"""Node names in one cell without --all."""
 
-_BRIEF = 100
-"""On narrower consoles the list leaves out what the id and the sentence say too."""
+_FULL_LIST_MIN_COLUMNS = 100
+"""Console width below which the list drops the VERB and POD columns, which the id and the sentence repeat."""
 
-LOSES = "*"
-"""Marks what decided."""
+DECIDING_MARK = "*"
+"""Marks the first criterion on which a candidate is worse than the best one."""
 
-STYLES = {
+OUTCOME_STYLES = {
     "chosen": "bold green", "accepted": "green", "scored": "green", "fits": "green",
-    "beaten": "yellow", "failed": "yellow",
-    "ruledOut": "red", "noRoom": "red", "noVictims": "red", "unresolvable": "red",
+    "outranked": "yellow", "failed": "yellow",
+    "rejectedByPolicy": "red", "insufficientAfterPreemption": "red", "noVictims": "red", "unresolvable": "red",
     "rejected": "bold red", "vetoed": "red",
 }  # fmt: skip
 
-IN_WORDS = {
+OUTCOME_LABELS = {
     "accepted": "fits",
     "failed": "does not fit; evicting pods would help",
-    "unresolvable": "does not fit; no eviction that is allowed would help",
+    "unresolvable": "does not fit; preemption would not help",
     "unscored": "not scored by plugins",
-    "ruledOut": "ruled out",
-    "noRoom": "no room, even with all evictable pods gone",
-    "noVictims": "nobody there may be evicted",
-    "fits": "fits without an eviction",
-    "leftOut": "left out",
-    "rejected": "rejected by the last check",
-    "vetoed": "may evict nobody now",
+    "rejectedByPolicy": "ruled out by policy",
+    "insufficientAfterPreemption": "does not fit even after evicting all potential victims",
+    "noVictims": "no potential victims",
+    "fits": "fits without preemption",
+    "notEvaluated": "not evaluated",
+    "rejected": "rejected by the guard",
+    "vetoed": "preemption not allowed now",
 }
-"""Outcome -> what a table says, where that is not the word itself."""
+"""Outcome -> text in the OUTCOME column; other outcomes are printed as they are."""
 
-FOUND_BY = {
-    "other order": "found by charging budgets for the least important pods first: otherwise one would break",
-    "whole gangs": "found by putting members of broken pod groups back last",
-    "fewest": "found by a search for the best set of victims",
-    "named of equals": "of equal pods those that kube-scheduler had chosen",
-    "kube-scheduler": "kube-scheduler's own: a plugin that is not evaluated here has a say on this node",
+VICTIM_SELECTION_NOTES = {
+    "other order": "least important pods counted against budgets first; the default order would violate a budget",
+    "whole gangs": "members of disrupted pod groups reprieved last",
+    "fewest": "best set found by the minimal-victims search",
+    "named of equals": "among equal pods, those that kube-scheduler chose",
+    "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
 }
-"""How victims were found, where it was not by putting pods back."""
+"""Way in which victims were selected (dry_run.WAYS) -> note, for every way but the plain reprieve."""
 
-MODES = {
-    "observed": "observed only: kube-scheduler was answered as if nothing had been decided",
-    "handsOff": "hands off: the kill switch was on",
+MODE_DESCRIPTIONS = {
+    "observed": "observe only: the decision was not sent to kube-scheduler",
+    "passthrough": "passthrough: the kill switch was on",
     "failed": "failed: no decision could be made",
-    "vetoed": "answered: the pod may evict nobody now",
-    "nobody": "answered: nobody is evicted",
+    "vetoed": "answered: preemption not allowed now",
+    "noVictims": "answered: no pods evicted",
 }
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
-def listed(found: Sequence[Summary], way: Way, width: int, limit: int) -> Iterator[RenderableType]:
-    """A line for each decision."""
+def render_list(
+    found: Sequence[DecisionSummary], invocation: Invocation, width: int, limit: int
+) -> Iterator[RenderableType]:
+    """List decisions, one row each, the latest first."""
     if not found:
-        yield Text("No decision is kept: has kube-scheduler called the service since it started?")
+        yield Text("No decisions retained: has kube-scheduler called the service since it started?")
         return
-    is_brief = width < _BRIEF
-    headers = ("ID", "TIME", *(() if is_brief else ("VERB", "POD")), "WHAT")
+    is_brief = width < _FULL_LIST_MIN_COLUMNS
+    headers = ("ID", "TIME", *(() if is_brief else ("VERB", "POD")), "SUMMARY")
     table = new_table(headers)
     for one in found:
-        what = text(one.sentence, "dim" if one.outcome in ("handsOff", "observed") else "")
+        summary = text(one.sentence, "dim" if one.outcome in ("passthrough", "observed") else "")
         cells = () if is_brief else (text(one.verb), text(one.pod))
-        table.add_row(text(one.id, "bold"), text(clock(one.time)), *cells, what)
+        table.add_row(text(one.id, "bold"), text(format_timestamp(one.time)), *cells, summary)
     yield table
     if len(found) == limit:
-        yield Text(f"The latest {limit}: more with --limit.", style="dim")
-    yield hint(f"{way.command} {found[0].id}", "all of one")
+        yield Text(f"Showing the latest {limit}; use --limit for more.", style="dim")
+    yield command_hint(f"{invocation.command} {found[0].id}", "show one decision")
 
 
 # --- one decision -----------------------------------------------------------------------------------------------------
 
 
-def told(decision: Decision, subject: str, way: Way, *, show_all: bool = False) -> Iterator[RenderableType]:
-    """All of it; of the first chosen node the pods, if they are there."""
+def render(
+    decision: DecisionReport, subject: str, invocation: Invocation, *, show_all: bool = False
+) -> Iterator[RenderableType]:
+    """Render the whole decision.
+
+    `subject`: the pod that was asked for, highlighted among the victims. Requests and budgets of victims are shown for
+    nodes that come with their pods.
+    """
     yield text(f"{decision.id} {decision.sentence}", "bold")
     yield Text()
-    yield facts(decision, way)
+    yield facts_grid(decision, invocation)
     if decision.verb == "preempt":
-        yield from _preemption(decision, subject, show_all)
+        yield from _render_preemption(decision, subject, show_all)
     elif decision.verb == "prioritize":
-        yield from _scores(decision, show_all)
-    yield from grouped(decision, show_all)
+        yield from _render_scores(decision, show_all)
+    yield from render_other_nodes(decision, show_all)
     if decision.not_evaluated:
-        yield from section("left to kube-scheduler")
+        yield from section_heading("left to kube-scheduler")
         names = ", ".join(decision.not_evaluated)
         yield indented(text(f"{names}: not evaluated here, so kube-scheduler may decide otherwise"))
-    yield from _ask_next(decision, way)
+    yield from _next_commands(decision, invocation)
 
 
-def facts(decision: Decision, way: Way) -> RenderableType:
-    """When, for whom, on what and by which rules."""
-    incoming, took = decision.incoming, f"{decision.milliseconds:.1f}"
+def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableType:
+    """Return a grid of pod, time, state of the cluster cache, policies and mode."""
+    incoming, milliseconds = decision.incoming, f"{decision.milliseconds:.1f}"
+    verb = "replayed" if invocation.is_replay else "decided"
     rows = {
-        "pod": f"{incoming.key}, priority {incoming.priority}{_wants(incoming.requests)}",
-        "when": f"{clock(decision.time)} UTC, {'made again' if way.is_replay else 'made'} in {took} ms",
-        "picture": decision.picture,
-        "policies": "; ".join(decision.policies) or "kube-scheduler's own",
-        "mode": MODES.get(decision.outcome, decision.outcome),
+        "pod": f"{incoming.key}, priority {incoming.priority}{_describe_requests(incoming.requests)}",
+        "when": f"{format_timestamp(decision.time)} UTC, {verb} in {milliseconds} ms",
+        "cache": decision.picture,
+        "policies": "; ".join(decision.policies) or "kube-scheduler's defaults",
+        "mode": MODE_DESCRIPTIONS.get(decision.outcome, decision.outcome),
         "error": decision.error or "",
     }
     grid = Table.grid(padding=(0, 2))
@@ -147,52 +163,52 @@ def facts(decision: Decision, way: Way) -> RenderableType:
     return indented(grid)
 
 
-def _wants(requests: Amounts) -> str:
-    named = [f"{amount(name, value)} {name}" for name, value in requests.items() if value]
-    return f", requests {', '.join(named)}" if named else ""
+def _describe_requests(requests: ResourceAmounts) -> str:
+    requested = [f"{format_amount(name, value)} {name}" for name, value in requests.items() if value]
+    return f", requests {', '.join(requested)}" if requested else ""
 
 
-def _preemption(decision: Decision, subject: str, show_all: bool) -> Iterator[RenderableType]:
+def _render_preemption(decision: DecisionReport, subject: str, show_all: bool) -> Iterator[RenderableType]:
     chosen = [node for node in decision.nodes if node.outcome == "chosen"]
     for node in chosen:
-        yield from _evicted(node, subject)
+        yield from _render_victims(node, subject)
     candidates = [node for node in decision.nodes if node.rank is not None]
     ranking = decision.ranking
     if candidates and ranking is not None:
-        yield from section(f"{several(ranking.candidates, 'candidate')}, best first")
-        shown = candidates if show_all else candidates[:MOST_ROWS]
+        yield from section_heading(f"{pluralize(ranking.candidates, 'candidate')}, best first")
+        shown = candidates if show_all else candidates[:MAX_TABLE_ROWS]
         yield candidates_table(decision, shown, show_all=show_all)
         if len(shown) < len(candidates):
-            yield and_more(len(candidates) - len(shown))
-        yield indented(text(decided(decision), "dim"))
+            yield more_rows_hint(len(candidates) - len(shown))
+        yield indented(text(ranking_note(decision), "dim"))
     budgets = [(node.name, one) for node in chosen for one in node.budgets]
     if budgets:
-        yield from section("disruption budgets")
-        yield of_budgets(budgets)
+        yield from section_heading("disruption budgets")
+        yield budgets_table(budgets)
     if decision.rejected:
-        yield from section("rejected by the last check, which is a mistake of the extender: see its log")
+        yield from section_heading("rejected by the guard; this is a bug in the extender, see its log")
         for name, rule in decision.rejected.items():
             yield indented(text(f"{name}: {rule}", "red"))
 
 
-def decided(decision: Decision) -> str:
-    """What marks in the table of candidates mean."""
+def ranking_note(decision: DecisionReport) -> str:
+    """Explain the mark in the table of candidates, or what broke a tie."""
     ranking = decision.ranking
     if ranking is None or ranking.decided_by is None:
-        return "nothing to compare: it is the only candidate"
+        return "only one candidate, nothing to compare"
     if ranking.decided_by == "name":
-        return f"{named(ranking.ties, 3)} are equal by every criterion: the first by name is taken"
+        return f"{join_names(ranking.ties, 3)} tie on every criterion: the first by name is chosen"
     if ranking.decided_by == "named":
         return (
-            f"{named(ranking.ties, 3)} are equal by every criterion: "
-            "the one is taken whose victims differ least from those that kube-scheduler chose"
+            f"{join_names(ranking.ties, 3)} tie on every criterion: "
+            "the one whose victims differ least from kube-scheduler's choice is chosen"
         )
-    return f"{LOSES} the first criterion by which a node is worse; {ranking.decided_by} left the best one alone"
+    return f"{DECIDING_MARK} first criterion on which a node is worse than the best; {ranking.decided_by} decided"
 
 
-def _evicted(node: NodeShown, subject: str) -> Iterator[RenderableType]:
-    """Who has to go; whoever is asked about stands out."""
-    yield from section(f"evicted from {node.name}")
+def _render_victims(node: NodeReport, subject: str) -> Iterator[RenderableType]:
+    """List the victims of a node, the pod that was asked for in bold."""
+    yield from section_heading(f"victims on {node.name}")
     victims = {one.key: one for one in node.pods if one.role == "victim"}
     if not victims:
         for key in node.victims:
@@ -205,138 +221,140 @@ def _evicted(node: NodeShown, subject: str) -> Iterator[RenderableType]:
             rows.append((text(key), *[Text()] * 4))
             continue
         is_asked = subject in (one.key, one.uid, one.key.rpartition("/")[2])
-        charges = ", ".join(one.budgets) + (" (breaks)" if one.violating else "")
-        others = (one.priority, clock(one.started or "not started"), amounts(one.requests), charges)
+        charges = ", ".join(one.budgets) + (" (violated)" if one.violating else "")
+        others = (one.priority, format_timestamp(one.started or "not started"), format_amounts(one.requests), charges)
         rows.append((text(one.key, "bold red" if is_asked else ""), *map(text, others)))
-    yield Rows(("POD", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS"), rows)
-    yield indented(text(_why_they_went(node), "dim"))
+    yield AdaptiveTable(("POD", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS"), rows)
+    yield indented(text(_victims_note(node), "dim"))
 
 
-def _why_they_went(node: NodeShown) -> str:
+def _victims_note(node: NodeReport) -> str:
     if node.chosen_by:
-        return FOUND_BY.get(node.chosen_by, node.chosen_by)
-    stayed = node.counts.get("reprieved", 0)
-    if not stayed:
-        return "all pods that may be evicted have to go"
-    others = several(stayed, "other pod that may be evicted stays", "other pods that may be evicted stay")
-    return f"{others}; --node {printable(node.name)} shows in which order they were put back"
+        return VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)
+    reprieved = node.counts.get("reprieved", 0)
+    if not reprieved:
+        return "all potential victims are evicted: none could be reprieved"
+    others = pluralize(reprieved, "other potential victim was reprieved", "other potential victims were reprieved")
+    return f"{others}; --node {printable(node.name)} shows the reprieve order"
 
 
 # --- candidates -------------------------------------------------------------------------------------------------------
 
 
-def candidates_table(decision: Decision, nodes: Sequence[NodeShown], *, show_all: bool = False) -> RenderableType:
-    """The ranking: what is compared, and what decided."""
+def candidates_table(
+    decision: DecisionReport, nodes: Sequence[NodeReport], *, show_all: bool = False
+) -> RenderableType:
+    """Return a row per candidate with its value for every criterion of the ranking."""
     criteria = decision.ranking.criteria if decision.ranking else []
     most = len(max((node.victims for node in nodes), key=len, default=[])) if show_all else 2
     rows = []
     for node in nodes:
         name = text(node.name, "bold" if node.outcome == "chosen" else "")
-        outcome = text(node.outcome + ("" if node.offered else ", not offered"), STYLES.get(node.outcome, ""))
-        victims = text(named(node.victims, most))
-        rows.append((text(node.rank), name, outcome, *_values(decision, criteria, node), victims))
-    return Rows(("#", "NODE", "OUTCOME", *criteria, "VICTIMS"), rows, lead=3)
+        outcome = text(node.outcome + ("" if node.offered else ", not offered"), OUTCOME_STYLES.get(node.outcome, ""))
+        victims = text(join_names(node.victims, most))
+        rows.append((text(node.rank), name, outcome, *_criterion_cells(decision, criteria, node), victims))
+    return AdaptiveTable(("#", "NODE", "OUTCOME", *criteria, "VICTIMS"), rows, lead=3)
 
 
-def _values(decision: Decision, criteria: Sequence[str], node: NodeShown) -> Iterator[Text]:
-    """By every criterion; the one by which it loses is marked."""
+def _criterion_cells(decision: DecisionReport, criteria: Sequence[str], node: NodeReport) -> Iterator[Text]:
+    """Yield the value for every criterion; DECIDING_MARK follows the one on which the node loses."""
     decided_by = decision.ranking.decided_by if decision.ranking else None
     for name, shown in zip(criteria, node.shown, strict=False):
         loses = name == node.loses_by
         style = "bold red" if loses else "bold" if name == decided_by else ""
-        yield text(shown + (f" {LOSES}" if loses else ""), style)
+        yield text(shown + (f" {DECIDING_MARK}" if loses else ""), style)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-def _scores(decision: Decision, show_all: bool) -> Iterator[RenderableType]:
+def _render_scores(decision: DecisionReport, show_all: bool) -> Iterator[RenderableType]:
     nodes = sorted(decision.nodes, key=lambda node: -(node.score or 0))
     if not nodes:
         return
-    yield from section("scores, best first")
-    shown = nodes if show_all else nodes[:MOST_ROWS]
-    yield of_scores(decision, shown)
+    yield from section_heading("scores, highest first")
+    shown = nodes if show_all else nodes[:MAX_TABLE_ROWS]
+    yield scores_table(decision, shown)
     if len(shown) < len(nodes):
-        yield and_more(len(nodes) - len(shown))
+        yield more_rows_hint(len(nodes) - len(shown))
 
 
-def of_scores(decision: Decision, nodes: Sequence[NodeShown]) -> RenderableType:
-    """A row for each node: what every plugin gives it, weighted."""
+def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport]) -> RenderableType:
+    """Return a row per node: score, total, and the weighted score of every plugin."""
     plugins = list(dict.fromkeys(name for node in decision.nodes for name in node.plugins))
     total = f"TOTAL (of {decision.highest})" if decision.highest else "TOTAL"
     rows = []
     for node in nodes:
         own = ["" if node.total is None else node.total, *(node.plugins.get(name, "") for name in plugins)]
         rows.append(tuple(map(text, (node.name, node.score, *(own if plugins else ())))))
-    return Rows(("NODE", "SCORE (of 10)", *((total, *plugins) if plugins else ())), rows)
+    return AdaptiveTable(("NODE", "SCORE (of 10)", *((total, *plugins) if plugins else ())), rows)
 
 
 # --- nodes in groups --------------------------------------------------------------------------------------------------
 
 
-def grouped(decision: Decision, show_all: bool) -> Iterator[RenderableType]:
-    """The nodes that are no candidates, by what became of them and why."""
+def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[RenderableType]:
+    """Group the nodes that are not candidates by outcome and reason, largest group first."""
     groups: dict[tuple[str, str], list[str]] = {}
     for node in decision.nodes:
         if node.rank is None and node.outcome != "scored":
-            groups.setdefault((node.outcome, _reason(node)), []).append(node.name)
+            groups.setdefault((node.outcome, _group_reason(node)), []).append(node.name)
     if not groups:
         return
     title = "nodes" if decision.verb == "filter" else "other nodes"
-    yield from section(title)
+    yield from section_heading(title)
     rows = []
     for (outcome, why), names in sorted(groups.items(), key=lambda one: -len(one[1])):
-        said = IN_WORDS.get(outcome, outcome)
-        which = named(names, len(names) if show_all else MOST_NAMES)
-        rows.append((text(len(names)), text(said, STYLES.get(outcome, "")), text(why), text(which)))
-    yield Rows(("NODES", "OUTCOME", "WHY", "NAMES"), rows, lead=2)
+        label = OUTCOME_LABELS.get(outcome, outcome)
+        nodes = join_names(names, len(names) if show_all else MAX_NAMES_PER_CELL)
+        rows.append((text(len(names)), text(label, OUTCOME_STYLES.get(outcome, "")), text(why), text(nodes)))
+    yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
 
 
-def _reason(node: NodeShown) -> str:
-    """Why, in words that many nodes share."""
-    if node.outcome == "noRoom" and node.emptied is not None:
-        return said_by(node.emptied)
+def _group_reason(node: NodeReport) -> str:
+    """Return the reason without details of the single node, so that nodes with the same reason share a group."""
+    if node.outcome == "insufficientAfterPreemption" and node.emptied is not None:
+        return status_message(node.emptied)
     if node.outcome == "noVictims":
         protected = node.counts.get("protected", 0)
-        return "pods of lower priority are protected" if protected else "no pod there is of lower priority"
+        return "pods of lower priority are protected" if protected else "no pods of lower priority"
     if node.outcome in ("fits", "accepted"):
         return ""
-    if node.outcome in ("failed", "unresolvable", "leftOut") and node.filter is not None and node.filter.reasons:
-        return said_by(node.filter)
+    if node.outcome in ("failed", "unresolvable", "notEvaluated") and node.filter is not None and node.filter.reasons:
+        return status_message(node.filter)
     return node.why
 
 
-def said_by(verdict: VerdictShown) -> str:
-    """`NodeResourcesFit: Insufficient cpu`."""
+def status_message(verdict: StatusReport) -> str:
+    """Return plugin and reasons, such as `NodeResourcesFit: Insufficient cpu`."""
     reasons = ", ".join(verdict.reasons)
     return f"{verdict.plugin}: {reasons}" if verdict.plugin else reasons
 
 
-# --- what to ask next -------------------------------------------------------------------------------------------------
+# --- suggested commands -----------------------------------------------------------------------------------------------
 
 
-def _ask_next(decision: Decision, way: Way) -> Iterator[RenderableType]:
+def _next_commands(decision: DecisionReport, invocation: Invocation) -> Iterator[RenderableType]:
     others = [node.name for node in decision.nodes if node.outcome not in ("chosen", "accepted", "vetoed")]
     if others:
         yield Text()
-        yield hint(f"{way.command} {decision.id} --node {others[0]}", "why not that node")
+        yield command_hint(f"{invocation.command} {decision.id} --node {others[0]}", "explain a node")
 
 
-def of_others(subject: str, count: int, way: Way) -> Iterator[RenderableType]:
-    """How many more decisions there are about the pod."""
-    speak = several(count, "other decision speaks of it", "other decisions speak of it")
-    yield hint(f"{way.command} {subject} --list", speak)
+def other_decisions_hint(subject: str, count: int, invocation: Invocation) -> Iterator[RenderableType]:
+    """Count the other decisions about the pod, with the command that lists them."""
+    mentions = pluralize(count, "other decision mentions this pod", "other decisions mention this pod")
+    yield command_hint(f"{invocation.command} {subject} --list", mentions)
 
 
-def hint(command: str, why: str) -> Text:
-    return Text.assemble((f"{why}: ", "dim"), (printable(command), "cyan"))
+def command_hint(command: str, purpose: str) -> Text:
+    return Text.assemble((f"{purpose}: ", "dim"), (printable(command), "cyan"))
 
 
-def of_budgets(charged: Iterable[tuple[str, BudgetShown]]) -> RenderableType:
-    """(node, budget) in rows: before and after."""
+def budgets_table(budgets: Iterable[tuple[str, BudgetReport]]) -> RenderableType:
+    """Return a row per (node, budget): disruptions allowed before, used by the victims, and left."""
     rows = []
-    for node, one in charged:
-        left = text(f"{one.after} (broken)", "bold red") if one.charged > max(one.allowed, 0) else text(one.after)
+    for node, one in budgets:
+        left = text(f"{one.after} (violated)", "bold red") if one.charged > max(one.allowed, 0) else text(one.after)
         rows.append((text(one.name), text(node), text(one.allowed), text(one.charged), left))
-    return Rows(("BUDGET", "NODE", "ALLOWED", "CHARGED", "LEFT"), rows)
+    return AdaptiveTable(("BUDGET", "NODE", "ALLOWED", "USED", "LEFT"), rows)

@@ -1,4 +1,7 @@
-"""extender serve: answer kube-scheduler's calls."""
+"""`extender serve`: answer kube-scheduler's calls.
+
+Rule: a mistake in the configuration, cluster file or credentials is reported before the service listens.
+"""
 
 import json
 import logging
@@ -7,28 +10,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from extender.cli.http_client import ADMIN_LISTENER
+from extender.cli.http_client import DEFAULT_ADMIN_URL
 from extender.cli.options import (
     ClusterOption,
     ConfigOption,
     ContextOption,
     KubeconfigOption,
     KubernetesOption,
-    api_server,
     cluster_options,
-    configuration,
-    counts,
+    connect_api_server,
+    count_objects,
     open_cluster,
+    read_configuration,
 )
 from extender.version import __version__
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
+if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.config.serving import AdminSection, ServerSection
     from extender.server.context import ServerContext
-    from extender.server.observability.cache_status import Source
+    from extender.server.observability.cache_status import ClusterSource
     from extender.server.settings import ConfigFile
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ EXAMPLE_POD = {
 }
 
 EXAMPLE_REQUEST = {"Pod": EXAMPLE_POD, "NodeNames": ["worker-a1", "worker-b1", "worker-c3", "gpu-a1"]}
-"""A /filter request that has something to say of the example cluster."""
+"""A /filter request about nodes of the example cluster."""
 
 EXAMPLE_PREEMPTION = {
     "Pod": EXAMPLE_POD,
@@ -57,7 +60,7 @@ EXAMPLE_PREEMPTION = {
         "worker-b1": {"Pods": [{"UID": "51a58faf-51dd-4f2e-bab8-091e79e90057"}], "NumPDBViolations": 0},
     },
 }
-"""What kube-scheduler would ask next, because the pod fits nowhere."""
+"""The /preempt request that kube-scheduler would send next, because the pod does not fit on any node."""
 
 
 def serve(
@@ -68,28 +71,32 @@ def serve(
     context: ContextOption = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", metavar="ADDRESS", help="Address to listen on, over server.host [default: 127.0.0.1]."),
+        typer.Option(
+            "--host", metavar="ADDRESS", help="Address to listen on; overrides server.host [default: 127.0.0.1]."
+        ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", metavar="PORT", help="Port to listen on, over server.port [default: 8888]."),
+        typer.Option("--port", "-p", metavar="PORT", help="Port to listen on; overrides server.port [default: 8888]."),
     ] = None,
     record: Annotated[
         str | None,
-        typer.Option("--record", metavar="DIR", help="Keep every call in this directory, over recording.directory."),
+        typer.Option(
+            "--record", metavar="DIR", help="Record every call in this directory; overrides recording.directory."
+        ),
     ] = None,
 ) -> None:
-    """Answer kube-scheduler's calls until a signal ends it.
+    """Serve kube-scheduler's extender calls until a signal arrives.
 
-    Calls are answered on server.port (8888). Health, metrics and what people look at are on admin.port (8889): /livez,
-    /readyz, /metrics, /ui. Both listen on this machine only unless the configuration names another address, and then
-    want TLS (server.tls, admin.tls) or a word that plain HTTP will do.
+    Calls are served on server.port (8888); health, metrics and debugging on admin.port (8889): /livez, /readyz,
+    /metrics, /ui. Both listen on localhost unless the configuration names another address, which requires TLS
+    (server.tls, admin.tls) or allowPlainHTTP.
 
-    Without a cluster, an example that ships with the package is served. With --kubernetes a live cluster is followed:
-    in a pod with its service account, elsewhere with your kubeconfig. Files are read again when they change, the
-    configuration too; what of it waits for a restart is said in the log.
+    Without a cluster, serve an example that ships with the package. With --kubernetes, watch a live cluster, using the
+    service account in a pod and your kubeconfig elsewhere. Cluster and configuration files are reloaded when they
+    change; the log names the settings that need a restart.
 
-    A cluster file is what kubectl get -A -o json prints of nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
+    A cluster file is the output of kubectl get -A -o json for nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
     csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
     """
     from extender.cli import logs
@@ -104,26 +111,26 @@ def serve(
     given |= {"--host": ("server.host", host), "--port": ("server.port", port)}
     given["--record"] = ("recording.directory", record)
     overrides = {option: to for option, to in given.items() if to[1] is not None}
-    settings = configuration(config, overrides)
-    logs.set_up(settings.log)
+    settings = read_configuration(config, overrides)
+    logs.configure(settings.log)
     if settings.recording.directory is not None:
         check_directory(Path(settings.recording.directory))
     if settings.audit.enabled:
-        audit_log.check(Path(settings.audit.path) if settings.audit.path is not None else None)
+        audit_log.check_writable(Path(settings.audit.path) if settings.audit.path is not None else None)
     cache = ClusterCache()
-    api = api_server(settings)
+    api = connect_api_server(settings)
     source = open_cluster(settings, cache, api)
-    announce(banner(settings, cache, source, api), settings)
+    print_banner(startup_banner(settings, cache, source, api), settings)
     app = create_app(cache, settings, source, api, config_file(config, overrides))
-    if is_example(settings):
-        ask_examples(app.state.service)
+    if is_example_cluster(settings):
+        send_example_requests(app.state.server_context)
     listen(app, settings)
     if source.fatal is not None:
         raise ClusterLost(source.fatal)
 
 
-def announce(banner: str, settings: "Configuration") -> None:
-    """Say it; as events where standard error is to hold nothing but JSON."""
+def print_banner(banner: str, settings: "Configuration") -> None:
+    """Print the banner to standard error, or log it where standard error holds JSON lines only."""
     if settings.log.format == "Text":
         typer.echo(banner, err=True)
         return
@@ -131,72 +138,76 @@ def announce(banner: str, settings: "Configuration") -> None:
         log.info("%s", line)
 
 
-def is_example(settings: "Configuration") -> bool:
-    """Is it the cluster that ships with the package?"""
-    return settings.cluster.source == "snapshot" and settings.cluster.path is None
+def is_example_cluster(settings: "Configuration") -> bool:
+    """Return whether the cluster is the example that ships with the package."""
+    return settings.cluster.source == "files" and settings.cluster.path is None
 
 
-def ask_examples(service: "ServerContext") -> None:
-    """Decide what the README asks, so that there is something to explain from the start."""
+def send_example_requests(server_context: "ServerContext") -> None:
+    """Answer the README's requests once, so that `extender explain` and the page have decisions to show at start."""
     from extender.server.scheduler.verbs import VERBS, answer
 
-    for verb, question in ("filter", EXAMPLE_REQUEST), ("preempt", EXAMPLE_PREEMPTION):
-        answer(VERBS[verb], service, json.dumps(question).encode())
+    for verb, request in ("filter", EXAMPLE_REQUEST), ("preempt", EXAMPLE_PREEMPTION):
+        answer(VERBS[verb], server_context, json.dumps(request).encode())
 
 
 def config_file(path: Path | None, overrides: "dict[str, tuple[str, object]]") -> "ConfigFile | None":
-    """The file to follow: read again, it is put under the same environment and the same options of the command line."""
+    """Return the file to watch; a reload applies the same environment and command-line options again."""
     from extender.server.settings import ConfigFile
 
-    return ConfigFile(path, lambda: configuration(path, overrides)) if path is not None else None
+    return ConfigFile(path, lambda: read_configuration(path, overrides)) if path is not None else None
 
 
-def banner(settings: "Configuration", cache: "ClusterCache", source: "Source", api: "ApiServer | None") -> str:
-    """Where it listens, what it knows, and what to do next."""
+def startup_banner(
+    settings: "Configuration", cache: "ClusterCache", source: "ClusterSource", api: "ApiServer | None"
+) -> str:
+    """Return the lines printed at start: addresses, cluster, and commands to try."""
     from extender.cluster.files.source import FileSource
 
-    address, admin = url_of(settings.server), url_of(settings.admin)
+    address, admin = listener_url(settings.server), listener_url(settings.admin)
     lines = [
-        f"extender {__version__} on {url_of(settings.server, as_it_is=True)}",
+        f"extender {__version__} on {listener_url(settings.server, as_configured=True)}",
         f"health and metrics: {admin}/readyz, {admin}/metrics",
     ]
     if settings.debug.enabled:
-        lines.append(f"page: {admin}/ui{_for_whom(settings)}")
+        lines.append(f"page: {admin}/ui{_loopback_only_note(settings)}")
     if api is not None:
-        lines.append(f"cluster: {api.place}; GET {admin}/readyz says when it has been read")
+        lines.append(f"cluster: {api.place}; GET {admin}/readyz reports when the cache has synced")
         return "\n".join(lines)
-    known = counts(cache)
+    objects = count_objects(cache)
     if not isinstance(source, FileSource):
-        lines.append(f"cluster: the example: {known}; your own with --cluster FILE, a live one with --kubernetes")
+        lines.append(f"cluster: the example: {objects}; serve your own with --cluster FILE or --kubernetes")
         request = json.dumps(EXAMPLE_REQUEST, separators=(",", ":"))
         lines.append(f"try: curl -s -H 'Content-Type: application/json' -d '{request}' {address}/filter")
         if settings.debug.enabled:
-            where = "" if admin == ADMIN_LISTENER else f" --url {admin}"
-            already = "(kube-scheduler's questions about it were asked already)"
-            lines.append(f"try: extender explain shop/cart-9{where}   {already}")
+            where = "" if admin == DEFAULT_ADMIN_URL else f" --url {admin}"
+            lines.append(f"try: extender explain shop/cart-9{where}   (example calls about this pod were already made)")
         return "\n".join(lines)
-    lines.append(f"cluster: {source.path}: {known}")
+    lines.append(f"cluster: {source.path}: {objects}")
     if source.report and source.report.left_out:
         kinds = (f"{count} {kind}" for kind, count in sorted(source.report.left_out.items()))
-        lines.append(f"left out, because no decision reads them: {', '.join(kinds)}")
+        lines.append(f"ignored, not used by any decision: {', '.join(kinds)}")
     if not cache.snapshot().nodes:
-        lines.append("warning: there is no node in it, so every call about a node will be refused")
+        lines.append("warning: the cluster has no nodes, so every call that names a node will be refused")
     return "\n".join(lines)
 
 
-_ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where nobody listens
+_LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # not addresses to connect to
 
 
-def url_of(listener: "ServerSection | AdminSection", *, as_it_is: bool = False) -> str:
-    """Where it can be asked from this machine, or `as_it_is` configured: every address is none to ask at."""
+def listener_url(listener: "ServerSection | AdminSection", *, as_configured: bool = False) -> str:
+    """Return the URL of a listener as reached from this machine, where 0.0.0.0 and :: become loopback addresses.
+
+    `as_configured`: keep the configured host.
+    """
     scheme = "https" if listener.tls.is_on else "http"
-    host = listener.host if as_it_is else _ON_THIS_MACHINE.get(listener.host, listener.host)
+    host = listener.host if as_configured else _LOOPBACK_OF_WILDCARD.get(listener.host, listener.host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
 
 
-def _for_whom(settings: "Configuration") -> str:
-    """What the address does not say: that others are refused."""
+def _loopback_only_note(settings: "Configuration") -> str:
+    """Return a note that the page refuses callers from other machines, where the address suggests otherwise."""
     from extender.config.values import is_loopback
 
-    is_for_others = is_loopback(settings.admin.host) or settings.debug.allow_remote
-    return "" if is_for_others else "   (for callers from 127.0.0.1 or ::1 only, unless debug.allowRemote)"
+    needs_no_note = is_loopback(settings.admin.host) or settings.debug.allow_remote
+    return "" if needs_no_note else "   (for callers from 127.0.0.1 or ::1 only, unless debug.allowRemote)"

@@ -1,4 +1,7 @@
-"""extender simulate: what would happen if these pods arrived."""
+"""`extender simulate`: run scheduling cycles for pods on a copy of the cluster.
+
+Rule: a live cluster is read once and never written to.
+"""
 
 import json
 import os
@@ -7,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,131 +20,129 @@ from extender.cli.options import (
     ConfigOption,
     ContextOption,
     KubeconfigOption,
-    api_server,
+    OutputFormat,
     cluster_options,
-    configuration,
+    connect_api_server,
     open_cluster,
+    read_configuration,
 )
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that the others start fast
+if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
     from extender.config import Configuration
     from extender.core.simulator.result import Simulation
     from extender.core.simulator.simulator import Step
     from extender.k8s.kinds import ClusterObjects
     from extender.k8s.objects import Pod
-    from extender.server.admin.simulate import Comparison, Policy, Question, Watch
+    from extender.server.admin.simulate import Comparison, SimulatedPolicy, SimulationRequest, StepObserver
 
-LONG = 50
-"""From so many pods on there is a progress bar."""
-
-
-class Output(StrEnum):
-    TEXT = "text"
-    JSON = "json"
+PROGRESS_BAR_MIN_PODS = 50
+"""Number of pods from which a progress bar is shown."""
 
 
 def simulate(
     pod: Annotated[
         list[str] | None,
-        typer.Option(
-            "--pod", metavar="FILE", help="Pods that arrive; - is standard input. May be given more than once."
-        ),
+        typer.Option("--pod", metavar="FILE", help="Manifest of pods to schedule; - is standard input. Repeatable."),
     ] = None,
-    pending: Annotated[bool, typer.Option("--pending", help="Place the pods that wait in the cluster.")] = False,
+    pending: Annotated[bool, typer.Option("--pending", help="Schedule the pending pods of the cluster.")] = False,
     cluster: ClusterOption = None,
     from_server: Annotated[
-        bool, typer.Option("--from-server", help="Read a live cluster once; nothing is changed there.")
+        bool, typer.Option("--from-server", help="Read a live cluster once, without changing it.")
     ] = False,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     config: ConfigOption = None,
     preset: Annotated[
         str | None,
-        typer.Option("--preset", metavar="NAME", help="Policies of this preset alone: upstream, careful or strict."),
+        typer.Option("--preset", metavar="NAME", help="Use the policies of this preset: upstream, careful or strict."),
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option("--compare", metavar="NAME NAME", help="Two presets side by side; configured is your own."),
+        typer.Option(
+            "--compare", metavar="NAME NAME", help="Compare two presets; configured stands for your configuration."
+        ),
     ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", metavar="NUMBER", help="Draw among equal nodes, as kube-scheduler does; by name without it."
+            "--seed",
+            metavar="NUMBER",
+            help="Choose randomly among equal nodes, as kube-scheduler does; otherwise the first by name.",
         ),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TEXT,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Plain text.")] = False,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = OutputFormat.TEXT,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Disable colors.")] = False,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="How long reading a live cluster may take.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for reading a live cluster.")
     ] = 60,
 ) -> None:
-    """Run scheduling cycles and show what would become of some pods.
+    """Simulate scheduling and preemption for pods.
 
-    The cycles are kube-scheduler's, on a copy of the cluster: nothing is changed there. Each pod is filtered, scored
-    and bound; or pods are evicted for it by your policies, and it is tried again. A pod is given
-    as a manifest: JSON or YAML, one or several. Without --cluster it is the example that ships with the package, or the
-    cluster of the configuration.
+    Runs kube-scheduler's scheduling cycles on a copy of the cluster; the cluster itself is not changed. Each pod is
+    filtered, scored and bound, or other pods are evicted for it by your policies and it is retried. Manifests are JSON
+    or YAML with one or more pods. Without --cluster, the configured cluster is used, or else the example that ships
+    with the package.
     """
     from extender.core.eviction_history import EvictionHistory
     from extender.server.admin import simulate as what_if
 
     if not pod and not pending:
-        raise typer.BadParameter("nothing to place: give --pod FILE or --pending")
+        raise typer.BadParameter("nothing to schedule: specify --pod FILE or --pending")
     if preset is not None and compare is not None:
-        raise typer.BadParameter("give --preset or --compare")
+        raise typer.BadParameter("--preset and --compare are mutually exclusive")
     if cluster is not None and (from_server or kubeconfig is not None or context is not None):
-        raise typer.BadParameter("give --cluster or a live cluster")
+        raise typer.BadParameter("--cluster cannot be combined with a live cluster")
     given = cluster_options(cluster, from_server, kubeconfig, context)
-    settings = configuration(config, {option: to for option, to in given.items() if to[1] is not None})
-    pods = [one for file in pod or () for one in _pods_of(file)]
+    settings = read_configuration(config, {option: to for option, to in given.items() if to[1] is not None})
+    pods = [one for file in pod or () for one in _read_pods(file)]
     policies = _policies(settings, preset, compare)
-    objects = _objects(settings, timeout)
-    question = what_if.Question(pods, pending, seed, EvictionHistory(time.time_ns()))
+    objects = _read_cluster(settings, timeout)
+    question = what_if.SimulationRequest(pods, pending, seed, EvictionHistory(time.time_ns()))
     with _progress(objects, question, len(policies), no_color) as watch:
-        found = what_if.answer(objects, policies, question, watch)
-    _print(found, output, no_color)
+        found = what_if.run_simulations(objects, policies, question, watch)
+    _print_result(found, output, no_color)
 
 
-def _print(found: "Simulation | Comparison", output: Output, no_color: bool) -> None:
+def _print_result(found: "Simulation | Comparison", output: OutputFormat, no_color: bool) -> None:
     import msgspec
     from rich.console import Console
 
     from extender.cli import simulation_text
     from extender.core.simulator.result import Simulation
 
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         # Everything but ASCII is escaped, so that no name can steer the terminal.
         typer.echo(json.dumps(msgspec.to_builtins(found), indent=2).replace("\x7f", "\\u007f"))
         return
     console = Console(no_color=no_color or None, emoji=False)
-    lines = simulation_text.told(found) if isinstance(found, Simulation) else simulation_text.compared(found)
+    lines = simulation_text.render(found) if isinstance(found, Simulation) else simulation_text.render_comparison(found)
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-# --- what goes in -----------------------------------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _pods_of(file: str) -> "list[Pod]":
-    """The pods of a file; ExtenderError if it holds anything else."""
+def _read_pods(file: str) -> "list[Pod]":
+    """Read the pods of a file; ExtenderError if it holds anything else, or no pods."""
     from extender.cluster.files.manifests import read_cluster
     from extender.errors import ClusterFileError
     from extender.k8s.kinds import KINDS
-    from extender.server.admin.simulate import not_a_pod
+    from extender.server.admin.simulate import not_a_pod_message
 
-    with _path_of(file) as path:
+    with _readable_path(file) as path:
         report = read_cluster(path)
     others = [kind for kind, of_kind in KINDS.items() if kind != "Pod" and getattr(report.objects, of_kind.field)]
     for kind in (*others, *report.left_out):
-        raise ClusterFileError(not_a_pod(path.name, kind))
+        raise ClusterFileError(not_a_pod_message(path.name, kind))
     if not report.objects.pods:
-        raise ClusterFileError(f"{path.name}: there is no pod in it")
+        raise ClusterFileError(f"{path.name}: contains no pods")
     return list(report.objects.pods)
 
 
 @contextmanager
-def _path_of(file: str) -> Iterator[Path]:
-    """A file to read; what comes on stdin is one for as long as it is read."""
+def _readable_path(file: str) -> Iterator[Path]:
+    """Yield a path to read; standard input is copied to a temporary file."""
     if file != "-":
         yield Path(file)
         return
@@ -152,15 +152,17 @@ def _path_of(file: str) -> Iterator[Path]:
         yield path
 
 
-def _policies(settings: "Configuration", preset: str | None, compare: tuple[str, str] | None) -> "list[Policy]":
+def _policies(
+    settings: "Configuration", preset: str | None, compare: tuple[str, str] | None
+) -> "list[SimulatedPolicy]":
     from extender.server.admin import simulate as what_if
 
     names = compare or (preset or what_if.CONFIGURED,)
-    return [what_if.preset(settings.profile(), name) for name in names]
+    return [what_if.preset_policy(settings.profile(), name) for name in names]
 
 
-def _objects(settings: "Configuration", timeout: float) -> "ClusterObjects":
-    """The cluster, read once."""
+def _read_cluster(settings: "Configuration", timeout: float) -> "ClusterObjects":
+    """Read the configured cluster once."""
     import asyncio
 
     from extender.cluster.cache.cache import ClusterCache
@@ -170,26 +172,31 @@ def _objects(settings: "Configuration", timeout: float) -> "ClusterObjects":
     if settings.cluster.source != "kubernetes":
         return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
     cache = ClusterCache()
-    source = open_cluster(settings, cache, api_server(settings))
+    source = open_cluster(settings, cache, connect_api_server(settings))
     if isinstance(source, KubernetesSource):
-        asyncio.run(source.read_once(timeout))
+        asyncio.run(source.sync_once(timeout))
     for warning in source.warnings():
         typer.echo(f"extender: {warning}", err=True)
     return cache.snapshot().frozen()
 
 
-# --- while it runs ----------------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _progress(objects: "ClusterObjects", question: "Question", runs: int, no_color: bool) -> "Iterator[Watch | None]":
-    """A bar on stderr, if somebody looks at it and it takes a while: pods that were tried once."""
+def _progress(
+    objects: "ClusterObjects", question: "SimulationRequest", runs: int, no_color: bool
+) -> "Iterator[StepObserver | None]":
+    """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
+
+    The bar counts pods that were tried at least once.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     waiting = (not one.spec.node_name for one in objects.pods) if question.pending else ()
     count = len(question.pods) + sum(waiting)
-    if not sys.stderr.isatty() or count < LONG or os.environ.get("TERM") == "dumb":
+    if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

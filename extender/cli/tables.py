@@ -1,6 +1,6 @@
-"""What reports are made of: text in which nothing steers the terminal, tables that fit, amounts and times.
+"""Building blocks of reports: escaped text, tables that adapt to the width of the terminal, amounts and timestamps.
 
-Rule: whatever was written by others is put into Text, never into markup, and what does not print is written out.
+Rule: text from objects and clients goes into rich's Text, never into markup, and unprintable characters are escaped.
 """
 
 import re
@@ -18,38 +18,38 @@ from extender.k8s.time import format_time, parse_time
 
 
 def text(value: object, style: str = "") -> Text:
-    """As it is, but for what does not print."""
+    """Return `value` as Text with unprintable characters escaped, so that it cannot control the terminal."""
     return Text(printable(str(value)), style=style, overflow="fold")
 
 
-def section(title: str) -> Iterator[RenderableType]:
+def section_heading(title: str) -> Iterator[RenderableType]:
     yield Text()
     yield text(title, "underline")
 
 
-Row = Sequence[Text]
+CellRow = Sequence[Text]
 
 
 def new_table(headers: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="dim")
     for header in headers:
-        table.add_column(Text(_plain_lines(header)), overflow="fold")
+        table.add_column(Text(_printable_lines(header)), overflow="fold")
     return table
 
 
-class Rows:
-    """A table; where it is too wide, the lines of its cells are broken between words, or it becomes a list."""
+class AdaptiveTable:
+    """A table that wraps its headers when it is wider than the console, and becomes a list when that is not enough."""
 
-    def __init__(self, headers: Sequence[str], rows: Sequence[Row], lead: int = 1) -> None:
-        """`lead`: so many cells stand in the first line of an entry of the list."""
+    def __init__(self, headers: Sequence[str], rows: Sequence[CellRow], lead: int = 1) -> None:
+        """`lead`: number of cells on the first line of an entry, where the table becomes a list."""
         self._headers = headers
         self._rows = rows
         self._lead = lead
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for headers in (self._headers, [_in_lines(header) for header in self._headers]):
+        for headers in (self._headers, [_wrap_header(header) for header in self._headers]):
             table = indented(self._table(headers))
-            needed = Measurement.get(console, options.update_width(_UNBOUNDED), table)
+            needed = Measurement.get(console, options.update_width(_UNBOUNDED_COLUMNS), table)
             fits_broken = headers is not self._headers and needed.minimum <= options.max_width
             if needed.maximum <= options.max_width or fits_broken:
                 yield table
@@ -63,23 +63,24 @@ class Rows:
             table.add_row(*row)
         return table
 
-    def _entry(self, row: Row) -> RenderResult:
+    def _entry(self, row: CellRow) -> RenderResult:
         yield indented(Text("  ").join(row[: self._lead]))
         others = [*zip(self._headers, row, strict=True)][self._lead :]
-        named = ((header.lower() if header.isupper() else header, cell) for header, cell in others if cell)
-        parts = [Text.assemble((f"{printable(header)} ", "dim"), cell) for header, cell in named]
+        labelled = ((header.lower() if header.isupper() else header, cell) for header, cell in others if cell)
+        parts = [Text.assemble((f"{printable(header)} ", "dim"), cell) for header, cell in labelled]
         yield indented(Text(", ").join(parts), 5)
 
 
-_UNBOUNDED = 100_000
+_UNBOUNDED_COLUMNS = 100_000
+"""Console width at which a table is measured without any wrapping."""
 
 
-def _in_lines(header: str) -> str:
-    """`PDBViolations` -> PDB and Violations below each other."""
+def _wrap_header(header: str) -> str:
+    """Break a header between words: `PDBViolations` becomes `PDB` above `Violations`."""
     return re.sub(r"(?<=[a-zB])(?=[A-Z][a-z])| (?=\()", "\n", header)
 
 
-def _plain_lines(text: str) -> str:
+def _printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
@@ -87,25 +88,25 @@ def indented(part: RenderableType, by: int = 2) -> Padding:
     return Padding(part, (0, 0, 0, by), expand=False)
 
 
-def and_more(count: int) -> RenderableType:
-    return indented(Text(f"and {count} more: --all", style="dim"))
+def more_rows_hint(count: int) -> RenderableType:
+    return indented(Text(f"and {count} more (use --all)", style="dim"))
 
 
-def named(names: Sequence[str], most: int) -> str:
-    """`a, b and 3 more`."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def join_names(names: Sequence[str], limit: int) -> str:
+    """Join the first `limit` names and count the rest: `a, b and 3 more`."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def several(count: int, one: str, many: str | None = None) -> str:
+def pluralize(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
-def amounts(of: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {amount(name, value)}" for name, value in of.items())
+def format_amounts(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {format_amount(name, value)}" for name, value in amounts.items())
 
 
-def amount(resource: str, value: int) -> str:
-    """As manifests write it: 250m, 3, 4Gi."""
+def format_amount(resource: str, value: int) -> str:
+    """Format millicores, bytes or a count as manifests write it: 250m, 3, 4Gi."""
     if resource == "cpu":
         return f"{value // 1000}" if value % 1000 == 0 else f"{value}m"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -115,8 +116,8 @@ def amount(resource: str, value: int) -> str:
     return str(value)
 
 
-def clock(time: str) -> str:
-    """2026-03-01T12:00:00.123Z -> 2026-03-01 12:00:00; any other text as it is."""
+def format_timestamp(time: str) -> str:
+    """Format an RFC 3339 time to the second (`2026-03-01 12:00:00`); return any other text unchanged."""
     try:
         return format_time(parse_time(time)).replace("T", " ").removesuffix("Z")
     except ValueError:

@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 import extender
 from extender import cli
 from extender.cli.options import open_cluster
-from extender.cli.serve import EXAMPLE_REQUEST, ask_examples, banner, config_file
+from extender.cli.serve import EXAMPLE_REQUEST, config_file, send_example_requests, startup_banner
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration, load_config, render
 from extender.config.serving import DebugSection
 from extender.errors import ClusterFileError, ConfigError
 from extender.server.app import create_app
-from extender.server.observability.decision_log import Query
+from extender.server.observability.decision_log import DecisionQuery
 
 
 def run(*arguments, env=None):
@@ -103,7 +103,7 @@ def test_serve_refuses_a_cluster_that_cannot_be_read(tmp_path, monkeypatch, caps
 
 def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch, capsys):
     assert run_main(monkeypatch, "serve", "--host", "0.0.0.0") == 2
-    assert capsys.readouterr().err.startswith("extender: --host: server: 0.0.0.0 is reachable by others")
+    assert capsys.readouterr().err.startswith("extender: --host: server: 0.0.0.0 is not a loopback address")
 
 
 def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, capsys, tmp_path):
@@ -124,7 +124,7 @@ def opened(**cluster) -> Any:
 
 
 def test_the_banner_of_the_example_has_a_request_to_try():
-    lines = banner(*opened()).splitlines()
+    lines = startup_banner(*opened()).splitlines()
     assert lines[0] == f"extender {extender.__version__} on http://127.0.0.1:8888"
     assert lines[1] == "health and metrics: http://127.0.0.1:8889/readyz, http://127.0.0.1:8889/metrics"
     assert lines[2] == "page: http://127.0.0.1:8889/ui"
@@ -138,17 +138,17 @@ def test_the_banner_of_the_example_has_a_request_to_try():
 def test_the_banner_names_no_page_where_there_is_none():
     settings, cache, *rest = opened()
     settings = settings.model_copy(update={"debug": DebugSection(enabled=False)})
-    assert "/ui" not in banner(settings, cache, *rest)
-    assert "explain" not in banner(settings, cache, *rest)
-    assert "http://127.0.0.1:8889/readyz" in banner(settings, cache, *rest)
+    assert "/ui" not in startup_banner(settings, cache, *rest)
+    assert "explain" not in startup_banner(settings, cache, *rest)
+    assert "http://127.0.0.1:8889/readyz" in startup_banner(settings, cache, *rest)
 
 
 def test_the_example_has_been_asked_about_before_anybody_asks():
     """So that the page, and `extender explain`, have something to show."""
     settings, cache, *_ = opened()
-    service = create_app(cache, settings).state.service
-    ask_examples(service)
-    kept = service.decisions.find(Query())
+    server_context = create_app(cache, settings).state.server_context
+    send_example_requests(server_context)
+    kept = server_context.decisions.find(DecisionQuery())
     assert [(one.id, one.pod.key, one.mode) for one in kept] == [
         ("preempt-1", "shop/cart-9", "answered"),
         ("filter-1", "shop/cart-9", "answered"),
@@ -164,17 +164,17 @@ def test_the_request_to_try_names_nodes_of_the_example():
 def test_the_banner_of_a_file_says_what_was_left_out_and_that_there_is_no_node(tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"kind": "List", "items": [{"kind": "Secret"}, {"kind": "Secret"}, {"kind": "Job"}]}))
-    assert banner(*opened(path=str(path))).splitlines()[3:] == [
+    assert startup_banner(*opened(path=str(path))).splitlines()[3:] == [
         f"cluster: {path}: 0 nodes, 0 pods, 0 disruption budgets",
-        "left out, because no decision reads them: 1 Job, 2 Secret",
-        "warning: there is no node in it, so every call about a node will be refused",
+        "ignored, not used by any decision: 1 Job, 2 Secret",
+        "warning: the cluster has no nodes, so every call that names a node will be refused",
     ]
 
 
 def test_an_ipv6_address_stands_in_brackets():
     settings = Configuration(server={"host": "::1"})
     _, cache, source, _ = opened()
-    assert banner(settings, cache, source, None).splitlines()[0].endswith("http://[::1]:8888")
+    assert startup_banner(settings, cache, source, None).splitlines()[0].endswith("http://[::1]:8888")
 
 
 TLS_FILES = {"certificate": "tls.crt", "key": "tls.key"}
@@ -183,7 +183,7 @@ TLS_FILES = {"certificate": "tls.crt", "key": "tls.key"}
 def test_the_banner_says_where_https_is_spoken_and_how_to_ask_there():
     settings = Configuration(server={"tls": TLS_FILES}, admin={"port": 9443, "tls": TLS_FILES})
     _, cache, source, _ = opened()
-    said = banner(settings, cache, source, None)
+    said = startup_banner(settings, cache, source, None)
     assert said.splitlines()[0].endswith("on https://127.0.0.1:8888")
     assert "page: https://127.0.0.1:9443/ui\n" in said
     assert "extender explain shop/cart-9 --url https://127.0.0.1:9443 " in said
@@ -193,7 +193,7 @@ def test_the_banner_says_where_https_is_spoken_and_how_to_ask_there():
 def test_the_banner_names_addresses_that_can_be_asked(host, local):
     everywhere = {"host": host, "allow_plain_http": True}
     _, cache, source, _ = opened()
-    said = banner(Configuration(server=everywhere, admin=everywhere), cache, source, None).splitlines()
+    said = startup_banner(Configuration(server=everywhere, admin=everywhere), cache, source, None).splitlines()
     assert said[0].endswith(f"on http://{f'[{host}]' if ':' in host else host}:8888")
     assert said[1] == f"health and metrics: http://{local}:8889/readyz, http://{local}:8889/metrics"
     assert said[4].endswith(f" http://{local}:8888/filter")
@@ -203,7 +203,7 @@ def test_the_banner_names_addresses_that_can_be_asked(host, local):
 def test_the_banner_says_that_the_page_is_not_for_everybody_who_reaches_it(debug, is_said):
     settings = Configuration(admin={"host": "0.0.0.0", "allow_plain_http": True}, debug=debug)
     _, cache, source, _ = opened()
-    assert ("for callers from 127.0.0.1 or ::1 only" in banner(settings, cache, source, None)) == is_said
+    assert ("for callers from 127.0.0.1 or ::1 only" in startup_banner(settings, cache, source, None)) == is_said
 
 
 # --- the configuration file while it runs ---------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_a_document_that_differs_is_told_with_the_difference_and_exit_code_1(tmp
     assert result.exit_code == 1
     assert '-    "/sieve": {' in result.stderr
     assert '+    "/filter": {' in result.stderr
-    assert result.stderr.endswith(f"{path} is not up to date: run `extender openapi --out {path}`\n")
+    assert result.stderr.endswith(f"{path} is out of date: run `extender openapi --out {path}`\n")
 
 
 def test_a_document_that_does_not_exist_is_not_up_to_date(tmp_path):

@@ -25,11 +25,19 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.cli import node_report, report, tables
 from extender.cli.explain import explain as explain_command
-from extender.cli.report import Way
-from extender.core.explain.schema import Decision, NodeShown, Outcome, PodShown, Ranking, Role, VerdictShown
+from extender.cli.report import Invocation
+from extender.core.explain.schema import (
+    DecisionReport,
+    NodeOutcome,
+    NodeReport,
+    PodReport,
+    PodRole,
+    RankingReport,
+    StatusReport,
+)
 from extender.core.profile import PreemptionPolicy
 from extender.server.context import ServerContext
-from extender.server.observability.decision_log import Decisions
+from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
 from tests.builders import budget, incoming, node, pod
@@ -48,27 +56,27 @@ from tests.server.recording.rig import Rig
 LONG = "a-name-as-long-as-kubernetes-allows-" + 200 * "x"
 
 
-def ask(service: ServerContext, verb: str, body: bytes) -> None:
-    verbs.answer(verbs.VERBS[verb], service, body)
+def ask(server_context: ServerContext, verb: str, body: bytes) -> None:
+    verbs.answer(verbs.VERBS[verb], server_context, body)
 
 
-def fill(service: ServerContext) -> None:
+def fill(server_context: ServerContext) -> None:
     """filter-1 and filter-2 are about incoming, preempt-1 about urgent, and prioritize-1 comes last."""
-    ask(service, "filter", filter_body())
-    ask(service, "preempt", preempt_body())
-    ask(service, "filter", filter_body())
-    ask(service, "prioritize", filter_body(["worker-1", "worker-2"]))
+    ask(server_context, "filter", filter_body())
+    ask(server_context, "preempt", preempt_body())
+    ask(server_context, "filter", filter_body())
+    ask(server_context, "prioritize", filter_body(["worker-1", "worker-2"]))
 
 
 def new_service() -> ServerContext:
-    return ServerContext(filled_cache(CLUSTER), LiveSettings(configuration()), decisions=Decisions(100, 1 << 26))
+    return ServerContext(filled_cache(CLUSTER), LiveSettings(configuration()), decisions=DecisionLog(100, 1 << 26))
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    service = new_service()
-    fill(service)
-    with listening(service) as address:
+    server_context = new_service()
+    fill(server_context)
+    with listening(server_context) as address:
         yield address
 
 
@@ -76,7 +84,7 @@ def url() -> Iterator[str]:
 def recording(tmp_path_factory) -> str:
     rig = Rig(tmp_path_factory.mktemp("recording"))
     rig.recorder.start()
-    fill(rig.service)
+    fill(rig.server_context)
     rig.recorder.stop()
     return str(rig.directory)
 
@@ -117,12 +125,12 @@ def fails(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
 
 def test_without_an_argument_the_latest_decisions_are_listed(where):
     header, rule, *lines = said(*where).splitlines()
-    assert header.split() == ["ID", "TIME", "VERB", "POD", "WHAT"]
+    assert header.split() == ["ID", "TIME", "VERB", "POD", "SUMMARY"]
     assert set(rule) == {"─"}
     assert [line.split()[0] for line in lines[:-1]] == ["prioritize-1", "filter-2", "preempt-1", "filter-1"]
     assert lines[2].endswith("evicts shop/small from worker-1 for shop/urgent: "
                              "both candidates cost the same, and its name comes first")  # fmt: skip
-    assert lines[-1] == f"all of one: extender explain {where[0]} {where[1]} prioritize-1"
+    assert lines[-1] == f"show one decision: extender explain {where[0]} {where[1]} prioritize-1"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +171,7 @@ def test_the_decision_is_found(where, arguments, start):
 
 def test_how_many_others_speak_of_the_pod_is_said_with_how_to_see_them(where):
     command = f"extender explain {where[0]} {where[1]} incoming --list"
-    assert said(*where, "incoming").endswith(f"2 other decisions speak of it: {command}\n")
+    assert said(*where, "incoming").endswith(f"2 other decisions mention this pod: {command}\n")
     assert "other decision" not in said(*where, "urgent")
 
 
@@ -173,18 +181,21 @@ def test_how_many_others_speak_of_the_pod_is_said_with_how_to_see_them(where):
         (
             ["shop/urgnt"],
             (
-                "no decision is kept that speaks of 'shop/urgnt'; did you mean shop/urgent? "
-                "extender explain lists the decisions that are kept"
+                "no retained decision mentions 'shop/urgnt'; did you mean shop/urgent? "
+                "run extender explain to list the retained decisions"
             ),
         ),
-        (["smal"], "no decision is kept that speaks of 'smal'; did you mean shop/small? extender explain lists the"),
-        (["preempt-99"], "no decision is kept that speaks of 'preempt-99'; extender explain lists the decisions"),
-        (["nobody", "--list"], "no decision is kept that speaks of 'nobody'; extender explain lists the decisions"),
+        (["smal"], "no retained decision mentions 'smal'; did you mean shop/small? run extender explain to list the"),
+        (["preempt-99"], "no retained decision mentions 'preempt-99'; run extender explain to list the retained"),
+        (
+            ["unknown", "--list"],
+            "no retained decision mentions 'unknown'; run extender explain to list the retained",
+        ),
         (
             ["urgent", "--node", "worker-3"],
-            "preempt-1 does not speak of node 'worker-3'; it speaks of worker-2, worker-1",
+            "preempt-1 does not mention node 'worker-3'; it mentions worker-2, worker-1",
         ),
-        (["urgent", "--node", "x\x1b[31m"], r"preempt-1 does not speak of node 'x\x1b[31m'; it speaks of worker-"),
+        (["urgent", "--node", "x\x1b[31m"], r"preempt-1 does not mention node 'x\x1b[31m'; it mentions worker-"),
     ],
 )
 def test_what_is_not_there_ends_with_1_and_what_is_there_instead(monkeypatch, capsys, where, arguments, message):
@@ -196,9 +207,9 @@ def test_what_is_not_there_ends_with_1_and_what_is_there_instead(monkeypatch, ca
 
 def test_where_nothing_was_decided_yet_it_says_so(monkeypatch, capsys):
     with listening(new_service()) as address:
-        assert said("--url", address).startswith("No decision is kept")
+        assert said("--url", address).startswith("No decisions retained")
         code, err = fails(monkeypatch, capsys, "--url", address, "x")
-    assert (code, "none is kept at all" in err) == (1, True)
+    assert (code, "none are retained" in err) == (1, True)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -240,7 +251,7 @@ def test_where_nothing_answers_it_says_what_to_look_at(monkeypatch, capsys):
     code, err = fails(monkeypatch, capsys, "--url", f"http://127.0.0.1:{port}")
     assert code == 2
     assert err.startswith(
-        f"extender: nothing answers at http://127.0.0.1:{port}; is the service running, and is that admin.port? ("
+        f"extender: cannot connect to http://127.0.0.1:{port}: is the service running, and is this admin.port? ("
     )
 
 
@@ -249,7 +260,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for(monkeypatch, capsys):
         place = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert fails(monkeypatch, capsys, "--url", place, "--timeout", "0.05") == (
             2,
-            f"extender: {place} has not answered within 0.05s\n",
+            f"extender: {place} did not respond within 0.05s\n",
         )
 
 
@@ -276,7 +287,7 @@ def answering(status: int, body: bytes, media_type: str = "application/json") ->
             server.shutdown()
 
 
-NO_LISTENER = "tells no decisions"
+NO_LISTENER = "does not serve decisions"
 
 
 @pytest.mark.parametrize(
@@ -288,9 +299,9 @@ NO_LISTENER = "tells no decisions"
         pytest.param(
             500, b'{"Error":"internal error"}', "application/json", "internal error", id="4: it fails, and says how"
         ),
-        pytest.param(503, b"[]", "application/json", "an answer that is none: b'[]'", id="5: it fails otherwise"),
-        pytest.param(200, b"{", "application/json", "the answer cannot be read", id="6: no JSON"),
-        pytest.param(200, b'{"decisions":[{}]}', "application/json", "of another version?", id="7: other decisions"),
+        pytest.param(503, b"[]", "application/json", "unexpected response: b'[]'", id="5: it fails otherwise"),
+        pytest.param(200, b"{", "application/json", "cannot decode the response", id="6: no JSON"),
+        pytest.param(200, b'{"decisions":[{}]}', "application/json", "another version?", id="7: other decisions"),
     ],
 )
 def test_what_is_no_admin_listener_is_told_from_one(monkeypatch, capsys, status, body, media_type, message):
@@ -334,7 +345,11 @@ def test_of_a_recording_with_two_calls_of_one_id_the_later_one_is_meant(tmp_path
     for wanted in ("first", "second"):
         rig = Rig(tmp_path)
         rig.recorder.start()
-        ask(rig.service, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": wanted, "uid": wanted}}))
+        ask(
+            rig.server_context,
+            "filter",
+            filter_body(incoming={**INCOMING, "metadata": {"name": wanted, "uid": wanted}}),
+        )
         rig.recorder.stop()
     out = said("--recording", str(tmp_path), "filter-1")
     assert "/second fits on 1 of 3 nodes" in out.splitlines()[0]
@@ -342,21 +357,21 @@ def test_of_a_recording_with_two_calls_of_one_id_the_later_one_is_meant(tmp_path
 
 
 def test_decisions_of_a_recording_say_that_they_were_made_again(url, recording):
-    assert " UTC, made again in " in said("--recording", recording, "urgent")
-    assert " UTC, made in " in said("--url", url, "urgent")
+    assert " UTC, replayed in " in said("--recording", recording, "urgent")
+    assert " UTC, decided in " in said("--url", url, "urgent")
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
 
 
-def printed(decision: Decision, subject: str = "", width: int = 300, color: bool = False, **options: Any) -> str:
+def printed(decision: DecisionReport, subject: str = "", width: int = 300, color: bool = False, **options: Any) -> str:
     """One decision as on a terminal so wide."""
-    return on_console(report.told(decision, subject, Way(), **options), width, color)
+    return on_console(report.render(decision, subject, Invocation(), **options), width, color)
 
 
-def printed_node(decision: Decision, name: str, width: int = 300) -> str:
+def printed_node(decision: DecisionReport, name: str, width: int = 300) -> str:
     (found,) = (one for one in decision.nodes if one.name == name)
-    return on_console(node_report.told(decision, found, Way()), width)
+    return on_console(node_report.render(decision, found, Invocation()), width)
 
 
 def on_console(pieces: Any, width: int, color: bool = False) -> str:
@@ -381,48 +396,48 @@ def test_a_preemption_is_told_from_the_sentence_to_what_to_ask_next():
         ),
         "",
         "  pod       default/incoming, priority 1000, requests 1 cpu",
-        "  when      2026-01-01 00:00:30 UTC, made in 1.0 ms",
-        "  picture   version=1",
+        "  when      2026-01-01 00:00:30 UTC, decided in 1.0 ms",
+        "  cache     version=1",
         "  policies  ranking: HighestPriority, VictimCount",
         "  mode      answered",
         "",
-        "evicted from n1",
+        "victims on n1",
         "  POD        PRIORITY  STARTED              REQUESTS  BUDGETS",
         "  ───────────────────────────────────────────────────────────",
         "  default/a  10        2026-01-01 00:00:00  cpu 1",
-        "  all pods that may be evicted have to go",
+        "  all potential victims are evicted: none could be reprieved",
         "",
         "2 candidates, best first",
-        "  #  NODE  OUTCOME  HighestPriority  VictimCount  VICTIMS",
-        "  ─────────────────────────────────────────────────────────",
-        "  1  n1    chosen   10               1            default/a",
-        "  2  n2    beaten   20 *             1            default/b",
-        "  * the first criterion by which a node is worse; HighestPriority left the best one alone",
+        "  #  NODE  OUTCOME    HighestPriority  VictimCount  VICTIMS",
+        "  ───────────────────────────────────────────────────────────",
+        "  1  n1    chosen     10               1            default/a",
+        "  2  n2    outranked  20 *             1            default/b",
+        "  * first criterion on which a node is worse than the best; HighestPriority decided",
         "",
         "other nodes",
-        "  NODES  OUTCOME                      WHY                                            NAMES",
-        "  ────────────────────────────────────────────────────────────────────────────────────────",
-        "  1      nobody there may be evicted  no pod there is of lower priority              n3",
-        "  1      left out                     NodeUnschedulable: node(s) were unschedulable  n4",
+        "  NODES  OUTCOME               REASON                                         NAMES",
+        "  ─────────────────────────────────────────────────────────────────────────────────",
+        "  1      no potential victims  no pods of lower priority                      n3",
+        "  1      not evaluated         NodeUnschedulable: node(s) were unschedulable  n4",
         "",
-        "why not that node: extender explain preempt-1 --node n2",
+        "explain a node: extender explain preempt-1 --node n2",
     ]
 
 
 def test_budgets_are_shown_before_and_after():
     out = printed(preempted({node("n1", cpu="1"): [pod("a", labels={"app": "x"})]}, budgets=[budget(app="x")]))
-    assert "  default/budget  n1    0        1        -1 (broken)" in out.splitlines()
-    assert "default/budget (breaks)" in out
+    assert "  default/budget  n1    0        1     -1 (violated)" in out.splitlines()
+    assert "default/budget (violated)" in out
 
 
 def test_what_the_guard_rejected_and_what_was_not_evaluated_is_said():
     wanted = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     found = preempted(TWO, {"n1": ["a"], "n2": ["b"]}, preemptor=wanted, keep=None, rejected={"n1": "unknown victim"})
     lines = printed(found).splitlines()
-    place = lines.index("rejected by the last check, which is a mistake of the extender: see its log")
+    place = lines.index("rejected by the guard; this is a bug in the extender, see its log")
     assert lines[place + 1] == "  n1: unknown victim"
     assert "  DynamicResources: not evaluated here, so kube-scheduler may decide otherwise" in lines
-    assert "  kube-scheduler's own: a plugin that is not evaluated here has a say on this node" in lines
+    assert "  chosen by kube-scheduler: a plugin that is not evaluated here affects this node" in lines
 
 
 def test_of_many_candidates_and_nodes_a_few_are_shown_unless_all_are_wanted():
@@ -430,7 +445,7 @@ def test_of_many_candidates_and_nodes_a_few_are_shown_unless_all_are_wanted():
     nodes |= {node(f"m{place:02}", unschedulable=True): [] for place in range(8)}
     found = preempted(nodes)
     few, every = printed(found), printed(found, show_all=True)
-    assert "  and 5 more: --all" in few.splitlines()
+    assert "  and 5 more (use --all)" in few.splitlines()
     assert "n19" in few
     assert "n20" not in few
     assert "m00, m01, m02, m03, m04 and 3 more" in few
@@ -447,19 +462,19 @@ def test_the_victim_that_is_asked_about_stands_out():
 def test_a_filter_groups_its_nodes_by_what_is_said_of_them():
     nodes = {node("n1"): [], node("n2", cpu="1"): [pod("a")], node("n3", cpu="1"): [pod("b")]}
     assert printed(filtered(nodes, ["n1", "n2", "n3"])).splitlines()[-6:] == [
-        "  NODES  OUTCOME                                 WHY                                 NAMES",
+        "  NODES  OUTCOME                                 REASON                              NAMES",
         "  ─────────────────────────────────────────────────────────────────────────────────────────",
         "  2      does not fit; evicting pods would help  NodeResourcesFit: Insufficient cpu  n2, n3",
         "  1      fits                                                                        n1",
         "",
-        "why not that node: extender explain filter-1 --node n2",
+        "explain a node: extender explain filter-1 --node n2",
     ]
 
 
 def test_scores_are_shown_best_first_with_what_every_plugin_gives():
     nodes = {node("n1"): [pod("a", "3")], node("n2"): [], node("n3", cpu="1"): [pod("b")]}
     out = printed(scored(nodes, ["n1", "n2", "n3"]))
-    header, _, *rows = out.splitlines()[out.splitlines().index("scores, best first") + 1 :]
+    header, _, *rows = out.splitlines()[out.splitlines().index("scores, highest first") + 1 :]
     assert header.split()[:5] == ["NODE", "SCORE", "(of", "10)", "TOTAL"]
     assert "NodeResourcesFit" in header
     assert [row.split()[0] for row in rows[:3]] == ["n2", "n1", "n3"]
@@ -489,7 +504,7 @@ def test_where_a_table_is_too_wide_it_becomes_a_list():
 def test_no_name_is_cut_off_where_the_output_is_no_terminal(tmp_path):
     rig = Rig(tmp_path)
     rig.recorder.start()
-    ask(rig.service, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": LONG, "uid": "x"}}))
+    ask(rig.server_context, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": LONG, "uid": "x"}}))
     rig.recorder.stop()
     where = "--recording", str(tmp_path)
     assert LONG in said(*where)
@@ -521,45 +536,45 @@ def test_why_not_that_node_is_told_with_its_pods():
         "preempt-1 n2 was not chosen for default/incoming: n1 is better by HighestPriority, 0 against 7",
         "",
         "  pod       default/incoming, priority 1000, requests 1 cpu",
-        "  when      2026-01-01 00:00:30 UTC, made in 1.0 ms",
-        "  picture   version=1",
+        "  when      2026-01-01 00:00:30 UTC, decided in 1.0 ms",
+        "  cache     version=1",
         "  policies  ranking: HighestPriority",
         "  mode      answered",
         "",
-        "the filters, before anybody is evicted",
+        "filters, before preemption",
         "  NodeResourcesFit: Insufficient cpu (Unschedulable)",
-        "  let it pass: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts",
+        "  passed: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts",
         (
-            "  not asked then: VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread, "
+            "  not run: VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread, "
             "InterPodAffinity, NodeDeclaredFeatures"
         ),
         "",
-        "number 2 of 2 candidates, beside n1, which is the best",
-        "  #  NODE  OUTCOME  HighestPriority  VICTIMS",
-        "  ────────────────────────────────────────────",
-        "  1  n1    chosen   0                default/a",
-        "  2  n2    beaten   7 *              default/b",
-        "  * the first criterion by which a node is worse; HighestPriority left the best one alone",
+        "rank 2 of 2 candidates, compared with n1, the best",
+        "  #  NODE  OUTCOME    HighestPriority  VICTIMS",
+        "  ──────────────────────────────────────────────",
+        "  1  n1    chosen     0                default/a",
+        "  2  n2    outranked  7 *              default/b",
+        "  * first criterion on which a node is worse than the best; HighestPriority decided",
         "",
-        "room",
-        "  RESOURCE  ALLOCATABLE  USED  FREED  LEFT  NEEDED",
-        "  ────────────────────────────────────────────────",
-        "  cpu       3            3     1      1     1",
-        "  memory    8Gi          0     0      8Gi   0",
-        "  pods      110          3     1      108   1",
+        "resources",
+        "  RESOURCE  ALLOCATABLE  USED  FREED  AVAILABLE  NEEDED",
+        "  ─────────────────────────────────────────────────────",
+        "  cpu       3            3     1      1          1",
+        "  memory    8Gi          0     0      8Gi        0",
+        "  pods      110          3     1      108        1",
         "",
-        "pods of n2, most important first",
-        "  1 to be evicted, 1 reprieved (may be evicted, and stay), 1 kept (not less important)",
-        "  POD        ROLE       PUT BACK  PRIORITY  STARTED              REQUESTS  BUDGETS         NOTES",
-        "  " + 113 * "─",
+        "pods on n2, most important first",
+        "  1 to be evicted, 1 reprieved (evictable, but stays), 1 kept (not of lower priority)",
+        "  POD        ROLE       REPRIEVE  PRIORITY  STARTED              REQUESTS  BUDGETS         NOTES",
+        "  " + 115 * "─",
         "  default/d  kept                 5000      2026-01-01 00:00:00  cpu 1",
         (
             "  default/b  victim     2         7         2026-01-01 00:00:00  cpu 1                     "
-            "kube-scheduler chose it"
+            "chosen by kube-scheduler"
         ),
         (
             "  default/c  reprieved  1         0         2026-01-01 00:00:00  cpu 1     default/budget  "
-            "its loss breaks a budget"
+            "eviction violates a budget"
         ),
     ]
 
@@ -568,54 +583,54 @@ def test_why_not_that_node_is_told_with_its_pods():
     ("shown", "sentence"),
     [
         ({"outcome": "chosen", "victims": ["a", "b"]}, "n1 was chosen for x/p: evicting a, b makes room"),
-        ({"outcome": "beaten", "rank": 2, "loses_by": "name"},
-         "n1 was not chosen for x/p: it costs the same as best, whose name comes first"),
-        ({"outcome": "beaten", "rank": 2, "loses_by": "named"},
-         "n1 was not chosen for x/p: it costs the same as best, "  # noqa: ISC004
-         "whose victims differ less from those that kube-scheduler chose"),
-        ({"outcome": "ruledOut", "victims": ["a"], "why": "would break disruption budget b"},
+        ({"outcome": "outranked", "rank": 2, "loses_by": "name"},
+         "n1 was not chosen for x/p: it ties with best on every criterion, and best comes first by name"),
+        ({"outcome": "outranked", "rank": 2, "loses_by": "named"},
+         "n1 was not chosen for x/p: it ties with best on every criterion, "  # noqa: ISC004
+         "and the victims on best are closer to kube-scheduler's choice"),
+        ({"outcome": "rejectedByPolicy", "victims": ["a"], "why": "would break disruption budget b"},
          "n1 was ruled out for x/p: evicting a would break disruption budget b"),
-        ({"outcome": "ruledOut", "victims": ["a"], "why": "2 victims are more than 1"},
-         "n1 was ruled out for x/p: evicting a is forbidden: 2 victims are more than 1"),
-        ({"outcome": "noRoom", "counts": {"reprieved": 1}, "emptied": VerdictShown(code="Unschedulable", plugin="Fit",
-          reasons=["Insufficient cpu"])},
-         "x/p does not fit on n1, not even with the 1 pod that may be evicted gone: Fit: Insufficient cpu"),
-        ({"outcome": "noVictims"}, "nobody on n1 may be evicted for x/p: no pod there is of lower priority"),
+        ({"outcome": "rejectedByPolicy", "victims": ["a"], "why": "2 victims are more than 1"},
+         "n1 was ruled out for x/p: evicting a is not allowed: 2 victims are more than 1"),
+        ({"outcome": "insufficientAfterPreemption", "counts": {"reprieved": 1},
+          "emptied": StatusReport(code="Unschedulable", plugin="Fit", reasons=["Insufficient cpu"])},
+         "x/p does not fit on n1 even after evicting its only potential victim: Fit: Insufficient cpu"),
+        ({"outcome": "noVictims"}, "n1 has no potential victims for x/p: no pods of lower priority"),
         ({"outcome": "noVictims", "counts": {"protected": 2}},
-         "nobody on n1 may be evicted for x/p: 2 pods of lower priority are protected"),
-        ({"outcome": "fits"}, "x/p fits on n1 without evicting anybody"),
-        ({"outcome": "leftOut", "why": "it is cordoned"}, "n1 was left out for x/p: it is cordoned"),
-        ({"outcome": "rejected", "why": "a rule"}, "n1 was not answered for x/p: a rule"),
-        ({"outcome": "vetoed", "why": "not now"}, "nobody on n1 is evicted for x/p: not now"),
+         "n1 has no potential victims for x/p: 2 pods of lower priority are protected"),
+        ({"outcome": "fits"}, "x/p fits on n1 without preemption"),
+        ({"outcome": "notEvaluated", "why": "it is cordoned"}, "n1 was not evaluated for x/p: it is cordoned"),
+        ({"outcome": "rejected", "why": "a rule"}, "n1 was removed from the response for x/p by the guard: a rule"),
+        ({"outcome": "vetoed", "why": "not now"}, "no pods on n1 are evicted for x/p: not now"),
         ({"outcome": "accepted"}, "x/p fits on n1"),
         ({"outcome": "failed", "why": "no cpu"},
          "x/p does not fit on n1 (no cpu); evicting pods of lower priority would help"),
         ({"outcome": "unresolvable", "why": "no cpu"},
-         "x/p does not fit on n1 (no cpu); no eviction that is allowed would help"),
+         "x/p does not fit on n1 (no cpu); preemption would not help"),
         ({"outcome": "scored", "score": 7}, "n1 scored 7 of 10 for x/p"),
         ({"outcome": "unscored", "score": 0, "why": "no"}, "n1 scored 0 of 10 for x/p: no"),
-        ({"outcome": "leftOut", "why": "{pod} {0}"}, "n1 was left out for x/p: {pod} {0}"),
+        ({"outcome": "notEvaluated", "why": "{pod} {0}"}, "n1 was not evaluated for x/p: {pod} {0}"),
     ],
 )  # fmt: skip
 def test_the_sentence_about_a_node(shown, sentence):
-    best = NodeShown(name="best", outcome="chosen", rank=1)
-    assert node_report.sentence(crafted(nodes=[best]), NodeShown(name="n1", **shown)) == sentence
+    best = NodeReport(name="best", outcome="chosen", rank=1)
+    assert node_report.sentence(crafted(nodes=[best]), NodeReport(name="n1", **shown)) == sentence
 
 
-def crafted(**settings: Any) -> Decision:
+def crafted(**settings: Any) -> DecisionReport:
     given = {"id": "preempt-1", "verb": "preempt", "time": "2026-01-01T00:00:00.000Z", "milliseconds": 1.0}
     given |= {"outcome": "answered", "sentence": "a sentence", "pod": "x/p", "uid": "u"}
-    return Decision(**{**given, "incoming": PodShown(key="x/p", uid="u"), **settings})
+    return DecisionReport(**{**given, "incoming": PodReport(key="x/p", uid="u"), **settings})
 
 
 def test_a_node_on_which_the_pod_fits_passed_all_filters():
-    assert "  all let it pass: NodeUnschedulable, NodeName, " in printed_node(filtered({node("n1"): []}, ["n1"]), "n1")
+    assert "  all passed: NodeUnschedulable, NodeName, " in printed_node(filtered({node("n1"): []}, ["n1"]), "n1")
 
 
 def test_nominated_pods_and_policies_that_found_the_victims_are_named():
     waiting = [incoming("nominee", priority=1000, status={"nominatedNodeName": "n1"})]
     found = preempted({node("n1", cpu="2"): [pod("a"), pod("b")]}, {"n1": []}, waiting=waiting)
-    assert "  default/nominee, priority 1000, is nominated to this node and takes cpu 1" in printed_node(found, "n1")
+    assert "  default/nominee, priority 1000, is nominated to this node and requests cpu 1" in printed_node(found, "n1")
     pods = [
         pod("outsider", priority=9),
         pod("first", priority=5, labels={"app": "x"}),
@@ -624,7 +639,7 @@ def test_nominated_pods_and_policies_that_found_the_victims_are_named():
     found = preempted(
         {node("n1", cpu="5"): pods}, policy=STRICT, preemptor=incoming(cpu="4"), budgets=[budget(allowed=1, app="x")]
     )
-    how = "found by charging budgets for the least important pods first: otherwise one would break"
+    how = "least important pods counted against budgets first; the default order would violate a budget"
     assert f"  victims: {how}" in printed_node(found, "n1").splitlines()
     assert f"  {how}" in printed(found).splitlines()
 
@@ -634,7 +649,7 @@ def test_nominated_pods_and_policies_that_found_the_victims_are_named():
 HOSTILE = "[red]x[/red]\x1b[31m\x9b\u202e:smile:[link=file:///etc]"
 
 
-def hostile() -> Decision:
+def hostile() -> DecisionReport:
     """Every text of it."""
 
     def spoiled(value: Any, key: str = "") -> Any:
@@ -653,15 +668,15 @@ def hostile() -> Decision:
         rejected={"n1": "x"},
     )
     raw = json.loads(msgspec.json.encode(found)) | {"notEvaluated": ["x"], "error": "x", "policies": ["x"]}
-    return msgspec.json.decode(json.dumps(spoiled(raw)).encode(), type=Decision)
+    return msgspec.json.decode(json.dumps(spoiled(raw)).encode(), type=DecisionReport)
 
 
 @pytest.mark.parametrize("width", [80, 2000])
 def test_nothing_that_others_wrote_steers_the_terminal(width):
     found = hostile()
-    pieces = [*report.told(found, "x", Way()), *report.listed([found], Way(), width, 1)]
+    pieces = [*report.render(found, "x", Invocation()), *report.render_list([found], Invocation(), width, 1)]
     for one in found.nodes:
-        pieces += node_report.told(found, one, Way())
+        pieces += node_report.render(found, one, Invocation())
     out = on_console(pieces, width)
     assert not any(character in out for character in "\x1b\x9b\u202e\x00")
     if width > 80:
@@ -669,14 +684,14 @@ def test_nothing_that_others_wrote_steers_the_terminal(width):
 
 
 def test_a_decision_of_which_nothing_is_known_can_be_shown():
-    for outcome in ("failed", "handsOff"):
+    for outcome in ("failed", "passthrough"):
         assert printed(crafted(outcome=outcome, error="it broke")).startswith("preempt-1 a sentence")
     nowhere = crafted(verb="prioritize")
     assert "scores" not in printed(nowhere)
 
 
 def test_a_ranking_without_candidates_is_not_shown():
-    found = crafted(outcome="nobody", ranking=Ranking(criteria=["VictimCount"], candidates=0))
+    found = crafted(outcome="noVictims", ranking=RankingReport(criteria=["VictimCount"], candidates=0))
     assert "candidates" not in printed(found)
 
 
@@ -688,11 +703,11 @@ PAGE = (Path(cli.__file__).parents[2] / "docs/explain.md").read_text()
 def test_the_page_names_every_option():
     (command,) = (one.callback for one in cli.app.registered_commands if one.callback is explain_command)
     options = {f"--{name.replace('_', '-')}" for name in inspect.signature(command).parameters} - {"--subject"}
-    renamed = {"--every": "--list", "--show-all": "--all", "--output": "-o json", "--timeout": "--url"}
+    renamed = {"--list-all": "--list", "--show-all": "--all", "--output": "-o json", "--timeout": "--url"}
     assert [one for one in options if renamed.get(one, one) not in PAGE] == []
 
 
-@pytest.mark.parametrize("word", [*get_args(Outcome), *get_args(Role)])
+@pytest.mark.parametrize("word", [*get_args(NodeOutcome), *get_args(PodRole)])
 def test_the_page_says_what_becomes_of_nodes_and_pods(word):
     assert f"`{word}`" in PAGE
 
@@ -719,11 +734,11 @@ def test_the_page_says_what_becomes_of_nodes_and_pods(word):
     ],
 )
 def test_amounts_are_written_as_in_manifests(resource, value, shown):
-    assert tables.amount(resource, value) == shown
+    assert tables.format_amount(resource, value) == shown
 
 
 @pytest.mark.parametrize(
     ("text", "shown"), [("2026-03-01T12:00:00.123Z", "2026-03-01 12:00:00"), ("not started", "not started")]
 )
 def test_times_are_shown_by_the_second(text, shown):
-    assert tables.clock(text) == shown
+    assert tables.format_timestamp(text) == shown

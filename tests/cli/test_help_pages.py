@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from extender import cli
 from extender.cli.help_pages import PAGES
-from extender.config.load import ENV_OF_OTHERS
+from extender.config.load import OTHER_VARIABLES
 from tests.builders import cluster, incoming, node, pod
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_help_has_all_its_sections_in_order(command):
     titles = re.findall(r"^(\S.*?):", text, re.MULTILINE)
     rest = [title for title in titles if title not in ("Usage", "Arguments", "Commands", "Signals", "Output", "Files")]
     environment = ["Environment"] if PAGES[command].environment else []
-    assert rest == ["Options", *environment, "Exit codes", "Examples", "Read on"]
+    assert rest == ["Options", *environment, "Exit codes", "Examples", "See also"]
     assert text.startswith(f"Usage: extender {command}".rstrip())
 
 
@@ -178,13 +178,13 @@ def test_what_is_wrong_ends_with_the_exit_code_that_the_help_names(arguments, co
 
 @EACH
 def test_the_pages_to_read_on_exist(command):
-    assert PAGES[command].read_on
-    assert [page for page in PAGES[command].read_on if not (ROOT / page).is_file()] == []
+    assert PAGES[command].see_also
+    assert [page for page in PAGES[command].see_also if not (ROOT / page).is_file()] == []
 
 
 @EACH
 def test_the_variables_of_the_environment_are_those_that_are_read(command):
-    read = {*ENV_OF_OTHERS, "EXTENDER_*", "KUBECONFIG", "NO_COLOR"}
+    read = {*OTHER_VARIABLES, "EXTENDER_*", "KUBECONFIG", "NO_COLOR"}
     named = {name for name, _ in PAGES[command].environment}
     assert named <= read
     for option in COMMANDS[command].get_params(typer.Context(COMMANDS[command])):

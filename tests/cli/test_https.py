@@ -98,7 +98,7 @@ def test_nobody_is_believed_without_the_authority(files, run, named):
     with answering(files.ours.server_context()) as place:
         code, out, err = run("explain", "--url", f"https://{place}", *others)
     assert (code, out) == (2, "")
-    assert err.startswith(f"extender: https://{place}: its certificate is not trusted (")
+    assert err.startswith(f"extender: https://{place}: certificate not trusted (")
     assert "see --ca-file" in err
 
 
@@ -128,14 +128,14 @@ def test_plain_http_behind_an_https_address_is_told(files, run):
     with answering(None) as place:
         code, _, err = run("explain", "--url", f"https://{place}", "--ca-file", files.ours.ca_file)
     assert code == 2
-    assert f"https://{place}: no TLS is spoken there: is it http://? (" in err
+    assert f"https://{place}: the server does not speak TLS: should the URL be http://? (" in err
 
 
 def test_https_behind_a_plain_address_is_told(files, run):
     with answering(files.ours.server_context()) as place:
         code, _, err = run("explain", "--url", f"http://{place}")
     assert code == 2
-    assert f"http://{place}: it does not answer in HTTP: is it https://? (" in err
+    assert f"http://{place}: not an HTTP response: should the URL be https://? (" in err
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_https_behind_a_plain_address_is_told(files, run):
         (("--ca-file", "none"), "--ca-file none: No such file or directory"),
         (("--ca-file", "/"), "--ca-file /: "),
         (("--ca-file", "{text}"), "--ca-file {text}: cannot be read as PEM"),
-        (("--cert", "{cert}"), "--cert and --key are needed both, or neither"),
-        (("--key", "{key}"), "--cert and --key are needed both, or neither"),
+        (("--cert", "{cert}"), "--cert and --key must be given together"),
+        (("--key", "{key}"), "--cert and --key must be given together"),
         (
             ("--cert", "{cert}", "--key", "{other}"),
-            "--cert {cert}, --key {other}: cannot be read as PEM, or do not fit",
+            "--cert {cert}, --key {other}: cannot be read as PEM, or certificate and key do not match",
         ),
         (("--cert", "{cert}", "--key", "{locked}"), "--cert {cert}, --key {locked}: cannot be read as PEM"),
         (("--cert", "{cert}", "--key", "none"), "--cert {cert}, --key none: No such file or directory"),
@@ -185,4 +185,4 @@ def test_a_file_that_is_no_good_is_named(files, run, options, message):
 def test_without_https_they_mean_nothing(run, option, value):
     code, _, err = run("explain", "--url", "http://127.0.0.1:8889", option, value)
     assert code == 2
-    assert err == f"extender: --url http://127.0.0.1:8889: {option} needs an address that begins with https://\n"
+    assert err == f"extender: --url http://127.0.0.1:8889: {option} requires an https:// URL\n"

@@ -19,7 +19,7 @@ def set_up(capsys):
     """Set up logs as configured -> what was written since then."""
 
     def begin(**section):
-        logs.set_up(LogSection.model_validate(section))
+        logs.configure(LogSection.model_validate(section))
         return lambda: capsys.readouterr().err
 
     return begin
@@ -39,9 +39,9 @@ def log():
 
 def test_an_event_is_a_line(set_up, log):
     written = set_up()
-    log.info("preempt %r: %s", "shop/web-0", "nobody")
+    log.info("preempt %r: %s", "shop/web-0", "no victims")
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO extender\.server\.scheduler\.verbs: preempt 'shop/web-0': nobody\n",
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO extender\.server\.scheduler\.verbs: preempt 'shop/web-0': no victims\n",
         written(),
     )
 
@@ -136,7 +136,7 @@ def test_a_thread_that_ends_with_an_error_is_an_event(set_up, form):
     thread.join()
     text = written()
     first = text.split("\n")[0]
-    assert "thread follow-pods has ended" in first
+    assert "thread follow-pods terminated by an unhandled exception" in first
     assert "a bug" in text
     if form == "JSON":
         assert json.loads(first)["level"] == "critical"

@@ -56,7 +56,7 @@ def failed(monkeypatch, capsys, *arguments):
 
 def test_all_the_same_is_exit_code_0(rig):
     result = replay(rig.directory)
-    assert (result.exit_code, result.stdout) == (0, "3 calls: 3 answered as recorded, 0 differently\n")
+    assert (result.exit_code, result.stdout) == (0, "3 calls: 3 unchanged, 0 changed\n")
     assert result.stderr == ""
 
 
@@ -69,7 +69,7 @@ def test_differences_are_printed_and_exit_code_1(rig):
     assert lines[1] == "  node worker-1"
     assert re.fullmatch(r"    - score 1\d+", lines[2])
     assert lines[3] == lines[2].replace("- score 1", "+ score ")
-    assert lines[4:] == ["3 calls: 2 answered as recorded, 1 differently"]
+    assert lines[4:] == ["3 calls: 2 unchanged, 1 changed"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_is_wrong_with_a_recording_that_can_be_read_is_said_beside(rig):
     calls = segment / "calls.jsonl"
     calls.write_bytes(calls.read_bytes()[:-5])
     result = replay(rig.directory)
-    assert (result.exit_code, result.stdout) == (0, "2 calls: 2 answered as recorded, 0 differently\n")
+    assert (result.exit_code, result.stdout) == (0, "2 calls: 2 unchanged, 0 changed\n")
     assert "recorded by version 0.0.1; this is" in result.stderr
     assert "line 3 ends in the middle" in result.stderr.replace("\n", " ")
 
@@ -174,8 +174,8 @@ def test_what_is_wrong_with_a_recording_that_can_be_read_is_said_beside(rig):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--id", "filter-9"), "there is no call for --id"),
-        (("--pod", "a/b", "--verb", "filter"), "there is no call for --verb and --pod"),
+        (("--id", "filter-9"), "no call matches --id"),
+        (("--pod", "a/b", "--verb", "filter"), "no call matches --verb and --pod"),
         (("--config", "nothing.yaml"), "nothing.yaml"),
         (("--junit", "/nowhere/replay.xml"), "/nowhere/replay.xml"),
     ],
@@ -213,7 +213,7 @@ class Asked(BaseHTTPRequestHandler):
         assert self.headers["Content-Type"] == "application/json"
         if self.is_slow:
             self.waits.wait(20)
-        answer = verbs.answer(verbs.VERBS[self.path.strip("/")], self.rig.service, body)
+        answer = verbs.answer(verbs.VERBS[self.path.strip("/")], self.rig.server_context, body)
         spaced = json.dumps(json.loads(answer.body), indent=1).encode()
         self.send_response(answer.status)
         self.send_header("Content-Length", str(len(spaced)))
@@ -242,12 +242,12 @@ def service(rig):
 
 def test_a_running_service_is_asked_and_the_same_json_is_enough(rig, service):
     result = replay(rig.directory, "--url", service[1] + "/")
-    assert (result.exit_code, result.stdout) == (0, "3 calls: 3 answered as recorded, 0 differently\n")
+    assert (result.exit_code, result.stdout) == (0, "3 calls: 3 unchanged, 0 changed\n")
 
 
 def test_a_running_service_has_a_picture_of_its_own(rig, service):
-    rig.cache.changing().remove("Pod", ("shop", "small"))
-    rig.cache.changing().settle()
+    rig.cache.mutable_snapshot().remove("Pod", ("shop", "small"))
+    rig.cache.mutable_snapshot().refresh_layout()
     result = replay(rig.directory, "--url", service[1])
     assert result.exit_code == 1
     assert "evicts" in result.stdout
@@ -256,14 +256,14 @@ def test_a_running_service_has_a_picture_of_its_own(rig, service):
 def test_a_service_that_does_not_answer_in_time_is_exit_code_2(rig, service, monkeypatch, capsys):
     service[0].is_slow = True
     code, err = failed(monkeypatch, capsys, rig.directory, "--url", service[1], "--timeout", "0.05")
-    assert (code, err) == (2, f"extender: {service[1]}/filter: filter-1 was not answered: no answer within 0.05 s\n")
+    assert (code, err) == (2, f"extender: {service[1]}/filter: filter-1 failed: no response within 0.05s\n")
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("http://127.0.0.1:1", "Connection refused"),
-        ("here", "must be an address such as http://"),
+        ("here", "must be a URL such as http://"),
         ("http://a\0b", "Invalid"),
     ],
 )

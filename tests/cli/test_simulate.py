@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
-from extender.cli.simulate import LONG
-from extender.cluster.files.dump import write
+from extender.cli.simulate import PROGRESS_BAR_MIN_PODS
+from extender.cluster.files.dump import write_dump
 from extender.cluster.files.manifests import example_cluster, load_cluster
 from extender.core.profile import Profile
 from extender.errors import printable
@@ -77,9 +77,9 @@ def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
 def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving)
     assert shown[5:] == [
-        "1 pod scheduled, 0 pending, 0 skipped, 1 evicted, 1 violation of disruption budgets (policies: configured)",
+        "1 pod scheduled, 0 pending, 0 skipped, 1 evicted, 1 PDB violation (policies: configured)",
         "",
-        "EVICTED     PRIORITY   NODE   FOR           BUDGETS",
+        "EVICTED     PRIORITY   NODE   PREEMPTOR     BUDGETS",
         "default/a   0          n1     default/new   default/budget",
         "",
         "NODE   CPU           MEMORY                 PODS",
@@ -90,12 +90,12 @@ def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
 def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving, "--preset", "strict")
     assert shown[1].endswith("preemption: no candidate node for preemption")
-    reasons = shown[2].strip().removeprefix("nobody is evicted: ").split("; ")
+    reasons = shown[2].strip().removeprefix("preemption vetoed: ").split("; ")
     assert sorted(reasons) == [
         "1 node: would break disruption budget default/b",
         "1 node: would break disruption budget default/budget",
     ]
-    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 evicted, 0 violations of disruption budgets")
+    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 evicted, 0 PDB violations")
     assert shown[6] == "PENDING       PRIORITY   NOMINATED NODE   MESSAGE"
     assert shown[7].startswith("default/new   1000       <none>           0/2 nodes are available: 2 Insufficient cpu.")
 
@@ -104,7 +104,7 @@ def test_plugins_that_are_not_evaluated_are_said_below_the_event(world, tmp_path
     claiming = tmp_path / "claiming.json"
     claiming.write_text(json.dumps(incoming("new", resourceClaims=[{"name": "gpu"}])))
     shown = lines("--cluster", world, "--pod", claiming)
-    assert shown[2].strip() == "not evaluated, kube-scheduler may decide otherwise: DynamicResources"
+    assert shown[2].strip() == "not evaluated here, kube-scheduler may decide otherwise: DynamicResources"
 
 
 def test_a_message_longer_than_an_event_s_is_cut_off_as_kube_scheduler_does(world, arriving):
@@ -162,8 +162,8 @@ def test_two_policies_stand_side_by_side_with_differences_marked(world, arriving
     shown = lines("--cluster", world, "--pod", arriving, "--compare", "upstream", "strict")
     rows = [re.split(r"   +", line.strip()) for line in shown]
     assert rows[0] == ["POD", "upstream", "strict"]
-    assert rows[1][:3] == ["≠", "default/new", "n1; evicts default/a; breaks 1 budget"]
-    assert rows[1][3].startswith("unschedulable; nobody is evicted: ")
+    assert rows[1][:3] == ["≠", "default/new", "n1; evicts default/a; violates 1 budget"]
+    assert rows[1][3].startswith("unschedulable; preemption vetoed: ")
     assert rows[2] == ["=", "default/small", "n1", "n1"]
     assert rows[5:] == [
         ["≠", "scheduled", "2", "1"],
@@ -228,7 +228,7 @@ def test_pods_of_several_files_arrive_together(world, arriving, tmp_path):
 
 def test_a_dumped_cluster_is_read_again(tmp_path):
     path = tmp_path / "cluster.json.gz"
-    write(example_cluster(), path)
+    write_dump(example_cluster(), path)
     assert lines("--cluster", path, "--pending") == lines("--pending")
 
 
@@ -245,15 +245,15 @@ def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp
     ("text", "problem"),
     [
         pytest.param("", "pod.yaml: the file is empty", id="nothing"),
-        pytest.param("kind: List\nitems: []", "pod.yaml: there is no pod in it", id="no pod"),
+        pytest.param("kind: List\nitems: []", "pod.yaml: contains no pods", id="no pod"),
         pytest.param(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
-            "pod.yaml: 'Deployment' is no Pod: only Pods are placed; of a workload, give one of its Pods",
+            "pod.yaml: 'Deployment' is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods",
             id="a Deployment",
         ),
         pytest.param(
             "kind: Pod\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: n}",
-            "pod.yaml: 'Node' is no Pod: only Pods are placed; of a workload, give one of its Pods",
+            "pod.yaml: 'Node' is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods",
             id="a node beside a pod",
         ),
         pytest.param(
@@ -275,24 +275,28 @@ def test_a_pod_file_is_refused_with(world, arriving, monkeypatch, capsys, text, 
 
 def test_what_is_wrong_with_stdin_is_said_of_stdin(monkeypatch, capsys, world):
     result = run("--cluster", world, "--pod", "-", stdin="kind: Job")
-    assert "stdin.yaml: 'Job' is no Pod" in str(result.exception)
+    assert "stdin.yaml: 'Job' is not a Pod" in str(result.exception)
 
 
 def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkeypatch, capsys, world, arriving):
     assert failure(monkeypatch, capsys, "--pod", "/none.yaml") == "extender: none.yaml: No such file or directory\n"
-    assert failure(monkeypatch, capsys, "--pending", "--preset", "stric").startswith("extender: no preset 'stric' (did")
-    assert failure(monkeypatch, capsys, "--pending", "--compare", "upstream", "x").startswith("extender: no preset 'x'")
+    assert failure(monkeypatch, capsys, "--pending", "--preset", "stric").startswith(
+        "extender: unknown preset 'stric' (did"
+    )
+    assert failure(monkeypatch, capsys, "--pending", "--compare", "upstream", "x").startswith(
+        "extender: unknown preset 'x'"
+    )
     assert "no such file" in failure(monkeypatch, capsys, "--pending", "--from-server", "--kubeconfig", "/none")
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        pytest.param([], "nothing to place", id="no pod"),
+        pytest.param([], "nothing to schedule", id="no pod"),
         pytest.param(
-            ["--pending", "--preset", "strict", "--compare", "a", "b"], "give --preset or --compare", id="both"
+            ["--pending", "--preset", "strict", "--compare", "a", "b"], "--preset and --compare are", id="both"
         ),
-        pytest.param(["--pending", "--cluster", "x", "--from-server"], "give --cluster or", id="two clusters"),
+        pytest.param(["--pending", "--cluster", "x", "--from-server"], "--cluster cannot be", id="two clusters"),
         pytest.param(["--pending", "-o", "yaml"], "yaml", id="an output that is none"),
     ],
 )
@@ -341,7 +345,7 @@ def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monk
         assert (result.exit_code, result.exception) == (0, None)
         assert {request.method for request in api.requests} == {"GET"}
     assert "Successfully assigned default/new to n1" in result.stdout
-    assert "PersistentVolume may not be read" in result.stderr
+    assert "no permission to list PersistentVolume:" in result.stderr
 
 
 def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
@@ -385,11 +389,11 @@ def watched(world, count, tmp_path):
 
 
 def test_a_long_run_shows_a_bar_on_a_terminal_and_only_there(world, tmp_path):
-    shown, bar = watched(world, LONG, tmp_path)
+    shown, bar = watched(world, PROGRESS_BAR_MIN_PODS, tmp_path)
     assert "pods tried" in bar
     assert "\x1b" not in shown
     assert "pods tried" not in shown
 
 
 def test_a_short_run_shows_no_bar(world, tmp_path):
-    assert watched(world, LONG - 1, tmp_path)[1] == ""
+    assert watched(world, PROGRESS_BAR_MIN_PODS - 1, tmp_path)[1] == ""
