@@ -8,7 +8,7 @@ from benchmarks import cores
 from benchmarks.generate import Plan
 from benchmarks.serve_live import api_at
 from benchmarks.service import end
-from extender.cluster.watch.list_watch import pages
+from extender.cluster.watch.list_watch import list_pages
 
 
 class ApiCluster:
@@ -47,7 +47,7 @@ class ApiCluster:
     def read_all(self) -> int:
         """List the pods and look at nothing but where the next page begins; how many there are."""
         api = api_at(self.url, self.ca_file or None)
-        read = pages(lambda params: api.get("/api/v1/pods", params), "Pod", 500)
+        read = list_pages(lambda params: api.get("/api/v1/pods", params), "Pod", 500)
         return sum(len(page.items or ()) for page in read)
 
     def close(self) -> None:

@@ -27,13 +27,13 @@ def loop(ranks: int = RANKS, columns: int = COLUMNS, nodes: int = NODES) -> Call
     """
     chance = np.random.default_rng(SEED)
     demand = chance.integers(0, 1000, (ranks, columns, nodes), dtype=np.int64)
-    room = chance.integers(5_000, 15_000, (columns, nodes), dtype=np.int64)
+    headroom = chance.integers(5_000, 15_000, (columns, nodes), dtype=np.int64)
 
     def run() -> int:
-        use, stay = np.zeros_like(room), 0
+        use, stay = np.zeros_like(headroom), 0
         for k in range(ranks):
             trial = use + demand[k]
-            ok = (trial <= room).all(axis=0)
+            ok = (trial <= headroom).all(axis=0)
             use = np.where(ok, trial, use)
             stay += int(np.count_nonzero(ok))
         return stay

@@ -56,7 +56,7 @@ class Compared:
     instead: str = ""
     """MISSING, LEFT_OUT or FAILED, where there are no times."""
     why: str = ""
-    """The same in more words."""
+    """Detail of `instead`."""
 
     @property
     def ratios(self) -> list[float]:
@@ -119,7 +119,7 @@ def main() -> None:
     given = parser.parse_args()
     commit = git("rev-parse", "--verify", "--quiet", f"{given.revision}^{{commit}}")
     if not commit:
-        parser.error(f"there is no revision {given.revision!r} here")
+        parser.error(f"unknown revision {given.revision!r} here")
     try:
         every = names()
         chosen = [name for name in every if given.only in name]
@@ -166,7 +166,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def names() -> list[str]:
-    """Of all works that there are now; NotCompared if this folder cannot import them."""
+    """Return the names of all works; raise NotCompared if this folder cannot import them."""
     try:
         return [name for module in MODULES for name in importlib.import_module(f"benchmarks.works.{module}").WORKS]
     except Exception as error:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from benchmarks.measure import Row, Run, Work, in_turns
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.ranking import rank
+from extender.core.preemption.sent_candidates import SentCandidate
 
 GROUP = "engine"
 ROUNDS = 101
@@ -45,7 +45,7 @@ def bare_sort(world: World) -> Run:
 
 
 def dry_run_all(world: World) -> Run:
-    return lambda: dry_run_preemption(world.filtering.incoming, world.filtering.checks, world.tried)
+    return lambda: dry_run_preemption(world.filter_run.context, world.filter_run.checks, world.tried)
 
 
 def decide_filter(world: World) -> Run:
@@ -57,10 +57,10 @@ def decide_filter(world: World) -> Run:
 
 
 def decide_preempt(world: World, limit: int) -> Run:
-    offers = {
+    sent = {
         candidate.node: SentCandidate(
             tuple(pod.metadata.uid for pod in candidate.victims), candidate.num_pdb_violations
         )
         for candidate in world.candidates[:limit]
     }
-    return lambda: engine.preempt(world.snapshot, world.pod, offers, world.profile)
+    return lambda: engine.preempt(world.snapshot, world.pod, sent, world.profile)

@@ -30,7 +30,7 @@ TIMES_BARE_NUMPY = Limit("≤", 3)
 
 
 def rows(world: World) -> Iterator[Row]:
-    warm = Work(lambda: dry_run_preemption(world.filtering.incoming, world.filtering.checks, world.tried))
+    warm = Work(lambda: dry_run_preemption(world.filter_run.context, world.filter_run.checks, world.tried))
     changed = Work(warm.run, prepare=lambda: change_a_pod(world.snapshot))
     bare = Work(bare_pass(world))
     for name, work in ((CHANGED, changed), ("nothing changed", warm)):
@@ -42,16 +42,16 @@ def rows(world: World) -> Iterator[Row]:
 
 def bare_pass(world: World) -> Run:
     """Put the pods of every rank on all nodes at once, wherever the preemptor still fits beside them."""
-    snapshot, (fit,) = world.snapshot, (check for check in world.filtering.checks if isinstance(check, Constraint))
-    room, demand = fit.room + snapshot.used, snapshot.layout.demand
-    if fit.demand.shape != demand.shape:
+    snapshot, (fit,) = world.snapshot, (check for check in world.filter_run.checks if isinstance(check, Constraint))
+    headroom, demand = fit.headroom + snapshot.used, snapshot.layout.demand
+    if fit.dense_demand.shape != demand.shape:
         raise AssertionError("the incoming pod must ask for every resource, so that both sides have all columns")
 
     def run() -> IntArray:
-        use = np.zeros_like(room)
+        use = np.zeros_like(headroom)
         for k in range(len(demand)):
             trial = use + demand[k]
-            ok = (trial <= room).all(axis=0)
+            ok = (trial <= headroom).all(axis=0)
             use = np.where(ok, trial, use)
         return use
 
@@ -95,5 +95,5 @@ def on_new_snapshot(world: World) -> tuple[float, float]:
     start = time.thread_time()
     snapshot = Snapshot.build(world.objects)
     made = time.thread_time() - start
-    filtering = run_filter_plugins(scheduling_context(snapshot, world.pod, world.profile))
-    return made, Work(lambda: dry_run_preemption(filtering.incoming, filtering.checks, world.tried)).seconds()
+    filter_run = run_filter_plugins(scheduling_context(snapshot, world.pod, world.profile))
+    return made, Work(lambda: dry_run_preemption(filter_run.context, filter_run.checks, world.tried)).seconds()

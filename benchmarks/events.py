@@ -54,4 +54,4 @@ def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
             found = decoder.event(line, held)
             assert found is not None, "a line that cannot be read"
             cache.apply(Change("Pod", found[1]))
-        cache.settle(50)
+        cache.refresh_layout(50)

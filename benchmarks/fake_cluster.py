@@ -1,7 +1,7 @@
 """The generated cluster behind a fake API server, in a process of its own that does what its standard input says.
 
     events RATE SECONDS     change so many pods a second, each a little
-    expire COUNT            change COUNT pods while nobody can follow, so that everything has to be listed anew
+    expire COUNT            change COUNT pods while nobody can follow, so that everything has to be relisted
 
 Each line is answered with one line when it is done; the first line says where the server listens and, with --tls, in
 which file the certificate of its authority is.

@@ -37,7 +37,7 @@ PRIORITIES = {-10: 6, 0: 20, 100: 14, 500: 7, 1000: 14, 5000: 6, 10_000: 8, 50_0
 
 INCOMING_PRIORITY = 1_000_000
 STAYING = {INCOMING_PRIORITY: 10, 2_000_001_000: 8}
-"""The same for pods that may not be evicted."""
+"""Priorities of pods that may not be evicted."""
 
 WITH_TERMS = 0.1
 """Share of the pods with affinity or anti-affinity to other pods of their app."""
@@ -214,7 +214,7 @@ def incoming(plan: Plan) -> JSON:
 
 
 def spreading(plan: Plan) -> JSON:
-    """The same pod of an app that spreads over zones and hosts, and away from its own."""
+    """Return the pod with topology spread constraints and anti-affinity to its own app."""
     namespace, app = SPREADING_APP
     pod, selector = incoming(plan), {"matchLabels": {"app": f"app-{app}"}}
     pod["metadata"] |= {"name": "spreading", "namespace": namespace, "labels": selector["matchLabels"]}

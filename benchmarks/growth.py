@@ -44,14 +44,14 @@ ROUNDS_MAKING = 3
 
 LOOP = "the calibration loop"
 MAKING = "making a snapshot of all objects"
-MEMORY = "memory of the picture"
-CHANGED_FEW = f"picture after {DIRTY_NODES} dirty nodes"
+MEMORY = "memory of the cluster cache"
+CHANGED_FEW = f"snapshot after {DIRTY_NODES} dirty nodes"
 EVENT = "one event, decoded and applied"
 NOT_GROWING = (CHANGED_FEW, EVENT)
 
 
 def rows(world: World) -> Iterator[Row]:
-    """Of each size; then, for each work, how it grows."""
+    """Yield the rows of each size, then the growth exponent of each work."""
     sizes = SIZES if world.full else QUICK_SIZES
     found = list(chain.from_iterable(in_its_own_process(world.plan.seed, nodes) for nodes in sizes))
     yield from found
@@ -91,7 +91,7 @@ def in_its_own_process(seed: int, nodes: int) -> Iterator[Row]:
 
 
 class DecodedWorld(World):
-    """The same cluster from the JSON of whole objects."""
+    """Return the cluster as decoded from the JSON of whole objects."""
 
     @cached_property
     def objects(self) -> ClusterObjects:

@@ -19,12 +19,12 @@ class Figure:
     """Milliseconds of `benchmarks.calibration` there."""
 
     def here(self, calibration: float) -> float:
-        """The same unit as `calibration`, which is the loop's time here."""
+        """Return the time of the calibration loop on that machine."""
         return self.milliseconds * calibration / self.calibration
 
 
 NODES = 5000
-"""Of all these figures."""
+"""Source of the figures."""
 
 EXHAUSTIVE = Figure("all nodes and choice", 2850, 1.543)
 EXHAUSTIVE_MIXED = Figure("all nodes and choice", 3278, 1.398)

@@ -1,4 +1,4 @@
-"""Following a live cluster: how fast the picture is there, what an event costs, and what requests notice of it.
+"""Following a live cluster: time to sync, cost of an event, and the effect on requests.
 
 The fake API server and the service are processes of their own, and all of it shares this machine's cores.
 
@@ -37,12 +37,12 @@ IDLE_CONNECTIONS = 20
 MANY_IDLE = 500
 NEW_CONNECTIONS = 100
 BOUNDS = (Bound("mean", 6), Bound("p99", 25))
-"""Of /filter and /prioritize of 500 names together, one caller, beside the events."""
+"""Limits for /filter and /prioritize of 500 names together, one caller, beside the events."""
 SECONDS = 10
 """For which there are events."""
 RELISTS = 3
 CHANGED = (100, 5000)
-"""Pods that a list shows to be different; beyond a few hundred the picture is made anew beside the old one."""
+"""Pods that a list shows to be different; beyond a few hundred the snapshot is rebuilt beside the old one."""
 AFTERWARDS = 0.5
 CALM = 6.0
 """Seconds between two lists: a server that forgets again at once would be asked less and less often."""
@@ -135,12 +135,12 @@ def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Itera
                 relisted = Relisted(service.admin_port, before)
                 times += until(relisted.is_set, lambda: one_filter(client, next(bodies)))
                 time.sleep(CALM)
-            what = f"/filter of {NAMES} names while everything is listed anew, {changed:,} pods changed"
+            what = f"/filter of {NAMES} names during a relist of all kinds, {changed:,} pods changed"
             yield Row(GROUP, what, times, "the same, no lists", quiet, TIMES_QUIET, of_p99=True)
 
 
 class Relisted(threading.Event):
-    """Set when pods have been listed anew, what the list said has been applied, and a little later.
+    """Set when pods have been relisted and the list has been applied, plus a short delay.
 
     Where the history is forgotten, only a list can bring another version than `before`.
     """

@@ -22,14 +22,14 @@ MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "268435456", "MALLO
 
 
 def start_over(module: str) -> None:
-    """Run the module anew with these settings, which count from the start of a process only; return if they are set."""
+    """Restart the process with these settings, which only apply from its start; return if they are set already."""
     if any(os.environ.get(name) != value for name, value in MALLOC.items()):
         sys.stdout.flush()
         os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], os.environ | MALLOC)
 
 
 def positive(text: str) -> int:
-    """Of a command line: a number above 0."""
+    """Parse a command line value greater than 0."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
@@ -148,7 +148,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """None: there is no limit."""
+        """None: no limit."""
         met = [bound.holds(self.figures) for bound in self.bounds]
         if self.limit is not None and self.ratio is not None:
             met.append(self.limit.holds(self.ratio))

@@ -18,7 +18,7 @@ from benchmarks.bodies import compact, victims_body
 from benchmarks.measure import Limit, Row
 from benchmarks.service import Client, started, wait_until_ready
 from benchmarks.world import World
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 from tests.e2e.ui.browser import CHROMIUM, chromium
 
 GROUP = "page"
@@ -55,12 +55,12 @@ class Look:
 
 def rows(world: World) -> Iterator[Row]:
     if not CHROMIUM.exists():
-        print(f"{GROUP}: left out: there is no {CHROMIUM}")
+        print(f"{GROUP}: left out: {CHROMIUM} not found")
         return
     large = victims_body(generate.incoming(world.plan), world.candidates[:OFFERED])
     with (
         decided(world, world.plan.nodes, large) as (own_url, about),
-        decided(world, 0, compact(questions.preempt())) as (other_url, _),
+        decided(world, 0, compact(requests.preempt())) as (other_url, _),
         chromium() as browser,
     ):
         pairs = [(look(browser, own_url), look(browser, other_url)) for _ in range(1 + LOOKS)][1:]

@@ -20,7 +20,7 @@ from benchmarks.printing import number, ratio, title
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "images" / "growth.svg"
 SCHEMA = 1
-"""Of the JSON; counts up when a reader of it must change."""
+"""Format version of the JSON; incremented for incompatible changes."""
 
 Figures = Mapping[str, Any]
 """One row, as `Row.to_dict` has it."""
@@ -52,7 +52,7 @@ NOT_MET = """\
 GROWTH = """\
 ## As the cluster grows
 
-The same work with clusters of several sizes, about 30 pods on a node, after a pod changed: medians. The picture after
+The same work with clusters of several sizes, about 30 pods on a node, after a pod changed: medians. The snapshot after
 some nodes changed, and one event, should cost the same in any cluster: they may not double.
 """
 
@@ -103,10 +103,10 @@ def main() -> None:
         measured = together([read(file) for file in given.figures])
     except ValueError as error:
         raise SystemExit(str(error)) from None
-    text, picture = page(measured), chart(measured["rows"])
+    text, plot = page(measured), chart(measured["rows"])
     PAGE.write_text(text, encoding="utf-8")
     PLOT.parent.mkdir(exist_ok=True)
-    PLOT.write_text(picture, encoding="utf-8")
+    PLOT.write_text(plot, encoding="utf-8")
     print(f"written: {PAGE.relative_to(ROOT)}, {PLOT.relative_to(ROOT)}")
 
 

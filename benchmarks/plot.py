@@ -101,7 +101,7 @@ def _lines(axes: Axes, series: Mapping[str, Sequence[Point]]) -> Iterator[str]:
 
 
 def _apart(heights: Mapping[str, float]) -> dict[str, float]:
-    """The same order, moved down where two would stand on each other."""
+    """Return the positions in order, moved down where labels would overlap."""
     placed: dict[str, float] = {}
     free = 0.0
     for name, height in sorted(heights.items(), key=lambda one: one[1]):

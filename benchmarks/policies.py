@@ -18,12 +18,12 @@ from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
-from extender.core.preemption.criteria import best_of
-from extender.core.preemption.pdb.index import matcher
+from extender.core.preemption.criteria import best_candidates
+from extender.core.preemption.pdb.index import budget_matcher
 from extender.core.profile import (
-    IMPORTANCE,
-    MORE_RANKING,
-    RANKING,
+    DEFAULT_IMPORTANCE,
+    DEFAULT_RANKING,
+    EXTRA_RANKING,
     UPSTREAM,
     Limits,
     PreemptionPolicy,
@@ -31,7 +31,7 @@ from extender.core.profile import (
     Protection,
 )
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.selector_index import PodGroups
+from extender.core.snapshot.selector_index import LabelGroups
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Condition, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus
 from extender.k8s.time import MINUTE, SECOND
@@ -56,9 +56,9 @@ ALL = PreemptionPolicy(
     budget_accounting="Live",
     empty_selector="Everything",
     candidates="AllNodes",
-    victims="Fewest",
-    importance=(*IMPORTANCE, "PodDeletionCost", "QoSClass"),
-    ranking=(*RANKING, *MORE_RANKING),
+    victim_selection="Minimal",
+    importance=(*DEFAULT_IMPORTANCE, "PodDeletionCost", "QoSClass"),
+    ranking=(*DEFAULT_RANKING, *EXTRA_RANKING),
     protections=RULES,
     preemption_toleration=True,
     tenant_label="tenant",
@@ -69,11 +69,11 @@ ALL = PreemptionPolicy(
 def rows(world: World) -> Iterator[Row]:
     snapshot = lively(world)
     evictions = tuple(Eviction(n * SECOND, ("team-01", "Deployment", f"app-{n}")) for n in range(40))
-    moment = EvictionHistory(NOW, evictions)
-    plain = Work(decide(snapshot, world.pod, UPSTREAM, moment))
+    history = EvictionHistory(NOW, evictions)
+    plain = Work(decide(snapshot, world.pod, UPSTREAM, history))
     for name, policy in (("budgets Strict and Live", BUDGETS), ("all policies", ALL)):
         work = Work(
-            decide(prepare(snapshot, Profile(preemption=policy)), world.pod, Profile(preemption=policy), moment)
+            decide(prepare(snapshot, Profile(preemption=policy)), world.pod, Profile(preemption=policy), history)
         )
         own, others = in_turns([work, plain], ROUNDS)
         limit = TIMES_PLAIN if policy is ALL else None
@@ -83,34 +83,34 @@ def rows(world: World) -> Iterator[Row]:
         yield Row(GROUP, f"dry run and best node, {name}, after a pod changed", own, "no policies", others, limit)
 
 
-def decide(snapshot: Snapshot, pod: Pod, profile: Profile, moment: EvictionHistory) -> Run:
-    filtering = run_filter_plugins(scheduling_context(snapshot, pod, profile, moment))
-    tried = filtering.rows(Code.UNSCHEDULABLE)
+def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory) -> Run:
+    filter_run = run_filter_plugins(scheduling_context(snapshot, pod, profile, history))
+    tried = filter_run.rows(Code.UNSCHEDULABLE)
     nobody = np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
 
     def run() -> IntArray:
-        incoming = scheduling_context(snapshot, pod, profile, moment)
-        run = find_candidates(incoming, run_filter_plugins(incoming).checks, tried, nobody)
+        context = scheduling_context(snapshot, pod, profile, history)
+        run = find_candidates(context, run_filter_plugins(context).checks, tried, nobody)
         places = np.flatnonzero(run.candidate)
-        return best_of(run, places, 1, then=(snapshot.name_order[run.rows[places]],))
+        return best_candidates(run, places, 1, then=(snapshot.name_order[run.rows[places]],))
 
     return run
 
 
 def lively(world: World) -> Snapshot:
-    """The same cluster, its pods ready but one in fifty, owned by ReplicaSets, its budgets up to date."""
+    """Return the cluster with ready pods (but one in fifty), ReplicaSet owners and current budget statuses."""
     snapshot = Snapshot.build(replace(world.objects, pods=tuple(map(_lively, world.objects.pods))))
     for budget in snapshot.budgets:
         healthy, allowed = _healthy(snapshot, budget), budget.status.disruptions_allowed
         status = PodDisruptionBudgetStatus(allowed, healthy, healthy - allowed, healthy)
         snapshot.put("PodDisruptionBudget", replace(budget, status=status))
-    snapshot.settle()
+    snapshot.refresh_layout()
     return snapshot
 
 
 def _healthy(snapshot: Snapshot, budget: PodDisruptionBudget) -> int:
-    selector = matcher(budget)
-    groups = snapshot.index(PodGroups).in_namespaces(frozenset({budget.metadata.namespace}))
+    selector = budget_matcher(budget)
+    groups = snapshot.index(LabelGroups).in_namespaces(frozenset({budget.metadata.namespace}))
     selected = (group.members for group in groups if selector is not None and selector.matches(group.labels))
     return sum(snapshot.pods[row].is_ready for rows in selected for row in rows)
 

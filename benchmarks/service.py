@@ -64,7 +64,7 @@ class Client:
         return self._call("GET", path, None)
 
     def status(self, path: str) -> int:
-        """Of a GET, whatever it is."""
+        """Return the body of a GET, whatever its status."""
         self._connection.request("GET", path)
         response = self._connection.getresponse()
         response.read()

@@ -78,7 +78,7 @@ class Works:
         self._name, self._work = "", Work(lambda: None)
 
     def taken(self, name: str, runs: int) -> dict[str, Any]:
-        """What is answered to a line; a work that failed is made anew the next time."""
+        """Answer one line; a work that failed is rebuilt the next time."""
         try:
             self._make(name)
         except TooFewNodes as error:

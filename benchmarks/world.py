@@ -27,7 +27,7 @@ def change_a_pod(snapshot: Snapshot) -> None:
     labels = dict(pod.metadata.labels or {})
     labels["changed"] = "no" if labels.get("changed") == "yes" else "yes"
     snapshot.put("Pod", replace(pod, metadata=replace(pod.metadata, labels=labels)))
-    snapshot.settle()
+    snapshot.refresh_layout()
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class World:
         return msgspec.convert(generate.spreading(self.plan), Pod)
 
     @cached_property
-    def filtering(self) -> FilterRun:
+    def filter_run(self) -> FilterRun:
         return run_filter_plugins(scheduling_context(self.snapshot, self.pod, self.profile))
 
     @cached_property
     def tried(self) -> IntArray:
         """The rows of the dry run: all nodes, since the pod fits nowhere."""
-        return self.filtering.rows(Code.UNSCHEDULABLE)
+        return self.filter_run.rows(Code.UNSCHEDULABLE)
 
     @cached_property
     def run(self) -> DryRun:
-        return dry_run_preemption(self.filtering.incoming, self.filtering.checks, self.tried)
+        return dry_run_preemption(self.filter_run.context, self.filter_run.checks, self.tried)
 
     @cached_property
     def places(self) -> IntArray:

@@ -118,7 +118,7 @@ def minute(course: Course, number: int, since: float, reports: int) -> list[str]
         return f"{statistics.median(times):.1f}/{p99(times):.1f}" if times else "-"
 
     unready = sum(max(0.0, min(end, now) - max(begin, since)) for begin, end in course.unready)
-    lists = sum(n for name, n in latest.metrics.items() if name.startswith("extender_stream_relists_total"))
+    lists = sum(n for name, n in latest.metrics.items() if name.startswith("extender_watch_relists_total"))
     cpu = 100 * (latest.cpu - first.cpu) / max(latest.time - first.time, 0.001)
     return [
         str(number),

@@ -1,6 +1,6 @@
 """A scheduler of the soak: cycle after cycle at its pace over a kept connection, every answer checked.
 
-Rule: nothing is asked twice. A call that fails is counted, and the connection is made anew.
+Rule: nothing is asked twice. A call that fails is counted, and the connection is reopened.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from benchmarks.soak.questions import PICTURE, Asking, Reply, Verb, Wrong
+from benchmarks.soak.questions import CACHE_HEADER, Asking, Reply, Verb, Wrong
 
 TIMEOUT = 5.0
 """kube-scheduler's httpTimeout."""
@@ -139,7 +139,7 @@ class Caller(threading.Thread):
         connection.request("POST", path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         answer = response.read()
-        return Reply(response.status, answer, response.getheader(PICTURE) is not None)
+        return Reply(response.status, answer, response.getheader(CACHE_HEADER) is not None)
 
     def _connected(self) -> http.client.HTTPConnection:
         if time.monotonic() - self._made > RENEW:

@@ -61,7 +61,7 @@ class End:
     """From SIGTERM to the exit."""
     code: int
     equal: bool
-    """The picture was the API server's when nothing changed for some seconds."""
+    """Whether the cache equalled the API server after some seconds without changes."""
     equal_text: str
 
 

@@ -82,7 +82,7 @@ class OnNode(Mapping[str, Pod]):
         return pod
 
     def __iter__(self) -> Iterator[str]:
-        """Of those that stay: the others have no end."""
+        """Number of long-running pods."""
         return iter(self._staying)
 
     def __len__(self) -> int:

@@ -32,7 +32,7 @@ COMES_AGAIN = 0.95
 SPREADING = 0.25
 """Shares of the pods."""
 
-PICTURE = "X-Extender-Picture"
+CACHE_HEADER = "X-Extender-Cache"
 """A header of every answer that is a decision."""
 
 MAX_SCORE = 10
@@ -59,9 +59,9 @@ class Common:
         self.plan = plan
         world = World(plan, full=False)
         self.names = world.node_names
-        offers = (json.loads(victims_body({}, [one]))["NodeNameToMetaVictims"] for one in world.candidates)
-        self.offers: list[tuple[str, bytes]] = [
-            (node, compact({node: victims})[1:-1]) for offer in offers for node, victims in offer.items()
+        sent = (json.loads(victims_body({}, [one]))["NodeNameToMetaVictims"] for one in world.candidates)
+        self.sent: list[tuple[str, bytes]] = [
+            (node, compact({node: victims})[1:-1]) for offer in sent for node, victims in offer.items()
         ]
         self.eye = SchedulerEye(population.known_pods(plan), ignorable=False)
 
@@ -97,8 +97,8 @@ class Asking:
         return Cycle(self._common, pod, names, self._offered() if is_nowhere else None)
 
     def _offered(self) -> dict[str, bytes]:
-        count = min(self._chance.randint(*CANDIDATES), len(self._common.offers))
-        return dict(self._chance.sample(self._common.offers, count))
+        count = min(self._chance.randint(*CANDIDATES), len(self._common.sent))
+        return dict(self._chance.sample(self._common.sent, count))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from benchmarks.soak.schedule import Step
 
 START_SECONDS = 180.0
 CALM_SECONDS = 10.0
-"""For which nothing changes at most, until the picture is compared."""
+"""Maximum seconds without changes before the cache is compared."""
 AFTER_SIGTERM = 0.5
 """Share of the drain for which schedulers go on asking, as long as it may take until they know."""
 END_SECONDS = 40.0
@@ -89,7 +89,7 @@ class Soak:
         kubeconfig = self._plan.directory / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(kubeconfig_of(self._world.url)))
         stale = f"{schedule.STALE_AFTER:g}s"
-        cluster = {"source": "kubernetes", "kubeconfig": str(kubeconfig), "staleAfter": stale, "compareInterval": "60s"}
+        cluster = {"source": "kubernetes", "kubeconfig": str(kubeconfig), "staleAfter": stale, "verifyInterval": "60s"}
         server: dict[str, Any] = {"port": self._port, "drainTime": f"{self._plan.drain:g}s"}
         if self._certificates is not None:
             server["tls"] = self._certificates.settings()
@@ -216,7 +216,7 @@ class Soak:
         self._course.end = End(signalled, time.monotonic() - signalled, -1 if code is None else code, equal, text)
 
     def _compared(self) -> tuple[bool, str]:
-        """Is the picture the API server's, once nothing changes any more?"""
+        """Return whether the cache equals the API server after changes stopped."""
         self._world.do("quiet")
         wanted = self._world.do("count")
         expected = f"{wanted['nodes']} nodes, {wanted['running']} running pods"
@@ -228,7 +228,7 @@ class Soak:
 
 
 def kubeconfig_of(url: str) -> dict[str, Any]:
-    """Of an API server that asks for nothing."""
+    """Credentials for an API server without authentication."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,6 +1,6 @@
 """What goes wrong when: the minutes of the soak, as data.
 
-The minutes of `PROGRAM` follow each other again and again. The last seconds are left alone, so that the picture can be
+The minutes of `PROGRAM` follow each other again and again. The last seconds are left alone, so that the cache can be
 compared and the end is an end under load and nothing else.
 
 Rule: each minute ends as it began: bytes flow, the settings are the usual ones.
@@ -46,7 +46,7 @@ NETWORK_AND_CERTIFICATES = (
 )
 
 RELISTS_AND_SETTINGS = (
-    Step(4, "expire"),  # the history is compacted, every stream dropped: 410, and everything is listed anew
+    Step(4, "expire"),  # the history is compacted, every stream dropped: 410, and every kind is relisted
     Step(12, "careful"),  # preemption.preset
     Step(20, "kill switch"),
     Step(30, "usual"),
@@ -86,7 +86,7 @@ def steps_of(minutes: float, program: Sequence[Sequence[Step]] = PROGRAM) -> lis
 
 
 def unfinished_taken_back(steps: list[Step], end: float) -> list[Step]:
-    """The same, with what the end has cut off: an outage without its end gets it."""
+    """Complete the steps that the end cut off: an outage without its end gets one."""
     done = [step.what for step in steps]
     for begin, finish in (("trickle", "resume"), ("stall", "resume"), ("refuse", "accept")):
         if begin in done and finish not in done[done.index(begin) :]:

@@ -21,7 +21,7 @@ RATE_SHARE = 0.9
 RENEWED = 10.0
 """Seconds within which a new certificate and another setting are in effect."""
 RETURNED = 35.0
-"""Seconds within which the picture is true again after the API server's return."""
+"""Seconds within which the cache is in sync after the API server returned."""
 SHUTDOWN = 20.0
 MARGIN = 1.5
 """Seconds by which an answer may come before or after /readyz has said why: it is asked ten times a second."""
@@ -29,7 +29,7 @@ POLLS = 2.0
 """Seconds between two looks of the service at its configuration file, with room."""
 
 MADE_READY = 20.0
-"""Seconds in which the picture is made ready for other policies, beside everything else; until then those before hold,
+"""Seconds in which the snapshot is prepared for new policies, beside everything else; until then the old ones apply,
 and /readyz says so."""
 
 
@@ -177,18 +177,18 @@ def _none(requirement: str, what: str, count: int, more: str = "") -> Finding:
 # --- the cluster and the operator -----------------------------------------------------------------------------------
 
 
-def picture(course: Course) -> list[Finding]:
+def cache_findings(course: Course) -> list[Finding]:
     outages = course.windows(["refuse"], ["accept"], RETURNED)
     unready = [window for window in course.unready if window[0] < course.ended]
     unexplained = [window for window in unready if not _within(window, outages)]
     longest = max((end - begin for begin, end in unready), default=0.0)
     metrics = course.samples[-1].metrics if course.samples else {}
-    relists = sum(number for name, number in metrics.items() if name.startswith("extender_stream_relists_total"))
+    relists = sum(number for name, number in metrics.items() if name.startswith("extender_watch_relists_total"))
     struck = any(step.what in ("expire", "refuse", "restart") for step in course.done)
     what = f"times not ready but for an outage and {RETURNED:g} s after it"
     found = [
         replace(_none("C8", what, len(unexplained), _longest(longest)), only_told=of_starving(course)),
-        Finding("C2", "lists anew", "some" if struck else "any", f"{relists:g}", relists > 0 or not struck),
+        Finding("C2", "relists", "some" if struck else "any", f"{relists:g}", relists > 0 or not struck),
     ]
     if outages:
         said = any(begin <= end_of and start <= end for begin, end in outages for start, end_of in unready)
@@ -196,14 +196,14 @@ def picture(course: Course) -> list[Finding]:
         found.append(
             Finding("C7", f"openly not ready in an outage of more than {STALE_AFTER:g} s", "yes", figure, said)
         )
-    if "extender_stream_divergences_total" in metrics:
-        found.append(_none("C15", "objects that differed", int(metrics["extender_stream_divergences_total"])))
+    if "extender_cache_divergences_total" in metrics:
+        found.append(_none("C15", "objects that differed", int(metrics["extender_cache_divergences_total"])))
     rejections = sum(n for name, n in metrics.items() if name.startswith("extender_guard_rejections_total"))
     found.append(
         Finding("E4", "candidates that the guard rejected", "0", f"{rejections:g}", not rejections, OLD_OFFERS)
     )
     if course.end is not None:
-        found.append(Finding("C14", "the picture at the end", "equal", course.end.equal_text, course.end.equal))
+        found.append(Finding("C14", "the cache at the end", "equal", course.end.equal_text, course.end.equal))
     return found
 
 
@@ -253,4 +253,4 @@ def shutdown(course: Course) -> list[Finding]:
     ]
 
 
-PARTS: tuple[Callable[[Course], list[Finding]], ...] = (growth, load, answers, picture, operator, shutdown)
+PARTS: tuple[Callable[[Course], list[Finding]], ...] = (growth, load, answers, cache_findings, operator, shutdown)

@@ -4,9 +4,9 @@
     generate.py        the cluster before the storm, and who arrives when
     truth.py           what is so: pods, rooms and budgets; whose eviction breaks one
     clock.py           simulated time
-    pictures.py        what kube-scheduler and the extender have seen of it so far
+    pictures.py        the cluster as kube-scheduler and the extender have observed it so far
     kube_scheduler.py  who is tried when, what is offered, what comes of the answer
-    extender_side.py   the real engine on the extender's picture
+    extender_side.py   the real engine on the extender's cache
     policies.py        the presets
     exhaustive.py      is there a placement that breaks nothing? tried node by node, set by set
     tally.py           what is counted

@@ -27,7 +27,7 @@ class Clock:
         self._count = 0
 
     def seconds(self) -> float:
-        """The same, as a function: for those who take a clock."""
+        """Return the current time, for callers that take a clock function."""
         return self.now
 
     def nanoseconds(self) -> int:

@@ -1,4 +1,4 @@
-"""The extender in the storm: the engine's decision on its own picture, and what it remembers of what it approved."""
+"""The extender in the storm: the engine's decision on its own cache, and its history of approved evictions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from benchmarks.storm.clock import Clock
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core import engine
-from extender.core.engine import Candidate, SentCandidate
+from extender.core.engine import Candidate
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 
@@ -18,20 +19,20 @@ class Extender:
 
     cache: ClusterCache
     profile: Profile
-    history: EvictionLog
+    eviction_log: EvictionLog
 
     @classmethod
     def begin(cls, clock: Clock, cache: ClusterCache, profile: Profile) -> "Extender":
         return cls(cache, profile, EvictionLog(clock.nanoseconds, clock.nanoseconds))
 
-    def preempt(self, pod: Pod, offers: Mapping[str, SentCandidate]) -> Candidate | None:
+    def preempt(self, pod: Pod, sent: Mapping[str, SentCandidate]) -> Candidate | None:
         """As the service does it: decide, and assume and remember what was approved. None: a veto."""
-        self.cache.assumed.asked_for(pod)
-        moment = self.history.moment(self.profile.preemption.limits)
-        decision = engine.preempt(self.cache.snapshot(), pod, offers, self.profile, moment)
+        self.cache.assumed.forget_preemption(pod)
+        history = self.eviction_log.history(self.profile.preemption.limits)
+        decision = engine.preempt(self.cache.snapshot(), pod, sent, self.profile, history)
         if not decision.kept:
             return None
         (candidate,) = decision.kept
-        self.cache.assumed.preempted(pod, candidate.node, candidate.victims)
-        self.history.approved(pod, candidate.victims)
+        self.cache.assumed.assume_preempted(pod, candidate.node, candidate.victims)
+        self.eviction_log.record(pod, candidate.victims)
         return candidate

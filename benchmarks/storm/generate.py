@@ -33,7 +33,7 @@ BUDGETED = 0.6
 ALLOWED_OF_ONE = (0, 1, 1, 1, 2)
 """What a budget of one workload allows while all its pods are ready; one of these."""
 ALLOWED_SHARE = (0.0, 0.03, 0.05, 0.1)
-"""The same of several, as a share of the pods; 1 at least unless 0."""
+"""maxUnavailable of budgets over several workloads, as a fraction of their pods; at least 1 unless 0."""
 ALWAYS_ALLOW = 0.1
 """Share of the budgets with unhealthyPodEvictionPolicy: AlwaysAllow."""
 REPLICAS = (5, 20)
@@ -161,7 +161,7 @@ def generate(storm: Storm) -> Start:
 
 
 def _templates(storm: Storm) -> list[Template]:
-    """Of the workloads: first those that have a budget of their own, then those that share one, then the others."""
+    """Order the workloads: own budget first, then shared budgets, then none."""
     chance, found = storm.chance("workloads"), []
     for number in range(storm.workloads):
         stack = _stack(storm, number)

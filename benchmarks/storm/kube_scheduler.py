@@ -4,7 +4,7 @@ A preemptor that fits is bound. One that does not fit waits if its victims are s
 candidates are offered, from a random node on until there are a hundred (defaultpreemption, v1.36). After a failure it
 waits for something to change, one second at first and up to ten (the queue's back-off). One pod is tried at a time.
 
-Rule: it decides on its own picture by the default profile, whatever the extender's is.
+Rule: it decides on its own cache with the default profile, whatever the extender's is.
 """
 
 import heapq
@@ -18,15 +18,16 @@ import numpy as np
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.truth import MIB, Life
 from extender.cluster.cache.cache import ClusterCache
-from extender.core.engine import Candidate, SentCandidate
+from extender.core.engine import Candidate
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
-from tests.builders import offers_of_kube_scheduler
+from tests.builders import candidates_sent_by_kube_scheduler
 
 ONE_TRY = 0.005
 """Seconds from one pod's turn to the next one's."""
@@ -45,7 +46,7 @@ class Doing(Protocol):
 
     def tried(self, life: Life, fits: bool) -> None: ...
 
-    def ask(self, pod: Pod, offers: dict[str, SentCandidate]) -> Candidate | None: ...
+    def ask(self, pod: Pod, sent: dict[str, SentCandidate]) -> Candidate | None: ...
 
     def bind(self, life: Life, node: str) -> None: ...
 
@@ -122,47 +123,47 @@ class KubeScheduler:
 
     def _try(self, life: Life) -> None:
         snapshot = self.cache.snapshot()
-        filtering = run_filter_plugins(scheduling_context(snapshot, life.pod, FITTING))
-        fitting = filtering.rows(Code.SUCCESS)
+        filter_run = run_filter_plugins(scheduling_context(snapshot, life.pod, FITTING))
+        fitting = filter_run.rows(Code.SUCCESS)
         if len(fitting):
             self.doing.tried(life, fits=True)
             self._bind(life, best_fitting(snapshot, life.pod, fitting))
             return
         if not self.is_leaving_for(life):
             self.doing.tried(life, fits=False)
-            self._preempt(snapshot, life, filtering.rows(Code.UNSCHEDULABLE))
+            self._preempt(snapshot, life, filter_run.rows(Code.UNSCHEDULABLE))
         self._wait(life)
 
     def _bind(self, life: Life, node: str) -> None:
-        self.cache.assumed.bound(life.pod.metadata.namespace, life.name, life.uid, node)
+        self.cache.assumed.assume_bound(life.pod.metadata.namespace, life.name, life.uid, node)
         self.doing.bind(life, node)
 
     def _preempt(self, snapshot: Snapshot, life: Life, potential: IntArray) -> None:
-        offers = self._sample(snapshot, life.pod, potential)
-        candidate = self.doing.ask(life.pod, offers) if offers else None
+        sent = self._sample(snapshot, life.pod, potential)
+        candidate = self.doing.ask(life.pod, sent) if sent else None
         if candidate is None:
             return
         if not _are_known(snapshot, candidate):
             self.doing.fail()
             return
-        self.cache.assumed.preempted(life.pod, candidate.node, ())
+        self.cache.assumed.assume_preempted(life.pod, candidate.node, ())
         self.doing.preempt(life, candidate)
 
     def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, SentCandidate]:
         """From a random node on, until there are enough candidates and one that breaks no budget (DryRunPreemption)."""
         names = [snapshot.node_names[row] for row in potential.tolist()]
-        of_node = offers_of_kube_scheduler(snapshot, pod, set(names))
+        of_node = candidates_sent_by_kube_scheduler(snapshot, pod, set(names))
         begin = self.chance.randrange(len(names)) if names else 0
         enough = max(MIN_CANDIDATES, int(MIN_CANDIDATES_SHARE * len(names)))
-        offers: dict[str, SentCandidate] = {}
+        sent: dict[str, SentCandidate] = {}
         harmless = False
         for name in (*names[begin:], *names[:begin]):
-            if len(offers) >= enough and harmless:
+            if len(sent) >= enough and harmless:
                 break
             if name in of_node:
-                offers[name] = of_node[name]
-                harmless |= offers[name].num_pdb_violations == 0
-        return offers
+                sent[name] = of_node[name]
+                harmless |= sent[name].num_pdb_violations == 0
+        return sent
 
     # --- pods that were evicted -------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ class Storm:
     status_lag: float = 2.0
     """From a change to when a budget's status is seen that knows of it."""
     watch_lag: float = 0.1
-    """The same for pods."""
+    """Random stream for pods."""
 
     def chance(self, what: str, number: int = 0) -> random.Random:
         """A source of chance of its own for one thing."""

@@ -69,7 +69,7 @@ def heading(storm: Storm) -> str:
 # --- side by side -----------------------------------------------------------------------------------------------------
 
 Cell = Callable[[Outcome, Outcome], str]
-"""Of an outcome and of upstream's."""
+"""Compare an outcome with upstream's."""
 
 LINES: tuple[tuple[str, Cell], ...] = (
     ("budget violations", lambda own, _: f"{own.tally.violations}"),

@@ -15,12 +15,13 @@ from benchmarks.storm.exhaustive import clean_placement
 from benchmarks.storm.extender_side import Extender
 from benchmarks.storm.generate import Arrival, Start, Template, generate
 from benchmarks.storm.kube_scheduler import KubeScheduler
-from benchmarks.storm.pictures import Pictures
+from benchmarks.storm.observed import ObservedClusters
 from benchmarks.storm.plan import Storm
 from benchmarks.storm.tally import Tally
 from benchmarks.storm.truth import Life, Truth
 from extender.cluster.cache.cache import Change, uid_of
-from extender.core.engine import Candidate, SentCandidate
+from extender.core.engine import Candidate
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 
@@ -37,21 +38,21 @@ class Clean:
     placements: set[str] = field(default_factory=set)
     """Names of those for which there was one at some attempt."""
     rested: set[str] = field(default_factory=set)
-    """The same with no pod of a workload that lost one within five minutes."""
+    """The upper bound if no workload loses two pods within five minutes."""
     undecided: set[str] = field(default_factory=set)
     """Those of the others for which it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one storm under one policy."""
+    """Result of one storm under one policy."""
 
     tally: Tally
     clean: Clean
     checked: bool
     """Was it searched for clean placements?"""
     seconds: float
-    """Of CPU time; the one thing here that is not simulated."""
+    """CPU seconds; measured, not simulated."""
 
     @property
     def placed(self) -> Set[str]:
@@ -77,11 +78,11 @@ class Simulation:
         self.tally = Tally()
         self.clean = Clean()
         self._checked = checked
-        pictures = Pictures.begin(storm, self.clock, self.truth, profile, self._seen)
+        observed = ObservedClusters.begin(storm, self.clock, self.truth, profile, self._seen)
         self.scheduler = KubeScheduler(
-            self.clock, pictures.of_scheduler, self, storm.chance("offers"), self._is_leaving_for
+            self.clock, observed.of_scheduler, self, storm.chance("offers"), self._is_leaving_for
         )
-        self._extender = Extender.begin(self.clock, pictures.of_extender, profile)
+        self._extender = Extender.begin(self.clock, observed.of_extender, profile)
         self._chance = storm.chance("starting")
         self._came = {arrival.name: arrival.at for arrival in start.arrivals}
         self._unseen: dict[str, Life] = {}
@@ -134,9 +135,9 @@ class Simulation:
         elif answer is None:
             self.clean.undecided.add(life.name)
 
-    def ask(self, pod: Pod, offers: dict[str, SentCandidate]) -> Candidate | None:
+    def ask(self, pod: Pod, sent: dict[str, SentCandidate]) -> Candidate | None:
         self.tally.asked += 1
-        candidate = self._extender.preempt(pod, offers)
+        candidate = self._extender.preempt(pod, sent)
         self.tally.refused += candidate is None
         return candidate
 

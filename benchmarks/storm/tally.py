@@ -18,7 +18,7 @@ SOON = 300.0
 
 @dataclass(slots=True)
 class Tally:
-    """Of one storm under one policy, so far."""
+    """Counts of one storm under one policy, so far."""
 
     violations: int = 0
     announced: int = 0
@@ -28,7 +28,7 @@ class Tally:
     daemons: int = 0
     """Evictions of DaemonSets' pods."""
     attempts: int = 0
-    """Of all preemptors to be scheduled, whether they fit or not."""
+    """Number of preemptors, whether they fit or not."""
     asked: int = 0
     """How often the extender was asked whom to evict."""
     refused: int = 0

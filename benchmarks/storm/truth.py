@@ -95,7 +95,7 @@ class Budget:
 
 
 PodChanged = Callable[[Life, bool], None]
-"""Of a pod, and whether it is deleted."""
+"""Called with a pod and whether it is deleted."""
 HealthChanged = Callable[[Budget], None]
 
 

@@ -1,4 +1,4 @@
-"""Events, and a picture after some nodes changed: CPU time of the thread."""
+"""Events, and the snapshot after some nodes changed: CPU time of the thread."""
 
 import json
 import statistics
@@ -25,7 +25,7 @@ COUNTS = (10, 100, 1000)
 
 def rows(world: World) -> Iterator[Row]:
     yield from events(world)
-    yield from pictures(world)
+    yield from snapshots_after_changes(world)
     plain, changed = filtering(world, mixed=False, changed=False), first_filter(world, 10)
     own, others = in_turns([changed, plain], 51)
     yield Row(GROUP, "first filter after 10 dirty nodes, resources", own, "nothing changed", others)
@@ -54,13 +54,13 @@ def deserialize(lines: Sequence[bytes]) -> None:
         _CLIENT.deserialize(json.dumps(json.loads(line)["object"]), "V1Pod", "application/json")
 
 
-def pictures(world: World) -> Iterator[Row]:
+def snapshots_after_changes(world: World) -> Iterator[Row]:
     one = dirty(world, 1)
     (alone,) = in_turns([one], ROUNDS)
-    yield Row(GROUP, "picture after 1 dirty node", alone)
+    yield Row(GROUP, "snapshot after 1 dirty node", alone)
     for count in (count for count in COUNTS if count <= world.plan.nodes):
         own, others = in_turns([dirty(world, count), one], ROUNDS)
         times = [count * seconds for seconds in others]
         note = f"{1e6 * statistics.median(own) / count:,.0f} µs each"
-        name = f"picture after {count:,} dirty nodes"
+        name = f"snapshot after {count:,} dirty nodes"
         yield Row(GROUP, name, own, f"{count:,} times one dirty node", times, LINEAR, note=note)

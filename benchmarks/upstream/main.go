@@ -96,7 +96,7 @@ func main() {
 	try(out.Encode(summary(measured)))
 }
 
-// One scheduling cycle of the pod, up to the choice; a cycle's state is made anew, as upstream does.
+// One scheduling cycle of the pod, up to the choice; each cycle gets a new CycleState, as upstream does.
 func (c *cluster) round(ctx context.Context) (figures, []preemption.Candidate) {
 	figures, state := figures{}, framework.NewCycleState()
 	figures.timed("prefilter", func() {

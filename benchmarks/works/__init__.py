@@ -17,7 +17,7 @@ class TooFewNodes(ValueError):
 
 
 def needing(nodes: int, maker: Maker) -> Maker:
-    """The same work, but TooFewNodes in a cluster of fewer nodes: it would not be what its name says."""
+    """Return the work; it raises TooFewNodes in smaller clusters, where it would not be what its name says."""
 
     def make(world: World) -> Work:
         if world.plan.nodes < nodes:

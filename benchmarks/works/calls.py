@@ -10,7 +10,7 @@ from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.config import Configuration
 from extender.server.context import ServerContext
-from extender.server.observability.decision_log import Decisions
+from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
 
@@ -24,8 +24,8 @@ def of_names(world: World, verb: str, fits: bool, count: int) -> Work:
 
 def of_names_twice(world: World, count: int) -> Work:
     """What kube-scheduler asks for a pod that fits everywhere: each body goes to both verbs."""
-    service, bodies = keeping(world), filter_bodies(world, True, count)
-    first, second = (asked(service, verb, bodies) for verb in ("filter", "prioritize"))
+    server_context, bodies = keeping(world), filter_bodies(world, True, count)
+    first, second = (asked(server_context, verb, bodies) for verb in ("filter", "prioritize"))
 
     def run() -> None:
         first()
@@ -35,18 +35,18 @@ def of_names_twice(world: World, count: int) -> Work:
 
 
 def of_candidates(world: World, count: int) -> Work:
-    """The same offers every time, which are remembered from the first time on."""
+    """Send the same candidates every time; they are cached after the first call."""
     return _call(world, "preempt", [preempt_body(world, count)])
 
 
 def of_new_candidates(world: World, count: int) -> Work:
     """Offers that this process was never sent: a body for each run, made before its time is taken."""
-    service, ready = keeping(world), [b""]
+    server_context, ready = keeping(world), [b""]
 
     def prepare() -> None:
         ready[:] = new_preempt_bodies(world, count, 1, next(_NUMBERS))
 
-    return Work(lambda: ask(service, "preempt", ready[0]), prepare)
+    return Work(lambda: ask(server_context, "preempt", ready[0]), prepare)
 
 
 def of_full_nodes(world: World) -> Work:
@@ -60,19 +60,19 @@ def _call(world: World, verb: str, bodies: Sequence[bytes]) -> Work:
 def keeping(world: World) -> ServerContext:
     """With the default configuration."""
     config = Configuration()
-    kept = Decisions(config.debug.decisions, config.debug.decisions_size)
+    kept = DecisionLog(config.debug.decisions, config.debug.decisions_size)
     return ServerContext(world.cache, LiveSettings(config), decisions=kept)
 
 
-def asked(service: ServerContext, verb: str, bodies: Sequence[bytes]) -> Run:
+def asked(server_context: ServerContext, verb: str, bodies: Sequence[bytes]) -> Run:
     """One call, with the bodies in turn."""
     turns = itertools.cycle(bodies)
-    return lambda: ask(service, verb, next(turns))
+    return lambda: ask(server_context, verb, next(turns))
 
 
-def ask(service: ServerContext, verb: str, body: bytes) -> None:
+def ask(server_context: ServerContext, verb: str, body: bytes) -> None:
     """RuntimeError for anything but an answer."""
-    given = answer(VERBS[verb], service, body)
+    given = answer(VERBS[verb], server_context, body)
     if given.status != 200:
         raise RuntimeError(f"/{verb}: {given.status} {given.body[:200]!r}")
 

@@ -1,4 +1,4 @@
-"""What a change of the cluster costs: from the line of a watch to a picture that can be decided on."""
+"""Cost of a change: from the watch event to a snapshot that is ready for decisions."""
 
 from functools import partial
 
@@ -31,7 +31,7 @@ def event(world: World) -> Work:
 
 
 def dirty(world: World, count: int) -> Work:
-    """A pod on each of so many nodes changes, and the picture is brought up to date."""
+    """Change a pod on each of `count` nodes and settle the snapshot."""
     of_nodes = {pod.spec.node_name: pod for pod in world.objects.pods}
     keys = [key_of("Pod", of_nodes[name]) for name in world.node_names[:count]]
     ready: list[Change] = []
@@ -84,7 +84,7 @@ def _changing(world: World, count: int) -> Run:
 WORKS: dict[str, Maker] = {
     "one event, decoded and applied": event,
     **{
-        f"picture after {count:,} dirty nodes": needing(count, partial(dirty, count=count))
+        f"snapshot after {count:,} dirty nodes": needing(count, partial(dirty, count=count))
         for count in (1, 10, 100, 1000)
     },
     "first filter after 10 dirty nodes": needing(10, partial(first_filter, count=10)),

@@ -13,7 +13,7 @@ from benchmarks.works import Maker
 from benchmarks.world import World, change_a_pod
 from extender.core.framework.filter import FilterRun, run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.criteria import best_of
+from extender.core.preemption.criteria import best_candidates
 from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
@@ -42,10 +42,10 @@ def preempting(world: World, mixed: bool, changed: bool) -> Work:
         ready[:] = [filter_all(world, pod)]
 
     def run() -> tuple[Pod, ...]:
-        (verdicts,) = ready
-        run = dry_run_preemption(verdicts.incoming, verdicts.checks, verdicts.rows(Code.UNSCHEDULABLE))
+        (filter_run,) = ready
+        run = dry_run_preemption(filter_run.context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
         places = np.flatnonzero(run.candidate)
-        (best,) = best_of(run, places, 1, then=(world.snapshot.name_order[run.rows[places]],)).tolist()
+        (best,) = best_candidates(run, places, 1, then=(world.snapshot.name_order[run.rows[places]],)).tolist()
         return run.victims_on(best)
 
     return Work(run, prepare)

@@ -23,7 +23,7 @@ EVERY = 6.0
 
 def sample(number, **changed):
     given = {"rss": 200_000, "descriptors": 40, "threads": 25, "tasks": 15, "blocks": 0, "cpu": 0.0}
-    metrics = {"extender_stream_relists_total": 19.0, "extender_stream_divergences_total": 0.0}
+    metrics = {"extender_watch_relists_total": 19.0, "extender_cache_divergences_total": 0.0}
     return Sample(**({"time": EVERY * number, "metrics": metrics} | given | changed))
 
 
@@ -109,7 +109,7 @@ def test_L3_what_goes_wrong_is_not_met(given, requirement):
 
 
 def test_L3_what_differed_without_an_event_is_not_met():
-    metrics = {"extender_stream_relists_total": 19.0, "extender_stream_divergences_total": 2.0}
+    metrics = {"extender_watch_relists_total": 19.0, "extender_cache_divergences_total": 2.0}
     given = course(samples=[sample(number, metrics=metrics) for number in range(SAMPLES)])
     assert [one for one, _ in not_met(given)] == ["C15"]
 

@@ -183,9 +183,9 @@ def test_kube_scheduler_offers_a_hundred_candidates_and_not_more():
     offered = []
 
     class Watched(Simulation):
-        def ask(self, pod, offers):
-            offered.append(list(offers))
-            return super().ask(pod, offers)
+        def ask(self, pod, sent):
+            offered.append(list(sent))
+            return super().ask(pod, sent)
 
     Watched(storm, generate(storm), POLICIES["upstream"], checked=False).clock.run(storm.lasting)
     assert {len(names) for names in offered} == {100}

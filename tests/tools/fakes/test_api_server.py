@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.k8s.kinds import name_of
+from extender.k8s.kinds import kind_without_group
 from tests.fakes.api_server import RESOURCES, FakeAPI
 from tests.fakes.client import Client
 from tests.fakes.objects import bare_pod, put_pods
@@ -46,13 +46,13 @@ def test_every_kind_is_listed_and_watched_at_its_path(kind: str, api: FakeAPI, c
     resource = RESOURCES[kind]
     api.put(kind, {"metadata": {"name": "a"}})
     status, body = client.get(resource.path)
-    assert (status, body["kind"], body["apiVersion"]) == (200, f"{name_of(kind)}List", resource.api_version)
+    assert (status, body["kind"], body["apiVersion"]) == (200, f"{kind_without_group(kind)}List", resource.api_version)
     assert [set(item) for item in body["items"]] == [{"metadata"}]
     with client.watch(resource.path) as watch:
         event = watch.event()
     assert (event["type"], event["object"]["kind"], event["object"]["apiVersion"]) == (
         "ADDED",
-        name_of(kind),
+        kind_without_group(kind),
         resource.api_version,
     )
 

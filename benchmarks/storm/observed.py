@@ -19,7 +19,7 @@ Seen = Callable[[Change], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class ObservedClusters:
     """Hands every change of the truth to both stores when it is seen, and then to `seen`."""
 
     storm: Storm
@@ -32,7 +32,7 @@ class Pictures:
     """Names of the budgets that are counted again at the end of this moment."""
 
     @classmethod
-    def begin(cls, storm: Storm, clock: Clock, truth: Truth, profile: Profile, seen: Seen) -> "Pictures":
+    def begin(cls, storm: Storm, clock: Clock, truth: Truth, profile: Profile, seen: Seen) -> "ObservedClusters":
         """Both have seen everything until now; the extender decides by the profile."""
         stores = ClusterCache(clock.seconds), ClusterCache(clock.seconds)
         stores[1].prepare_for(profile)
@@ -43,9 +43,9 @@ class Pictures:
         )
         for cache in stores:
             cache.replace(objects)
-        pictures = cls(storm, clock, truth, *stores, seen, set())
-        truth.listen(pictures.pod_changed, pictures.health_changed)
-        return pictures
+        observed = cls(storm, clock, truth, *stores, seen, set())
+        truth.listen(observed.pod_changed, observed.health_changed)
+        return observed
 
     def pod_changed(self, life: Life, deleted: bool) -> None:
         self._show(self.storm.watch_lag, Change("Pod", life.pod, deleted))
