@@ -354,7 +354,7 @@ def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
         url = gone.url
     access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": url})
     result = run("--from-server", "--kubeconfig", access, "--pending", "--timeout", "0.5")
-    assert str(result.exception).startswith("not read within 0.5 s")
+    assert str(result.exception).startswith("timed out after 0.5s waiting for the cache to sync")
 
 
 # --- the bar --------------------------------------------------------------------------------------------------------

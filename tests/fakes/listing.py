@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from extender.k8s.kinds import name_of
+from extender.k8s.kinds import kind_without_group
 from tests.fakes import statuses
 from tests.fakes.kinds import Resource
 from tests.fakes.statuses import Refused
@@ -113,7 +113,7 @@ def _encoded(
     if following is not None:
         metadata["continue"] = base64.urlsafe_b64encode(msgspec.json.encode(following)).decode()
         metadata["remainingItemCount"] = len(moment.items) - following.start
-    kind = "PartialObjectMetadataList" if partial else f"{name_of(resource.kind)}List"
+    kind = "PartialObjectMetadataList" if partial else f"{kind_without_group(resource.kind)}List"
     api_version = "meta.k8s.io/v1" if partial else resource.api_version
     head = msgspec.json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     bodies = (metadata_of(item.body) for item in items) if partial else (item.body for item in items)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from extender.k8s.kinds import name_of
+from extender.k8s.kinds import kind_without_group
 from tests.fakes.kinds import RESOURCES, resource_of
 
 JSON = dict[str, Any]
@@ -51,7 +51,7 @@ def whole(kind: str, body: bytes, partial: bool = False) -> bytes:
     """An object that stands on its own: with kind and apiVersion, and, if `partial`, nothing but metadata."""
     if partial:
         return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",' + metadata_of(body)[1:]
-    return f'{{"kind":"{name_of(kind)}","apiVersion":"{resource_of(kind).api_version}",'.encode() + body[1:]
+    return f'{{"kind":"{kind_without_group(kind)}","apiVersion":"{resource_of(kind).api_version}",'.encode() + body[1:]
 
 
 def metadata_of(body: bytes) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from extender.k8s.kinds import name_of
+from extender.k8s.kinds import kind_without_group
 from tests.fakes.faults import CutEvent
 from tests.fakes.http_server import LAST_CHUNK, Connection, chunk
 from tests.fakes.kinds import resource_of
@@ -130,7 +130,11 @@ def bookmark_line(kind: str, revision: int, initial_end: bool = False) -> bytes:
     metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
     if initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    obj: dict[str, Any] = {"kind": name_of(kind), "apiVersion": resource_of(kind).api_version, "metadata": metadata}
+    obj: dict[str, Any] = {
+        "kind": kind_without_group(kind),
+        "apiVersion": resource_of(kind).api_version,
+        "metadata": metadata,
+    }
     if kind == "Pod":  # what Go makes of an empty Pod
         obj |= {"spec": {"containers": None}, "status": {}}
     return msgspec.json.encode({"type": "BOOKMARK", "object": obj}) + b"\n"

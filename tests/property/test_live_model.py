@@ -19,7 +19,7 @@ import pytest
 
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.files.manifests import load_cluster
-from extender.cluster.watch import source as live_module
+from extender.cluster.watch import source as source_module
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import WatchSettings
 from extender.cluster.watch.source import REDELIVERY_GRACE_SECONDS
@@ -28,7 +28,7 @@ from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, key_of
-from tests.cluster.watch.source_rig import Clock, Live, following
+from tests.cluster.watch.source_rig import Clock, SourceRig, following
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
 from tests.property.live_world import FAULTS, SILENT_FAULTS, World
@@ -42,11 +42,11 @@ PATIENCE = 1.25
 
 SHORT = WatchSettings(
     backoff=(0.005, 0.02),
-    healthy=0.05,
+    min_watch_seconds=0.05,
     list_timeout=0.3,
-    initial_events=0.3,
-    longest_retry_after=0.02,
-    refused=0.02,
+    initial_events_timeout=0.3,
+    max_retry_after=0.02,
+    unreadable_retry_seconds=0.02,
 )
 """Seconds; what is minutes otherwise."""
 
@@ -72,12 +72,12 @@ def check(seed: int) -> None:
 @contextlib.contextmanager
 def small_steps(seed: int) -> Iterator[None]:
     """Small clusters are to come the way of large ones, too: as a new picture, in many turns."""
-    at_once, turn = cache_module.MAX_CHANGES_IN_PLACE, live_module.TURN_SECONDS
-    cache_module.MAX_CHANGES_IN_PLACE, live_module.TURN_SECONDS = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
+    at_once, turn = cache_module.MAX_CHANGES_IN_PLACE, source_module.TURN_SECONDS
+    cache_module.MAX_CHANGES_IN_PLACE, source_module.TURN_SECONDS = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
     try:
         yield
     finally:
-        cache_module.MAX_CHANGES_IN_PLACE, live_module.TURN_SECONDS = at_once, turn
+        cache_module.MAX_CHANGES_IN_PLACE, source_module.TURN_SECONDS = at_once, turn
 
 
 @contextlib.contextmanager
@@ -114,25 +114,25 @@ async def at_once(seconds: float) -> None:
 async def play(world: World) -> None:
     chance, clock = world.chance, Clock()
     silence = SILENCE if world.is_silent else 10 * CALM
-    settings = replace(SHORT, silence=silence, page_size=chance.choice((2, 5, 500)))
+    settings = replace(SHORT, idle_timeout=silence, page_size=chance.choice((2, 5, 500)))
     async with following(
         world.chaos.url(), clock=time.monotonic, cache_clock=clock, settings=settings, sleep=at_once
-    ) as live:
+    ) as rig:
         if chance.random() < 0.7:
-            await live.read()
+            await rig.read()
         for _ in range(STEPS):
-            await step(world, live, clock)
+            await step(world, rig, clock)
         if world.is_silent and chance.random() < 0.3:
             world.log.append(world.rewind())
         world.log.append("calm")
         world.calm()
         clock.now += 31.0  # nothing is assumed any more
-        await to_be_true(world, live)
+        await to_be_true(world, rig)
         if not world.is_ambiguous:
-            compare_all(world, live)
+            compare_all(world, rig)
 
 
-async def step(world: World, live: Live, clock: Clock) -> None:
+async def step(world: World, rig: SourceRig, clock: Clock) -> None:
     chance = world.chance.random()
     if chance < 0.45:
         world.log.append(world.change())
@@ -141,22 +141,22 @@ async def step(world: World, live: Live, clock: Clock) -> None:
         (fault,) = world.chance.choices(list(faults), list(faults.values()))
         world.log.append(fault(world))
     elif chance < 0.9:
-        decide(world, live, clock)
+        decide(world, rig, clock)
     else:
         world.log.append("a moment")
-        await live.a_moment(world.chance.randint(1, 10))
+        await rig.a_moment(world.chance.randint(1, 10))
     await asyncio.sleep(0)
 
 
-def decide(world: World, live: Live, clock: Clock) -> None:
+def decide(world: World, rig: SourceRig, clock: Clock) -> None:
     """Decide on the picture as it is, and have kube-scheduler act on that; it must be a picture, or none."""
     clock.now += world.chance.choice((0.0, 1.0, 20.0))
     preemptor, node = world.preemptor(), f"n{world.chance.randint(0, 7)}"
     bound = world.chance.random()
-    live.source.problem()
-    live.cache.assumed.forget_preemption(preemptor)
+    rig.source.problem()
+    rig.cache.assumed.forget_preemption(preemptor)
     try:
-        snapshot = live.cache.snapshot()
+        snapshot = rig.cache.snapshot()
     except NotReady:
         world.log.append("no decision")
         return
@@ -165,41 +165,41 @@ def decide(world: World, live: Live, clock: Clock) -> None:
     uids = found["candidates"].get(node, {"victims": ()})["victims"]
     if node in found["filter"] and not preemptor.spec.node_name:
         victims = [one for one in snapshot.pods_on(node) if not uids or one.metadata.uid in uids]
-        live.cache.assumed.assume_preempted(preemptor, node, victims)
+        rig.cache.assumed.assume_preempted(preemptor, node, victims)
     for one in list(snapshot.objects.pods.values())[:1]:
         if bound < 0.5 and not one.spec.node_name:
-            live.cache.assumed.assume_bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
+            rig.cache.assumed.assume_bound(one.metadata.namespace, one.metadata.name, one.metadata.uid, node)
 
 
-async def to_be_true(world: World, live: Live) -> None:
+async def to_be_true(world: World, rig: SourceRig) -> None:
     """Wait for calm to show; a compare may help only where nothing else can."""
 
     def is_true() -> bool:
-        if live.source.problem() is not None:
+        if rig.source.problem() is not None:
             return False
-        live.cache.assumed.expire()
-        return live.holds(world.api) and not live.cache.mutable_snapshot().unread
+        rig.cache.assumed.expire()
+        return rig.holds(world.api) and not rig.cache.mutable_snapshot().unreadable_tables
 
     if world.doubtful:
         for _ in range(12):
             try:
-                await live.until(is_true, PATIENCE)
+                await rig.until(is_true, PATIENCE)
             except AssertionError:
                 for kind in KINDS:
-                    await live.source.compare(kind)
+                    await rig.source.verify(kind)
     try:
-        await live.until(is_true, CALM)
+        await rig.until(is_true, CALM)
     except AssertionError as error:
-        raise AssertionError("\n".join([*live.differences(world.api), str(error)])) from None
-    views = live.source.reflector_statuses()
+        raise AssertionError("\n".join([*rig.differences(world.api), str(error)])) from None
+    views = rig.source.reflector_statuses()
     if not world.doubtful:
         assert not sum(view.divergences for view in views)
         assert world.expired or world.is_silent or not sum(view.relists for view in views)
 
 
-def compare_all(world: World, live: Live) -> None:
+def compare_all(world: World, rig: SourceRig) -> None:
     """Every object, and decisions about some pods, against what is made anew of the server's objects."""
-    snapshot = live.cache.snapshot()
+    snapshot = rig.cache.snapshot()
     items = list(in_order(world.api, snapshot))
     for kind, item in items:
         decoded = Decoder(kind).decode(msgspec.json.encode(item))

@@ -1,9 +1,10 @@
-"""What we know of pods before the watch shows it: those that we bound, nominated, or had evicted.
+"""Assume the effects of our own answers before the watch shows them: pods bound, nominated or evicted.
 
-An assumption stands over what the API server says of the pod until that shows it too, until a request shows that
-kube-scheduler thought better of it, or until it is too old.
+Mirrors kube-scheduler's AssumePod, ForgetPod and expiry of assumed pods (pkg/scheduler/backend/cache, v1.36) and its
+generic assume cache (pkg/scheduler/util/assumecache): an assumed state overrides the API server's until a watch event
+confirms it, until kube-scheduler schedules the preemptor again, or until it expires.
 
-Rule: what the API server says is never lost; when an assumption goes, that stands again.
+Rule: the API server's state is never lost; when an assumption ends, that state is restored.
 """
 
 import logging
@@ -14,7 +15,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from extender.core.snapshot.pod_table import LEAVING_SINCE
+from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
@@ -22,182 +23,187 @@ from extender.k8s.objects import Pod
 log = logging.getLogger(__name__)
 
 ASSUMPTION_TTL_SECONDS = 30.0
-"""Seconds; what has not been seen by then did not come about."""
+"""Seconds after which an assumption that no watch event confirmed is restored."""
 
 Effect = Callable[[Pod], Pod]
-IsObserved = Callable[[Pod], bool]
+IsConfirmed = Callable[[Pod], bool]
 
 
 class SnapshotHolder(Protocol):
-    """Where assumptions are put."""
+    """The cache whose snapshot takes the assumed pods."""
 
     def mutable_snapshot(self) -> Snapshot: ...
 
 
 @dataclass(slots=True)
 class Assumption:
-    """Of one pod."""
+    """The assumed state of one pod."""
 
     uid: str
-    because_of: str
-    """UID of the pod whose scheduling it belongs to."""
+    made_for: str
+    """UID of the preemptor or bound pod that the assumption was made for."""
     effects: dict[str, Effect]
-    """All that is assumed of it, by a name for each."""
-    is_shown: IsObserved
-    """Of the last one, after which none is needed."""
-    until: float
-    said: Pod | None
-    """The pod as the API server said last; None if it has said nothing yet."""
+    """Name -> effect, for all that is assumed of the pod."""
+    is_confirmed: IsConfirmed
+    """Whether a state from the API server shows the last effect, which ends the assumption."""
+    expires_at: float
+    """Clock time at which the assumption expires."""
+    from_api: Pod | None
+    """The pod as the API server last sent it; None if it has not sent the pod yet."""
     assumed: Pod
-    """The same with the effects, as the picture holds it."""
+    """The pod with all effects applied, as the snapshot holds it."""
 
 
 class AssumeCache:
-    """All that stand, by pod. Used by the thread that decides."""
+    """Assumptions by pod (namespace, name). Used by the event loop's thread, except `api_object`."""
 
-    def __init__(self, picture: SnapshotHolder, clock: Callable[[], float] = time.monotonic) -> None:
-        self._picture = picture
+    def __init__(self, cache: SnapshotHolder, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cache = cache
         self._clock = clock
-        self._of: dict[Key, Assumption] = {}
+        self._assumptions: dict[Key, Assumption] = {}
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._assumptions)
 
-    # --- made -------------------------------------------------------------------------------------------------
+    # --- assuming ---------------------------------------------------------------------------------------------
 
     def assume_bound(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """The pod runs on the node; nothing if the picture does not hold the pod: what it takes is not known."""
+        """Assume that the pod runs on the node; ignored for a pod that is not cached, as its requests are unknown."""
 
-        def assume_bound(pod: Pod) -> Pod:
+        def bound(pod: Pod) -> Pod:
             return pod if _is_bound(pod) else replace(pod, spec=replace(pod.spec, node_name=node))
 
-        held = self._picture.mutable_snapshot().objects.pods.get((namespace, name))
-        if held is not None and held.metadata.uid == uid:
-            self._assume(held, uid, "bound", assume_bound, _is_bound)
+        cached = self._cache.mutable_snapshot().objects.pods.get((namespace, name))
+        if cached is not None and cached.metadata.uid == uid:
+            self._assume(cached, uid, "bound", bound, _is_bound)
 
     def assume_preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
-        """kube-scheduler nominates the preemptor to the node and deletes the victims.
+        """Assume that kube-scheduler nominates the preemptor to the node and deletes the victims.
 
-        Nothing if the picture holds another pod of that name: one of us is behind, and it need not be us.
+        Ignored if the cache holds another pod of that name: either side may be stale.
         """
 
         def nominated(pod: Pod) -> Pod:
             return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
         uid = preemptor.metadata.uid
-        held = self._picture.mutable_snapshot().objects.pods.get(key_of("Pod", preemptor))
-        if held is not None and held.metadata.uid != uid:
+        cached = self._cache.mutable_snapshot().objects.pods.get(key_of("Pod", preemptor))
+        if cached is not None and cached.metadata.uid != uid:
             return
         self._assume(
-            held or preemptor,
+            cached or preemptor,
             uid,
             "nominated",
             nominated,
             lambda pod: pod.status.nominated_node_name == node or _is_bound(pod),
-            is_known=held is not None,
+            is_known=cached is not None,
         )
         for victim in victims:
             if not _is_terminating(victim):
-                self._assume(victim, uid, "leaving", _terminating, _is_terminating)
+                self._assume(victim, uid, "terminating", _terminating, _is_terminating)
 
     def _assume(
-        self, pod: Pod, because_of: str, what: str, effect: Effect, is_shown: IsObserved, *, is_known: bool = True
+        self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed, *, is_known: bool = True
     ) -> None:
-        key, until = key_of("Pod", pod), self._clock() + ASSUMPTION_TTL_SECONDS
-        before, said, effects = self._of.get(key), pod if is_known else None, {what: effect}
+        key, expires_at = key_of("Pod", pod), self._clock() + ASSUMPTION_TTL_SECONDS
+        before, from_api, effects = self._assumptions.get(key), pod if is_known else None, {what: effect}
         if before is not None and before.uid == pod.metadata.uid:
-            said, effects = before.said, before.effects | effects
-        assumed = _apply_effects(effects, said or pod)
-        # First noted, then shown: another thread must never take what is assumed for what was said.
-        self._of[key] = Assumption(pod.metadata.uid, because_of, effects, is_shown, until, said, assumed)
+            from_api, effects = before.from_api, before.effects | effects
+        assumed = _apply_effects(effects, from_api or pod)
+        # Registered before the snapshot shows it: another thread must never take the assumed pod for the API server's.
+        self._assumptions[key] = Assumption(
+            pod.metadata.uid, made_for, effects, is_confirmed, expires_at, from_api, assumed
+        )
         try:
-            self._picture.mutable_snapshot().put("Pod", assumed)
-        except ValueError as error:  # a request may say anything of its pod
-            log.warning("nothing is assumed of pod %r: %s", pod.key, error)
-            del self._of[key]
+            self._cache.mutable_snapshot().put("Pod", assumed)
+        except ValueError as error:  # the pod comes from a request, which is not validated
+            log.warning("pod %r cannot be assumed: %s", pod.key, error)
+            del self._assumptions[key]
             if before is not None:
-                self._of[key] = before
+                self._assumptions[key] = before
 
-    # --- asked ------------------------------------------------------------------------------------------------
+    # --- the API server's state -------------------------------------------------------------------------------
 
-    def said(self, held: Pod) -> Pod | None:
-        """What the API server says of a pod that the picture holds; None if nothing. From any thread."""
-        known = self._of.get(key_of("Pod", held)) if self._of else None
-        return held if known is None else known.said
+    def api_object(self, cached: Pod) -> Pod | None:
+        """Return the API server's state of a cached pod; None if it never sent one. Callable from any thread."""
+        assumption = self._assumptions.get(key_of("Pod", cached)) if self._assumptions else None
+        return cached if assumption is None else assumption.from_api
 
-    def without(self, held: Mapping[Key, Pod]) -> dict[Key, Pod]:
-        """The pods of a picture as the API server has them."""
-        found = dict(held)
-        for key, known in self._of.items():
-            if found.get(key) is known.assumed:
-                if known.said is None:
+    def api_objects(self, cached: Mapping[Key, Pod]) -> dict[Key, Pod]:
+        """Return cached pods with every assumption undone."""
+        found = dict(cached)
+        for key, assumption in self._assumptions.items():
+            if found.get(key) is assumption.assumed:
+                if assumption.from_api is None:
                     del found[key]
                 else:
-                    found[key] = known.said
+                    found[key] = assumption.from_api
         return found
 
-    # --- met --------------------------------------------------------------------------------------------------
+    # --- updates from the API server --------------------------------------------------------------------------
 
-    def put(self, pod: Pod) -> None:
-        """The API server says this of a pod: put it into the picture, and over it what still stands.
+    def update(self, pod: Pod) -> None:
+        """Put a pod from the API server into the snapshot, with the effects that it does not confirm yet.
 
-        ValueError, and nothing changes, if it cannot be read.
+        ValueError, with nothing changed, if the pod cannot be read.
         """
-        known, snapshot = self._of.get(key_of("Pod", pod)) if self._of else None, self._picture.mutable_snapshot()
-        if known is None:
+        assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
+        snapshot = self._cache.mutable_snapshot()
+        if assumption is None:
             snapshot.put("Pod", pod)
             return
-        before = known.said, known.assumed
-        ends = pod.metadata.uid != known.uid or known.is_shown(pod) or known.until <= self._clock()
-        known.said, known.assumed = pod, pod if ends else _apply_effects(known.effects, pod)
+        before = assumption.from_api, assumption.assumed
+        is_expired = assumption.expires_at <= self._clock()
+        ends = is_expired or pod.metadata.uid != assumption.uid or assumption.is_confirmed(pod)
+        assumption.from_api, assumption.assumed = pod, pod if ends else _apply_effects(assumption.effects, pod)
         try:
-            snapshot.put("Pod", known.assumed)
+            snapshot.put("Pod", assumption.assumed)
         except ValueError:
-            known.said, known.assumed = before
+            assumption.from_api, assumption.assumed = before
             raise
         if ends:
-            del self._of[key_of("Pod", pod)]
+            del self._assumptions[key_of("Pod", pod)]
 
-    def renew(self) -> None:
-        """The picture is a new one, of what the API server says: put over it what still stands."""
-        snapshot = self._picture.mutable_snapshot()
-        for key, known in list(self._of.items()):
-            held = snapshot.objects.pods.get(key)
-            if held is not None:
-                self.put(held)
-            elif known.said is None:
-                snapshot.put("Pod", known.assumed)
+    def reapply(self) -> None:
+        """Apply the assumptions that still hold to a new snapshot, which was built from the API server's state."""
+        snapshot = self._cache.mutable_snapshot()
+        for key, assumption in list(self._assumptions.items()):
+            cached = snapshot.objects.pods.get(key)
+            if cached is not None:
+                self.update(cached)
+            elif assumption.from_api is None:
+                snapshot.put("Pod", assumption.assumed)
             else:
-                del self._of[key]
+                del self._assumptions[key]
 
-    def gone(self, key: Key) -> None:
-        """The pod is deleted."""
-        self._of.pop(key, None)
+    def remove(self, key: Key) -> None:
+        """Drop the assumption of a deleted pod."""
+        self._assumptions.pop(key, None)
 
-    # --- withdrawn --------------------------------------------------------------------------------------------
+    # --- restoring --------------------------------------------------------------------------------------------
 
     def forget_preemption(self, pod: Pod) -> None:
-        """kube-scheduler asks about the pod: a preemption that it does not know of any more did not come about."""
-        known = self._of.get(key_of("Pod", pod)) if self._of else None
-        if known is not None and known.uid == pod.metadata.uid and not known.is_shown(pod):
-            self._withdraw([key for key, one in self._of.items() if one.because_of == known.uid])
+        """Undo the assumed preemption for a pod that comes back without its nomination (ForgetPod)."""
+        assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
+        if assumption is not None and assumption.uid == pod.metadata.uid and not assumption.is_confirmed(pod):
+            self._restore([key for key, one in self._assumptions.items() if one.made_for == assumption.uid])
 
     def expire(self) -> None:
-        """Withdraw what is too old."""
-        if self._of:
+        """Restore pods whose assumptions have expired."""
+        if self._assumptions:
             now = self._clock()
-            self._withdraw([key for key, one in self._of.items() if one.until <= now])
+            self._restore([key for key, one in self._assumptions.items() if one.expires_at <= now])
 
-    def _withdraw(self, keys: Iterable[Key]) -> None:
-        snapshot = self._picture.mutable_snapshot()
+    def _restore(self, keys: Iterable[Key]) -> None:
+        snapshot = self._cache.mutable_snapshot()
         for key in keys:
-            known = self._of[key]
-            if snapshot.objects.pods.get(key) is known.assumed:
-                if known.said is None:
+            assumption = self._assumptions[key]
+            if snapshot.objects.pods.get(key) is assumption.assumed:
+                if assumption.from_api is None:
                     snapshot.remove("Pod", key)
                 else:
-                    snapshot.put("Pod", known.said)
-            del self._of[key]
+                    snapshot.put("Pod", assumption.from_api)
+            del self._assumptions[key]
 
 
 def _apply_effects(effects: dict[str, Effect], pod: Pod) -> Pod:
@@ -215,4 +221,4 @@ def _is_terminating(pod: Pod) -> bool:
 
 
 def _terminating(pod: Pod) -> Pod:
-    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=LEAVING_SINCE))
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=ASSUMED_DELETION_TIMESTAMP))

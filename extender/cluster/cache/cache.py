@@ -1,10 +1,12 @@
-"""The cluster as it is now: the one mutable object of the service.
+"""Hold the cluster cache: this project's counterpart of kube-scheduler's cache (pkg/scheduler/backend/cache, v1.36).
 
-Whole pictures come from files (`replace`) or, kind by kind, from lists (`build`, `relist`); single changes from watches
-(`apply`). What is long is done in steps, between which decisions go on with the picture as it was.
+Files replace the whole cache (`replace`); list and watch fill it kind by kind (`build`, `relist`) and then apply single
+changes (`apply`). Long operations are generators that yield after a bounded number of objects, so that requests are
+answered in between, from the cache as it was before. Unlike kube-scheduler, which copies changed NodeInfos into a
+snapshot per scheduling cycle (UpdateSnapshot), this cache updates one snapshot in place.
 
-Rule: a reader sees the picture before a change or after it, never half of it. `snapshot()` is good until the reader
-gives up control: it is changed in place. All but `replace` belongs to the thread that decides.
+Rule: a reader sees the cache before a change or after it, never half of a change. The result of `snapshot()` is valid
+until the reader yields to the event loop. All methods but `replace` and `api_object` belong to the event loop's thread.
 """
 
 import time
@@ -15,28 +17,27 @@ from typing import Any
 from extender.cluster.cache.assume import AssumeCache
 from extender.core.engine import prepare
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.snapshot.snapshot import BUILDING_ORDER, Snapshot
+from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
-from extender.k8s.kinds import KINDS, ClusterObjects, Key, key_of
+from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Pod, Value
 
 OBJECTS_PER_STEP = 50
-"""Objects that are put into a new picture, or nodes that are laid out, before others may have their turn."""
+"""Objects that are inserted, or nodes that are laid out, before a long operation yields to other tasks."""
 
 MAX_CHANGES_IN_PLACE = 200
-"""Up to so many differences between a list and the picture are applied in one go; for more a new picture is made."""
+"""Differences between a list and the cache that are applied in place; with more, a new snapshot is built."""
 
 MAX_REMEMBERED_DELETIONS = 10_000
-"""UIDs per kind: an event that is late must not bring back what was deleted."""
-
+"""UIDs of deleted objects that are kept per kind, so that a late event does not resurrect an object."""
 
 OnSkipped = Callable[[str, ValueError], None]
-"""Told of an object that is left out because decisions could not read it: its kind, and why."""
+"""Called with the kind and the error of an object that is skipped because decisions could not read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One object came, changed or went."""
+    """One object was added, modified or deleted (the counterpart of client-go's Delta)."""
 
     kind: str
     """A key of `KINDS`."""
@@ -71,240 +72,253 @@ class ReflectorStatus:
 
 
 class ClusterCache:
-    """Holds the snapshot and keeps it up to date."""
+    """Keep one snapshot up to date with the API server or a file, and assumed pods on top of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.assumed = AssumeCache(self, clock)
-        """What stands over what the API server says."""
+        """Assumed states of pods, which override the API server's until a watch event confirms them."""
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
         self._version = 0
-        self._gone: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+        self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
 
     @property
     def version(self) -> int:
-        """How many times the picture has changed; 0: there is none yet."""
+        """Number of changes so far; 0 before the first sync."""
         return self._version
 
     def snapshot(self) -> Snapshot:
-        """Return the picture as it is now. NotReady if there is none."""
+        """Return the current snapshot, with expired assumptions removed; NotReady before the first sync."""
         if self._snapshot is None:
-            raise NotReady("the cluster has not been read yet")
+            raise NotReady("the cache has not synced yet")
         self.assumed.expire()
-        self._snapshot.settle()
+        self._snapshot.refresh_layout()
         return self._snapshot
 
     def prepare_for(self, profile: Profile) -> None:
-        """Decisions are made by this profile from now on; what it needs of the picture is worked out now."""
+        """Build the indexes that decisions with this profile need, at once."""
         self._profile = profile
         if self._snapshot is not None:
-            self._snapshot.settle()
+            self._snapshot.refresh_layout()
             prepare(self._snapshot, profile)
 
-    def adopt(self, profile: Profile, refused: OnSkipped | None = None) -> Iterator[None]:
-        """The same in steps, while decisions go on by the profile before."""
+    def adopt(self, profile: Profile, on_skipped: OnSkipped | None = None) -> Iterator[None]:
+        """Rebuild the snapshot for another profile in steps, while decisions continue with the previous one."""
         self._profile = profile
         if self._snapshot is not None:
-            yield from self.rebuild(refused)
+            yield from self.rebuild(on_skipped)
 
-    def settle(self, at_most: int) -> bool:
-        """Lay out some of the nodes that changes touched, so that the next reader need not -> whether none is left."""
-        return self.mutable_snapshot().settle(at_most)
+    def refresh_layout(self, max_nodes: int) -> bool:
+        """Update the arrays of up to `max_nodes` changed nodes, which saves the next reader the work.
+
+        Return whether none is left.
+        """
+        return self.mutable_snapshot().refresh_layout(max_nodes)
 
     def mutable_snapshot(self) -> Snapshot:
-        """The picture, to be changed or looked into but not to decide on; NotReady if there is none."""
+        """Return the snapshot for updates and lookups, not for decisions, as its arrays may lag.
+
+        NotReady before the first sync.
+        """
         if self._snapshot is None:
-            raise NotReady("a change came before the first picture of the cluster")
+            raise NotReady("the cache has not synced yet: no snapshot to change")
         return self._snapshot
 
     def api_object(self, kind: str, key: Key) -> Value | None:
-        """The object of that name as it came; may be asked from any thread."""
-        while True:
-            held = self._held(kind, key)
-            said = self._said(held)
-            if self._held(kind, key) is held:  # else what was assumed of it may have ended in between
-                return said
+        """Return the object as the API server sent it, without assumptions (assumecache.GetAPIObj).
 
-    def _held(self, kind: str, key: Key) -> Value | None:
-        """The object of that name in the picture."""
+        Callable from any thread.
+        """
+        while True:
+            cached = self._cached(kind, key)
+            from_api = self._api_object(cached)
+            if self._cached(kind, key) is cached:  # otherwise its assumption may have ended between the two reads
+                return from_api
+
+    def _cached(self, kind: str, key: Key) -> Value | None:
+        """Return the cached object, assumptions included."""
         snapshot = self._snapshot
         return None if snapshot is None else snapshot.objects.of(kind).get(key)
 
-    def _said(self, held: Value | None) -> Value | None:
-        """An object of the picture as it came; None if it did not, and is only assumed."""
-        return self.assumed.said(held) if isinstance(held, Pod) else held
+    def _api_object(self, cached: Value | None) -> Value | None:
+        """Return the API server's state of a cached object; None if the object is only assumed."""
+        return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
 
     def holds(self, pod: Pod) -> bool:
-        """Is this very object in the picture?"""
+        """Return whether the cache holds this very object, by identity."""
         return self._snapshot is not None and self._snapshot.objects.pods.get(key_of("Pod", pod)) is pod
 
-    # --- whole pictures ---------------------------------------------------------------------------------------
+    # --- replacing and relisting ------------------------------------------------------------------------------
 
     def replace(self, objects: ClusterObjects) -> None:
-        """Put a whole new picture in place; ValueError, and nothing changes, if no snapshot can be made of it.
+        """Replace all objects; ValueError, with the cache unchanged, if one of them cannot be read.
 
-        The work is done before the swap, on the caller's thread: readers never wait for it.
+        The new snapshot is built on the caller's thread and swapped in at the end: readers never wait for it.
         """
-        unread = [kind for kind, of_kind in KINDS.items() if of_kind.field in objects.unread]
+        unread = [kind for kind, of_kind in KINDS.items() if of_kind.field in objects.unreadable_tables]
         for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}, unread):
             pass
 
     def build(
-        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), refused: OnSkipped | None = None
+        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), on_skipped: OnSkipped | None = None
     ) -> Iterator[None]:
-        """The same in steps: kind -> objects; `unread`: kinds that may not be read; ValueError without `refused`."""
+        """Replace all objects in steps.
+
+        `objects`: kind -> objects; `unread`: kinds without list permission. ValueError for an unreadable object if
+        `on_skipped` is None.
+        """
         snapshot = prepare(Snapshot(), self._profile)
-        snapshot.unread = _fields(unread)
-        for kind in BUILDING_ORDER:
+        snapshot.unreadable_tables = _field_names(unread)
+        for kind in KIND_LOAD_ORDER:
             for number, one in enumerate(objects.get(kind, ())):
-                _put_or_skip(snapshot.put, kind, one, refused)
+                _put_or_skip(snapshot.put, kind, one, on_skipped)
                 if number % OBJECTS_PER_STEP == 0:
                     yield
-        while not snapshot.settle(at_most=OBJECTS_PER_STEP):
+        while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
         prepare(snapshot, self._profile)
         self._snapshot = snapshot
-        self.assumed.renew()
+        self.assumed.reapply()
         self._version += 1
 
     def relist(
-        self, kind: str, objects: Sequence[Value], refused: OnSkipped | None = None, is_unread: bool = False
+        self, kind: str, objects: Sequence[Value], on_skipped: OnSkipped | None = None, is_unread: bool = False
     ) -> Iterator[None]:
-        """Make the objects of a kind those of a list, older ones included, in steps; NotReady without a picture.
+        """Make a kind's objects those of a list, in steps, even if the list is older; NotReady before the first sync.
 
-        `is_unread`: the kind may not be read, from the moment on when its objects are no longer there.
+        `is_unread`: list permission is missing; the kind is marked unread at the moment its objects disappear.
         """
         unread = self.unread - {kind} | ({kind} if is_unread else frozenset())
-        held = self.mutable_snapshot().objects.of(kind)
+        cached = self.mutable_snapshot().objects.of(kind)
         listed: dict[Key, Value] = {}
         for number, one in enumerate(objects):
             listed[key_of(kind, one)] = one
-            self._gone[kind].pop(uid_of(one), None)
+            self._deleted_uids[kind].pop(uid_of(one), None)
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
-        gone, new = [], []
-        for number, key in enumerate(tuple(held)):
-            said = self._said(held.get(key)) if key not in listed else None
-            if said is not None:
-                gone.append(key)
-                self._is_gone(kind, uid_of(said))
+        deleted, new = [], []
+        for number, key in enumerate(tuple(cached)):
+            from_api = self._api_object(cached.get(key)) if key not in listed else None
+            if from_api is not None:
+                deleted.append(key)
+                self._remember_deletion(kind, uid_of(from_api))
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
         for number, (key, one) in enumerate(listed.items()):
-            said = self._said(held.get(key))
-            if said is None or not _is_same_state(said, one):
+            from_api = self._api_object(cached.get(key))
+            if from_api is None or not _is_same_state(from_api, one):
                 new.append(one)
             else:
-                listed[key] = said  # kept decisions hold it too: one object instead of two
+                listed[key] = from_api  # recorded decisions refer to the cached object: keep one object, not two
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
-        if len(gone) + len(new) <= MAX_CHANGES_IN_PLACE:
-            for key in gone:
+        if len(deleted) + len(new) <= MAX_CHANGES_IN_PLACE:
+            for key in deleted:
                 self._remove(kind, key)
             for one in new:
-                _put_or_skip(self._put, kind, one, refused)
-            self.mutable_snapshot().unread = _fields(unread)
-            self._version += bool(gone or new)
+                _put_or_skip(self._put, kind, one, on_skipped)
+            self.mutable_snapshot().unreadable_tables = _field_names(unread)
+            self._version += bool(deleted or new)
         else:
-            now = self._everything() | {kind: tuple(listed.values())}
-            del listed, objects  # two pictures take enough
-            yield from self._build_beside(now, unread, refused)
+            objects_by_kind = self._api_objects() | {kind: tuple(listed.values())}
+            del listed, objects  # memory: two snapshots exist while the new one is built
+            yield from self._rebuild_beside(objects_by_kind, unread, on_skipped)
 
-    def rebuild(self, refused: OnSkipped | None = None) -> Iterator[None]:
-        """Make the picture anew of the objects that it holds, in steps."""
-        yield from self._build_beside(self._everything(), self.unread, refused)
+    def rebuild(self, on_skipped: OnSkipped | None = None) -> Iterator[None]:
+        """Rebuild the snapshot from the objects that it holds, in steps."""
+        yield from self._rebuild_beside(self._api_objects(), self.unread, on_skipped)
 
-    def _build_beside(
-        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str], refused: OnSkipped | None
+    def _rebuild_beside(
+        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str], on_skipped: OnSkipped | None
     ) -> Iterator[None]:
-        """A new picture beside the one that decisions are made on meanwhile."""
-        before = self.mutable_snapshot()
-        yield from self.build(objects, unread, refused)
-        yield from before.dismantle()
+        """Build a new snapshot while decisions continue on the old one, then dismantle the old one in steps."""
+        previous = self.mutable_snapshot()
+        yield from self.build(objects, unread, on_skipped)
+        yield from previous.dismantle()
 
-    def _everything(self) -> dict[str, Sequence[Value]]:
-        """Kind -> the objects as they came."""
+    def _api_objects(self) -> dict[str, Sequence[Value]]:
+        """Return kind -> objects as the API server sent them."""
         tables = self.mutable_snapshot().objects
         found: dict[str, Sequence[Value]] = {kind: tuple(tables.of(kind).values()) for kind in KINDS}
-        return found | {"Pod": tuple(self.assumed.without(tables.pods).values())}
+        return found | {"Pod": tuple(self.assumed.api_objects(tables.pods).values())}
 
     @property
     def unread(self) -> frozenset[str]:
-        """Kinds about which nothing is known."""
-        fields = self._snapshot.unread if self._snapshot is not None else frozenset()
+        """Kinds whose objects are unknown because list permission is missing."""
+        fields = self._snapshot.unreadable_tables if self._snapshot is not None else frozenset()
         return frozenset(kind for kind, of_kind in KINDS.items() if of_kind.field in fields)
 
     # --- single changes ---------------------------------------------------------------------------------------
 
     def apply(self, change: Change) -> bool:
-        """Insert, update or delete one object -> whether anything changed.
+        """Insert, update or delete one object; return whether anything changed.
 
-        Of two states of an object the one with the higher resourceVersion stays, whichever comes first. An object of
-        the same name with another UID is another object: it replaces the old one and goes to the end of the list.
-        Raises ValueError for an object that decisions could not read, NotReady before the first picture.
+        Of two states of an object the one with the higher resourceVersion wins, in whichever order they arrive. An
+        object of the same name with another UID is another object: it replaces the old one and moves to the end of
+        the list. ValueError for an object that decisions could not read; NotReady before the first sync.
         """
         kind, key = change.kind, key_of(change.kind, change.object)
-        held = self.mutable_snapshot().objects.of(kind).get(key)
-        changed = self._delete(change, held) if change.deleted else self._upsert(kind, key, change.object, held)
+        cached = self.mutable_snapshot().objects.of(kind).get(key)
+        changed = self._delete(change, cached) if change.deleted else self._upsert(kind, key, change.object, cached)
         self._version += changed
         return changed
 
-    def _upsert(self, kind: str, key: Key, one: Value, held: Value | None) -> bool:
+    def _upsert(self, kind: str, key: Key, one: Value, cached: Value | None) -> bool:
         uid = uid_of(one)
-        if uid in self._gone[kind]:
+        if uid in self._deleted_uids[kind]:
             return False
-        said = self._said(held) if held is not None and uid_of(held) == uid else held
-        if said is not None and (_is_not_newer(one, said) or said == one):
+        from_api = self._api_object(cached) if cached is not None and uid_of(cached) == uid else cached
+        if from_api is not None and (_is_not_newer(one, from_api) or from_api == one):
             return False
-        self._set(kind, key, one, held)
+        self._set(kind, key, one, cached)
         return True
 
-    def _delete(self, change: Change, held: Any) -> bool:
-        """An object without a uid stands for whatever bears its name."""
+    def _delete(self, change: Change, cached: Any) -> bool:
+        """Delete the object; one without a UID (a DeletedFinalStateUnknown) deletes whatever has its name."""
         uid = uid_of(change.object)
-        self._is_gone(change.kind, uid)
-        if held is None or (uid and uid_of(held) != uid):
+        self._remember_deletion(change.kind, uid)
+        if cached is None or (uid and uid_of(cached) != uid):
             return False
         self._remove(change.kind, key_of(change.kind, change.object))
         return True
 
-    def _is_gone(self, kind: str, uid: str) -> None:
-        """Remember that there is no such object any more."""
-        gone = self._gone[kind]
+    def _remember_deletion(self, kind: str, uid: str) -> None:
+        """Remember that the object was deleted, within MAX_REMEMBERED_DELETIONS."""
+        deleted = self._deleted_uids[kind]
         if uid:
-            gone[uid] = None
-        while len(gone) > MAX_REMEMBERED_DELETIONS:
-            del gone[next(iter(gone))]
+            deleted[uid] = None
+        while len(deleted) > MAX_REMEMBERED_DELETIONS:
+            del deleted[next(iter(deleted))]
 
     def _put(self, kind: str, one: Value) -> None:
         key = key_of(kind, one)
         self._set(kind, key, one, self.mutable_snapshot().objects.of(kind).get(key))
 
-    def _set(self, kind: str, key: Key, one: Value, held: Value | None) -> None:
-        """`held`: what bears the name now, which may be another object."""
-        if held is not None and uid_of(held) != uid_of(one):
+    def _set(self, kind: str, key: Key, one: Value, cached: Value | None) -> None:
+        """Put the object; `cached` is the cached object of its name, which may have another UID."""
+        if cached is not None and uid_of(cached) != uid_of(one):
             self._remove(kind, key)
         if isinstance(one, Pod):
-            self.assumed.put(one)
+            self.assumed.update(one)
         else:
             self.mutable_snapshot().put(kind, one)
 
     def _remove(self, kind: str, key: Key) -> None:
         self.mutable_snapshot().remove(kind, key)
         if kind == "Pod":
-            self.assumed.gone(key)
+            self.assumed.remove(key)
 
 
-def _put_or_skip(put: Callable[[str, Value], None], kind: str, one: Value, refused: OnSkipped | None) -> None:
+def _put_or_skip(put: Callable[[str, Value], None], kind: str, one: Value, on_skipped: OnSkipped | None) -> None:
     try:
         put(kind, one)
     except ValueError as error:
-        if refused is None:
+        if on_skipped is None:
             raise
-        refused(kind, error)
+        on_skipped(kind, error)
 
 
-def _fields(kinds: Iterable[str]) -> frozenset[str]:
+def _field_names(kinds: Iterable[str]) -> frozenset[str]:
     return frozenset(KINDS[kind].field for kind in kinds)
 
 
@@ -318,12 +332,12 @@ def version_of(one: Any) -> str:
     return version
 
 
-def _is_same_state(held: Any, one: Any) -> bool:
-    """Is it the same state of the same object? After a restore of etcd, equal versions are no proof of that."""
-    return held is one or bool(held == one)
+def _is_same_state(cached: Any, one: Any) -> bool:
+    """Compare whole objects: after a restore of etcd, an equal resourceVersion does not prove an equal state."""
+    return cached is one or bool(cached == one)
 
 
-def _is_not_newer(one: Any, held: Any) -> bool:
-    """By resourceVersion; where that is no number on both sides, the later event is taken to be the newer one."""
-    version, other = version_of(one), version_of(held)
+def _is_not_newer(one: Any, cached: Any) -> bool:
+    """Compare by resourceVersion; if either is not a number, the event that arrived last counts as newer."""
+    version, other = version_of(one), version_of(cached)
     return version.isdecimal() and other.isdecimal() and int(version) <= int(other)

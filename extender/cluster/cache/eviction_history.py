@@ -1,9 +1,9 @@
-"""What we let kube-scheduler evict lately, for the limits that look back.
+"""Remember the evictions and preemptions that were approved recently, for rate limits, cooldowns and attempt limits.
 
-Kept for as long as the profile's limits look back, and no longer. After a restart only those are known again that are
-still on their way out; limits then count anew.
+Entries are kept only for the longest window of the profile's limits, in memory. After a restart, the log is seeded with
+the pods that are still terminating because of a preemption; everything else starts from zero.
 
-Rule: ages are measured by the monotonic clock: setting the clock of the machine changes no limit.
+Rule: ages are measured with the monotonic clock, so that setting the machine's clock changes no limit.
 """
 
 import time
@@ -19,11 +19,11 @@ from extender.k8s.time import MINUTE
 from extender.k8s.workloads import Workload, workload_of
 
 MAX_REMEMBERED_EVICTIONS = 100_000
-"""Evictions, and attempts, that are remembered at all."""
+"""Bound on remembered evictions, and separately on remembered attempts."""
 
 
 class EvictionLog:
-    """Approved evictions and preemptions. Used by the thread that decides."""
+    """Approved evictions and preemption attempts. Used by the event loop's thread only; times in nanoseconds."""
 
     def __init__(
         self, clock: Callable[[], int] = time.monotonic_ns, wall_clock: Callable[[], int] = time.time_ns
@@ -32,10 +32,10 @@ class EvictionLog:
         self._wall_clock = wall_clock
         self._evictions: deque[tuple[int, Workload]] = deque(maxlen=MAX_REMEMBERED_EVICTIONS)
         self._attempts: deque[tuple[int, str]] = deque(maxlen=MAX_REMEMBERED_EVICTIONS)
-        self._begun = False
+        self._is_seeded = False
 
     def record(self, preemptor: Pod, victims: Iterable[Pod]) -> None:
-        """kube-scheduler is told to evict these pods; who is leaving already is not evicted again."""
+        """Record the victims of an approved preemption; pods that are terminating already do not count."""
         now = self._clock()
         evicted = [workload_of(victim) for victim in victims if victim.metadata.deletion_timestamp is None]
         self._evictions.extend((now, workload) for workload in evicted)
@@ -43,18 +43,18 @@ class EvictionLog:
             self._attempts.append((now, preemptor.metadata.uid))
 
     def record_terminating(self, snapshot: Snapshot) -> None:
-        """The first picture after the start: who is on the way out because of a preemption counts as evicted now."""
-        if not self._begun:
-            self._begun, now = True, self._clock()
-            leaving = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))
-            self._evictions.extend((now, workload_of(pod)) for pod in leaving)
+        """Seed the log once after a start: pods terminating because of a preemption count as evicted now."""
+        if not self._is_seeded:
+            self._is_seeded, now = True, self._clock()
+            terminating = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))
+            self._evictions.extend((now, workload_of(pod)) for pod in terminating)
 
     def history(self, limits: Limits) -> EvictionHistory:
-        """Now, and as much of the past as the limits look at."""
+        """Return the current time and the part of the past that the limits need."""
         now = self._clock()
         _forget(self._evictions, now - max(limits.workload_cooldown, MINUTE))
         _forget(self._attempts, now - limits.attempts_within)
-        evictions, attempts = _looked_at(limits)
+        evictions, attempts = _needs(limits)
         return EvictionHistory(
             self._wall_clock(),
             tuple(Eviction(now - at, workload) for at, workload in reversed(self._evictions)) if evictions else (),
@@ -62,8 +62,8 @@ class EvictionLog:
         )
 
 
-def _looked_at(limits: Limits) -> tuple[bool, bool]:
-    """Do they look at evictions; at attempts?"""
+def _needs(limits: Limits) -> tuple[bool, bool]:
+    """Return whether the limits depend on (evictions, attempts)."""
     per_minute = limits.evictions_per_minute is not None or limits.namespace_evictions_per_minute is not None
     return bool(limits.workload_cooldown) or per_minute, limits.max_attempts is not None
 

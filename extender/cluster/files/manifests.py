@@ -25,9 +25,9 @@ import msgspec
 import yaml
 
 from extender.errors import ClusterFileError
-from extender.k8s.kinds import KINDS, ClusterObjects, Kind, name_of
+from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Pod, Value
-from extender.k8s.validation import sentence, validate
+from extender.k8s.validation import decode_error_message, validate
 
 UNREAD_ANNOTATION = "extender/unread"
 """Annotation of a List: the fields of ClusterObjects that could not be read when it was written."""
@@ -209,7 +209,7 @@ def _kinds_by_name() -> dict[str, dict[str, str]]:
     """What an object says that it is -> API group -> key of KINDS."""
     found: dict[str, dict[str, str]] = {}
     for kind, of_kind in KINDS.items():
-        found.setdefault(name_of(kind), {})[of_kind.group] = kind
+        found.setdefault(kind_without_group(kind), {})[of_kind.group] = kind
     return found
 
 
@@ -228,7 +228,7 @@ class _Collector:
 
     def report(self) -> LoadReport:
         found: dict[str, Any] = {field: tuple(objects) for field, objects in self._found.items()}
-        return LoadReport(ClusterObjects(**found, unread=tuple(sorted(self._unread))), dict(self._left_out))
+        return LoadReport(ClusterObjects(**found, unreadable_tables=tuple(sorted(self._unread))), dict(self._left_out))
 
     def add(self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document") -> None:
         """Take a List apart, or keep one object; `default` is what a typed list (NodeList) says of its items."""
@@ -264,7 +264,9 @@ class _Collector:
             validate(loaded)
             self._check_alone(kind, loaded, file)
         except ValueError as error:
-            raise ClusterFileError(f"{file}: {kind} {_name_of(document) or f'({place})'}: {sentence(error)}") from error
+            raise ClusterFileError(
+                f"{file}: {kind} {_name_of(document) or f'({place})'}: {decode_error_message(error)}"
+            ) from error
         self._found[KINDS[kind].field].append(loaded)
 
     def _check_alone(self, kind: str, loaded: Value, file: str) -> None:
@@ -315,7 +317,7 @@ def _read(document: Any, struct: type[T], label: str) -> T:
     try:
         return _decode(document, struct)
     except ValueError as error:
-        raise ClusterFileError(f"{label}: {sentence(error)}") from error
+        raise ClusterFileError(f"{label}: {decode_error_message(error)}") from error
 
 
 def _decode(document: Any, struct: type[T]) -> T:

@@ -1,9 +1,9 @@
-"""Keep a store equal to a file that somebody else rewrites.
+"""Load the cluster cache from a file or directory and reload it when the files change.
 
-Every `interval` the size and time of the file (of each file of a directory) are compared. What changed is read
-once it has stood still for one interval, so that a file which is just being written is not taken for the cluster.
+Every `interval` the inode, modification time and size of each file are compared. A change is loaded once it has been
+stable for one interval, so that a file that is still being written is not loaded.
 
-Rule: a file that cannot be read never replaces a picture that could.
+Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from extender.errors import ClusterFileError
 log = logging.getLogger(__name__)
 
 FileStats = tuple[tuple[str, int, int, int], ...]
-"""(path, inode, modification time in nanoseconds, size) of each file."""
+"""(path, inode, modification time in nanoseconds, size in bytes) of each file."""
 
 
 class FileSource:
-    """A cluster file or directory, and the store that follows it. `load()` once, then `run()` as a task."""
+    """A cluster file or directory as the source of a ClusterCache: `load()` once, then `run()` as a task."""
 
     def __init__(
         self,
@@ -35,42 +35,42 @@ class FileSource:
         self.path = path
         self.cache = cache
         self.interval = interval
-        """Seconds between two looks; 0: never look again."""
+        """Seconds between two checks for changes; 0 disables reloading."""
         self.last_error: str | None = None
-        """Why the file as it is now is not what the store holds; None if it is."""
+        """Why the current file is not loaded; None if it is."""
         self.report: LoadReport | None = None
-        """What the last good load found."""
+        """Report of the last successful load."""
         self._sleep = sleep
-        self._tried: FileStats = ()
-        self._seen: FileStats = ()
+        self._loaded_stats: FileStats = ()
+        self._last_stats: FileStats = ()
 
     @property
     def is_live(self) -> bool:
-        """What is answered does not come about in a file."""
+        """Return False: answers have no effect on a file, so their effects are not assumed."""
         return False
 
     @property
     def fatal(self) -> str | None:
-        """Whatever is wrong with a file may be mended."""
+        """Return None: a broken file can be repaired while the service runs."""
         return None
 
     def problem(self) -> str | None:
-        """A file that cannot be read leaves the picture before, which may still be decided on."""
+        """Return None: if a file cannot be read, decisions continue with the previous cache."""
         return None
 
     def warnings(self) -> Sequence[str]:
-        return (f"cluster file: {self.last_error}; the picture before is used",) if self.last_error else ()
+        return (f"cluster file: {self.last_error}; using the previous cache",) if self.last_error else ()
 
     def reflector_statuses(self) -> Sequence[ReflectorStatus]:
         return ()
 
     async def adopt(self, profile: Profile) -> None:
-        """What decisions by this profile need of the picture is worked out now."""
+        """Build the indexes that decisions with this profile need."""
         self.cache.prepare_for(profile)
 
     def load(self) -> LoadReport:
-        """Read the source into the store; ClusterFileError, and the store stays as it was, if that fails."""
-        self._tried = self._seen = _file_stats(self.path)
+        """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""
+        self._loaded_stats = self._last_stats = _file_stats(self.path)
         report = read_cluster(self.path)
         try:
             self.cache.replace(report.objects)
@@ -81,32 +81,32 @@ class FileSource:
         return report
 
     async def run(self) -> None:
-        """Follow the source until cancelled."""
+        """Check for changes every `interval` until cancelled."""
         while self.interval > 0:
             await self._sleep(self.interval)
             await self.poll()
 
     async def poll(self) -> bool:
-        """Look once; return whether a new picture was put in place. Never raises for what is wrong with the source."""
+        """Check once; return whether the cache was reloaded. Errors are logged, never raised."""
         try:
             now = await asyncio.to_thread(_file_stats, self.path)
-            if now == self._tried:
+            if now == self._loaded_stats:
                 return False
-            if now != self._seen:
-                self._seen = now
+            if now != self._last_stats:
+                self._last_stats = now
                 return False
             await asyncio.to_thread(self.load)
-        except Exception as error:  # even a bug of ours must not end the following
-            self._failed(error)
+        except Exception as error:  # even a bug must not end the reloading
+            self._record_failure(error)
             return False
-        log.info("cluster reloaded from %s", self.path)
+        log.info("cluster file reloaded from %s", self.path)
         return True
 
-    def _failed(self, error: Exception) -> None:
+    def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
-            self._tried = ()  # the disk's fault, not the file's: worth another try although nothing changes
+            self._loaded_stats = ()  # an I/O error: retry although the file does not change
         if str(error) != self.last_error:
-            log.error("cluster not reloaded, the picture before stays: %s", error)
+            log.error("cluster file not reloaded, keeping the previous cache: %s", error)
         self.last_error = str(error)
 
 

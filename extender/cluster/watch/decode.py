@@ -19,15 +19,15 @@ from msgspec.structs import replace
 
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
-from extender.k8s.kinds import KINDS, Key, name_of
+from extender.k8s.kinds import KINDS, Key, kind_without_group
 from extender.k8s.objects import Node, ObjectMeta, Pod, PodSpec, PodStatus, Value, Volume
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS
 from extender.k8s.storage.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
-from extender.k8s.validation import sentence, validate
+from extender.k8s.validation import decode_error_message, validate
 
 KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
-    "Pod": annotations.OF_PODS,
-    "PriorityClass": annotations.OF_PRIORITY_CLASSES,
+    "Pod": annotations.POD_ANNOTATIONS,
+    "PriorityClass": annotations.PRIORITY_CLASS_ANNOTATIONS,
     "PersistentVolumeClaim": frozenset({BETA_CLASS, BIND_COMPLETED, SELECTED_NODE}),
     "PersistentVolume": frozenset({BETA_CLASS}),
     "CSINode": frozenset({MIGRATED_PLUGINS}),
@@ -106,7 +106,7 @@ class Decoder:
         self._kind = kind
         self._also = also
         self._type = KINDS[kind].type
-        self._says = ("", name_of(kind))
+        self._says = ("", kind_without_group(kind))
         self._decoder = msgspec.json.Decoder(self._type)
         self._events = _event_decoder(self._type)
         self._labels = InternPool()
@@ -120,7 +120,7 @@ class Decoder:
         try:
             return self._kept(self._decoder.decode(raw))
         except msgspec.MsgspecError as error:
-            raise ValueError(sentence(error)) from error
+            raise ValueError(decode_error_message(error)) from error
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 

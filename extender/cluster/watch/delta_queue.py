@@ -1,6 +1,8 @@
-"""What the threads that list and watch hand over to the event loop.
+"""Queue what the reflectors' threads read, for the event loop to apply (the place of client-go's DeltaFIFO).
 
-Rule: in order, and bounded: a thread that is ahead of the loop waits.
+Unlike DeltaFIFO, deltas of one object are not merged: the cache ignores states that are not newer.
+
+Rule: first in, first out, and bounded: a thread that is ahead of the event loop blocks.
 """
 
 import asyncio
@@ -17,16 +19,18 @@ from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
 
 OBJECTS_PER_PAUSE = 20
+"""Objects of a list that a thread reads before it pauses for PAUSE_SECONDS."""
+
 PAUSE_SECONDS = 0.0005
-"""After so many objects of a list a thread sleeps for so many seconds."""
+"""Seconds of such a pause, in which the event loop gets the interpreter lock."""
 
 MAX_QUEUED_OBJECTS = 20_000
-"""Objects that may wait to be applied."""
+"""Bound on the objects and events that are queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """All objects of a kind."""
+    """All objects of a kind, from a list at resourceVersion `version` (DeltaFIFO's Replaced)."""
 
     kind: str
     objects: Sequence[Value]
@@ -35,7 +39,7 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """Events in their order."""
+    """Watch events of a kind, in order."""
 
     kind: str
     changes: Sequence[Change]
@@ -43,28 +47,28 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """There are none ("absent"), or we may not know ("forbidden")."""
+    """A kind without readable objects: "absent" (the API is not served) or "forbidden" (no permission)."""
 
     kind: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileChange:
-    """Decisions will be made by another profile."""
+    """A change of the profile that decisions use."""
 
     profile: Profile
     is_ready: asyncio.Event
-    """To be set when the picture is."""
+    """Set once the cache is prepared for the profile."""
     kind: ClassVar[str] = "Pod"
-    """What is to be listed anew if this fails."""
+    """The kind to relist if this fails."""
 
 
 QueueItem = Replaced | Deltas | Unreadable | ProfileChange
 
 
 class DeltaQueue:
-    """A queue from many threads to one event loop; the Sink of reflectors."""
+    """A queue from the reflectors' threads to one event loop; implements ReflectorStore."""
 
     def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
         self._cache = cache
@@ -72,85 +76,86 @@ class DeltaQueue:
         self._items: deque[tuple[float, int, QueueItem]] = deque()
         self._waiting = 0
         self._lists: Counter[str] = Counter()
-        """Kind -> lists that wait."""
-        self._room = threading.Condition()
+        """Kind -> queued lists."""
+        self._condition = threading.Condition()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._filled = asyncio.Event()
+        self._not_empty = asyncio.Event()
         self._closed = False
-        self._read = 0
+        self._reads = 0
 
-    # --- for the threads ---
+    # --- for the reflectors' threads ---
 
-    def known(self, kind: str, namespace: str, name: str) -> Value | None:
-        self._give_way()
+    def get_for_list(self, kind: str, namespace: str, name: str) -> Value | None:
+        self._yield_interpreter()
         return self._cache.api_object(kind, (namespace, name))
 
-    def held(self, kind: str, key: Key) -> Value | None:
+    def get_for_event(self, kind: str, key: Key) -> Value | None:
         return self._cache.api_object(kind, key) if self._lists[kind] == 0 else None
 
-    def _give_way(self) -> None:
-        """Asked for every object of a list: let the thread that decides go first, once there is something to decide on.
+    def _yield_interpreter(self) -> None:
+        """Pause every OBJECTS_PER_PAUSE objects of a list, once the cache has synced, to let the event loop run.
 
-        Both need the interpreter; it goes from one to the other faster when the one sleeps than when the other asks.
+        Both threads need the interpreter lock, and it is handed over faster by a thread that sleeps than by one that
+        is asked for it after the switch interval.
         """
-        self._read += 1  # by many threads, and so not exact
-        if self._read % OBJECTS_PER_PAUSE == 0 and self._cache.version:
+        self._reads += 1  # incremented by several threads without a lock: an approximate count is enough
+        if self._reads % OBJECTS_PER_PAUSE == 0 and self._cache.version:
             time.sleep(PAUSE_SECONDS)
 
-    def listed(self, kind: str, objects: list[Value], version: str) -> None:
+    def replace(self, kind: str, objects: list[Value], version: str) -> None:
         self._put(Replaced(kind, objects, version), len(objects))
 
-    def changed(self, kind: str, changes: list[Change]) -> None:
+    def apply(self, kind: str, changes: list[Change]) -> None:
         self._put(Deltas(kind, changes), len(changes))
 
-    def unreadable(self, kind: str, why: str) -> None:
-        self._put(Unreadable(kind, why), 1)
+    def drop(self, kind: str, reason: str) -> None:
+        self._put(Unreadable(kind, reason), 1)
 
     def _put(self, item: QueueItem, weight: int) -> None:
-        with self._room:
-            self._room.wait_for(lambda: self._waiting < MAX_QUEUED_OBJECTS or self._closed)
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting < MAX_QUEUED_OBJECTS or self._closed)
             self._waiting += weight
             self._items.append((self._clock(), weight, item))
             self._lists[item.kind] += isinstance(item, Replaced)
             if self._loop is not None and not self._closed:
-                self._loop.call_soon_threadsafe(self._filled.set)
+                self._loop.call_soon_threadsafe(self._not_empty.set)
 
     # --- for the event loop ---
 
-    def policies(self, profile: Profile) -> asyncio.Event:
-        """Let the picture be made ready for this profile, in its turn -> set when it is."""
+    def adopt(self, profile: Profile) -> asyncio.Event:
+        """Queue the preparation of the cache for a profile; return an event that is set when it is done."""
         item = ProfileChange(profile, asyncio.Event())
-        with self._room:
+        with self._condition:
             self._items.append((self._clock(), 0, item))
-        self._filled.set()
+        self._not_empty.set()
         return item.is_ready
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def close(self) -> None:
-        """Nothing is read any more: nobody need wait."""
-        with self._room:
+        """Release threads that wait for room: the queue is not read any more."""
+        with self._condition:
             self._closed = True
-            self._room.notify_all()
+            self._condition.notify_all()
 
-    async def next(self) -> QueueItem:
-        """Wait for something to apply; it counts as waiting until `done`."""
+    async def get(self) -> QueueItem:
+        """Wait for the first item; it stays queued until `done` (as in a workqueue: Get, Done)."""
         while not self._items:
-            self._filled.clear()
+            self._not_empty.clear()
             if not self._items:
-                await self._filled.wait()
+                await self._not_empty.wait()
         return self._items[0][2]
 
     def done(self) -> None:
-        """What `next` gave has been applied."""
-        with self._room:
+        """Remove the item that `get` returned: it has been applied."""
+        with self._condition:
             _, weight, item = self._items.popleft()
             self._lists[item.kind] -= isinstance(item, Replaced)
             self._waiting -= weight
-            self._room.notify_all()
+            self._condition.notify_all()
 
     @property
     def oldest(self) -> float | None:
-        """Since when the oldest thing waits."""
+        """Clock time at which the first item was queued; None if the queue is empty."""
         return self._items[0][0] if self._items else None

@@ -1,6 +1,9 @@
-"""The terms of list and watch: where kinds are served, what pages and lines mean, how long to wait, who hears of it.
+"""Define list and watch without I/O: resources, pages, watch events, resourceVersions, timeouts, backoff, interfaces.
 
-Rule: bytes and numbers in, values out. Nothing here reads a socket or a clock, and what cannot be understood is an
+Mirrors client-go's ListWatch, ListPager and the types around Reflector (tools/cache/listwatch.go, reflector.go;
+tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.
+
+Rule: bytes and numbers in, values out. Nothing here reads a socket or a clock, and input that is not understood is an
 error or a reason, never a guess.
 """
 
@@ -14,30 +17,30 @@ from msgspec import Raw, field
 
 from extender.cluster.apiserver.stream import ApiError, ApiStatus, ApiUnreachable, Stream
 from extender.cluster.cache.cache import Change
-from extender.k8s.kinds import Key, name_of
+from extender.k8s.kinds import Key, kind_without_group
 from extender.k8s.objects import Value
 
 QueryParams = Mapping[str, str]
 
 METADATA_ONLY_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""Accept header for a list of names, UIDs and versions; a server that cannot do it sends whole objects."""
+"""Accept header for a list of names, UIDs and resourceVersions; a server without support sends whole objects."""
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends the initial events of a watch (KEP-3157)."""
 
 
-# --- the kinds ------------------------------------------------------------------------------------------------------
+# --- resources ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind, and where all of its objects are listed."""
+    """A kind and the API path that lists its objects in all namespaces."""
 
     kind: str
     """A key of `KINDS`."""
     path: str
     core: bool = False
-    """Whether no decision is possible without it."""
+    """Whether decisions are impossible without this kind."""
 
     @property
     def plural(self) -> str:
@@ -63,20 +66,20 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("VolumeAttachment", "/apis/storage.k8s.io/v1/volumeattachments"),
     Resource("DeviceClass", "/apis/resource.k8s.io/v1/deviceclasses"),
 )
-"""The kinds that are always followed."""
+"""The kinds that are always watched."""
 
 POD_GROUP_RESOURCES: tuple[Resource, ...] = (
     Resource("PodGroup", "/apis/scheduling.k8s.io/v1alpha2/podgroups"),
     Resource("PodGroup.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"),
 )
-"""Those that are followed only where decisions ask for them; most clusters have neither."""
+"""Kinds that are watched only if the configuration uses pod groups; most clusters have neither."""
 
 
-# --- objects, before they are decoded -------------------------------------------------------------------------------
+# --- metadata, before an object is decoded --------------------------------------------------------------------------
 
 
 class PartialMetadata(msgspec.Struct, rename="camel", gc=False):
-    """What is read of every object."""
+    """The fields of ObjectMeta that list and watch need."""
 
     name: str = ""
     namespace: str = ""
@@ -86,14 +89,15 @@ class PartialMetadata(msgspec.Struct, rename="camel", gc=False):
 
 
 class PartialObjectMetadata(msgspec.Struct, gc=False):
-    """Kind and metadata of an object; items of a list have no kind of their own."""
+    """Kind and metadata of an object (metav1.PartialObjectMetadata); items of a list have no kind."""
 
     kind: str = ""
-    """As the object says it: see `name_of`."""
+    """Kind as the object gives it, without API group; see `kind_without_group`."""
     metadata: PartialMetadata | None = None
 
     @property
     def key(self) -> Key:
+        """(namespace, name)."""
         return (self.metadata.namespace, self.metadata.name) if self.metadata is not None else ("", "")
 
     @property
@@ -102,12 +106,12 @@ class PartialObjectMetadata(msgspec.Struct, gc=False):
 
     @property
     def version(self) -> str:
-        """The resourceVersion."""
+        """resourceVersion; empty if the object has none."""
         return self.metadata.resource_version if self.metadata is not None else ""
 
     def fault(self, kind: str) -> str | None:
-        """Return why this is not an object of that kind of KINDS, or None."""
-        if self.kind not in ("", name_of(kind)):
+        """Return why this is not an object of the kind (a key of KINDS), or None."""
+        if self.kind not in ("", kind_without_group(kind)):
             return f"it is a {self.kind[:100]!r}"
         if self.metadata is None or not self.metadata.name:
             return "it has no metadata or no name"
@@ -118,7 +122,7 @@ _HEADS = msgspec.json.Decoder(PartialObjectMetadata)
 
 
 def decode_metadata(raw: bytes | Raw) -> PartialObjectMetadata:
-    """Return the head of an object; ValueError if it has none."""
+    """Return kind and metadata of an object's JSON; ValueError if it is not an object."""
     return _HEADS.decode(raw)
 
 
@@ -127,11 +131,11 @@ def decode_metadata(raw: bytes | Raw) -> PartialObjectMetadata:
 
 class ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
-    rest: str = field(default="", name="continue")
+    continue_token: str = field(default="", name="continue")
 
 
 class ListPage(msgspec.Struct):
-    """A page of a list; `metadata.rest` asks for the next one."""
+    """A page of a list; `metadata.continue_token` requests the next one."""
 
     metadata: ListMeta
     kind: str = ""
@@ -142,30 +146,30 @@ _PAGES = msgspec.json.Decoder(ListPage)
 
 
 def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> Iterator[ListPage]:
-    """Yield the pages of one list, which is of one moment. ApiUnreachable for anything that is no such list."""
-    listed = f"{name_of(kind)}List"
+    """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable if a response is not such a list."""
+    listed = f"{kind_without_group(kind)}List"
     params = {"limit": str(size)}
     while True:
         try:
             page = _PAGES.decode(fetch(params))
         except ValueError as error:
-            raise ApiUnreachable(f"the answer is no list: {error}") from error
+            raise ApiUnreachable(f"the response is not a list: {error}") from error
         if page.kind not in ("", listed, "PartialObjectMetadataList"):
-            raise ApiUnreachable(f"the answer is a {page.kind[:100]!r}, not a {listed}")
+            raise ApiUnreachable(f"the response is a {page.kind[:100]!r}, not a {listed}")
         yield page
-        if not page.metadata.rest:
+        if not page.metadata.continue_token:
             return
-        params = {"limit": str(size), "continue": page.metadata.rest}
+        params = {"limit": str(size), "continue": page.metadata.continue_token}
 
 
 def list_resource_versions(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
-    """Return (namespace, name) -> (uid, resourceVersion) of all items of a list that have them."""
+    """Return (namespace, name) -> (uid, resourceVersion) of a list's items; items without metadata are ignored."""
     found: dict[Key, tuple[str, str]] = {}
     for page in list_pages(fetch, kind, size):
         for raw in page.items or ():
             with contextlib.suppress(ValueError):
-                head = decode_metadata(raw)
-                found[head.key] = (head.uid, head.version)
+                meta = decode_metadata(raw)
+                found[meta.key] = (meta.uid, meta.version)
     found.pop(PartialObjectMetadata().key, None)
     return found
 
@@ -174,11 +178,11 @@ def list_resource_versions(fetch: Callable[[QueryParams], bytes], kind: str, siz
 
 
 OBJECT_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
-"""Types of events that are about an object."""
+"""Watch event types that carry an object."""
 
 
 class WatchEvent(msgspec.Struct):
-    """A line of a watch."""
+    """One line of a watch (metav1.WatchEvent)."""
 
     type: str
     object: Raw
@@ -189,96 +193,99 @@ _STATUSES = msgspec.json.Decoder(ApiStatus)
 
 
 def decode_event(line: bytes) -> WatchEvent:
-    """Return the event of a line. ApiError if it is an ERROR; ApiUnreachable if what sends it does not speak watch."""
+    """Return the event of a watch line; ApiError for an ERROR event, ApiUnreachable if the line is not an event."""
     try:
         event = _EVENTS.decode(line)
         error = _STATUSES.decode(event.object).error() if event.type == "ERROR" else None
     except ValueError as failed:
-        raise ApiUnreachable(f"a line of the watch is no event: {failed}") from failed
+        raise ApiUnreachable(f"a watch line is not an event: {failed}") from failed
     if error is not None:
         raise error
     return event
 
 
-def ends_initial_events(head: PartialObjectMetadata) -> bool:
-    """Whether this is the bookmark after which everything has been sent."""
-    annotations = head.metadata.annotations if head.metadata is not None else None
+def ends_initial_events(meta: PartialObjectMetadata) -> bool:
+    """Return whether this bookmark marks the end of the initial events (KEP-3157)."""
+    annotations = meta.metadata.annotations if meta.metadata is not None else None
     return (annotations or {}).get(INITIAL_EVENTS_END) == "true"
 
 
-# --- versions and errors --------------------------------------------------------------------------------------------
+# --- resourceVersions and errors ------------------------------------------------------------------------------------
 
 
-def is_older_version(version: str, held: str) -> bool:
-    """Whether a resourceVersion comes before another; of two that are not both numbers, none does."""
-    return version.isdecimal() and held.isdecimal() and int(version) < int(held)
+def is_older_version(version: str, other: str) -> bool:
+    """Return whether `version` precedes `other`; False unless both are numbers."""
+    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
 
 
 def is_expired(error: ApiError) -> bool:
-    """Whether the resourceVersion or continue token is too old: only a new list helps."""
+    """Return whether the resourceVersion or continue token has expired, which requires a relist (isExpiredError)."""
     return error.code == 410 or error.reason in ("Expired", "Gone")
 
 
 def is_too_large_version(error: ApiError) -> bool:
-    """Whether the server has not come as far as our resourceVersion."""
+    """Return whether the server lags behind the requested resourceVersion (isTooLargeResourceVersionError)."""
     return "Too large resource version" in error.message
 
 
-# --- waiting --------------------------------------------------------------------------------------------------------
+# --- timeouts and backoff -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings:
-    """Seconds, except for `page_size`."""
+    """Timeouts and retry intervals of list and watch, in seconds except `page_size`."""
 
     page_size: int = 500
+    """Objects per page of a paginated list (client-go's WatchListPageSize)."""
     connect_timeout: float = 10.0
     list_timeout: float = 60.0
-    """Silence in the middle of a list."""
-    silence: float = 90.0
-    """Silence of a watch: bookmarks come every minute."""
-    watch_seconds: tuple[int, int] = (300, 600)
-    """How long the server is asked to keep a watch open, by chance between the two."""
-    initial_events: float = 60.0
-    """How long the initial events of a watch may take; a server that needs more is listed in pages."""
-    healthy: float = 5.0
-    """A watch that lasted so long was no failure."""
+    """Seconds without data after which a list is abandoned."""
+    idle_timeout: float = 90.0
+    """Seconds without data after which a watch is abandoned; bookmarks come every minute."""
+    watch_timeout_seconds: tuple[int, int] = (300, 600)
+    """Range from which `timeoutSeconds` of a watch is drawn (client-go: minWatchTimeout, 5 to 10 minutes)."""
+    initial_events_timeout: float = 60.0
+    """Seconds within which the initial events of a watch must be complete; a slower server is listed in pages."""
+    min_watch_seconds: float = 5.0
+    """A watch that lasted this long counts as a success, even without events."""
     backoff: tuple[float, float] = (0.8, 30.0)
-    """First and longest wait between failures."""
-    longest_retry_after: float = 300.0
-    refused: float = 300.0
-    """Until an optional kind that is forbidden or absent is tried again."""
+    """First and longest wait between failures (client-go's reflector: 800 ms to 30 s)."""
+    max_retry_after: float = 300.0
+    """Bound on a Retry-After that the server asks for."""
+    unreadable_retry_seconds: float = 300.0
+    """Seconds until an optional kind that is forbidden or absent is tried again."""
 
 
 class Backoff:
-    """Seconds to wait after each failure in a row: none, `first`, then twice as much up to `cap`, less a chance half.
+    """Exponential backoff with jitter: 0 after the first failure in a row, then `first`, doubling up to `cap`.
 
-    The first retry comes at once: most connections end for no reason that lasts. Whoever counts a success says `reset`.
+    Each wait is reduced by a random part of up to one half. The first retry is immediate because most connections end
+    for transient reasons. The caller reports a success with `reset`.
     """
 
-    def __init__(self, first: float, cap: float, chance: Callable[[], float]) -> None:
+    def __init__(self, first: float, cap: float, jitter: Callable[[], float]) -> None:
         self._first = first
         self._cap = cap
-        self._chance = chance
+        self._jitter = jitter
         self._failures = 0
 
     def next(self) -> float:
-        """Return the seconds to wait now; at most `cap`, so that nobody waits longer for a server that is back."""
+        """Return the seconds to wait before the next retry, at most `cap`."""
         self._failures += 1
         if self._failures == 1:
             return 0.0
         whole = min(self._cap, self._first * 2.0 ** min(self._failures - 2, 32))
-        return whole * (0.5 + self._chance() / 2)
+        return whole * (0.5 + self._jitter() / 2)
 
     def reset(self) -> None:
         self._failures = 0
 
 
-# --- who a reflector has to do with ---------------------------------------------------------------------------------
+# --- the interfaces of a reflector ----------------------------------------------------------------------------------
 
 
 class ListerWatcher(Protocol):
-    """What a reflector needs of ApiServer."""
+    """The requests that a reflector makes (client-go's ListerWatcher); ApiServer implements it."""
 
     def get(self, path: str, params: QueryParams | None = None, *, accept: str) -> bytes: ...
     def stream(
@@ -287,58 +294,60 @@ class ListerWatcher(Protocol):
 
 
 class ObjectDecoder(Protocol):
-    """What a reflector needs of `decode.Decoder`."""
+    """The decoder of one kind; `decode.Decoder` implements it."""
 
     def decode(self, raw: Raw) -> Value:
         """Return the object; ValueError if decisions could not read it."""
 
     def event(self, line: bytes, held: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
-        """Return type and object of an event's line; None if it has to be looked at part by part."""
+        """Return (event type, object) of a watch line; None if the line needs the slow path, part by part."""
 
 
 class ReflectorStore(Protocol):
-    """Who keeps the objects; called by the reflector's thread only, in order."""
+    """The receiver of a reflector's objects (client-go's ReflectorStore); used by its thread only, in order."""
 
-    def known(self, kind: str, namespace: str, name: str) -> Value | None:
-        """Return the object that is held, so that a list does not decode anew what has not changed."""
+    def get_for_list(self, kind: str, namespace: str, name: str) -> Value | None:
+        """Return the cached object for an item of a list, so that an unchanged item is not decoded again."""
 
-    def held(self, kind: str, key: Key) -> Value | None:
-        """The same for an event, which nobody else has to wait for; None while a list of the kind waits to be applied,
-        since the event comes after that list."""
+    def get_for_event(self, kind: str, key: Key) -> Value | None:
+        """Return the cached object for an event, without the yielding of `get_for_list`.
 
-    def listed(self, kind: str, objects: list[Value], version: str) -> None:
-        """Take these as all there are of a kind."""
+        None while a list of the kind is queued: the event follows that list, and the cached object precedes it.
+        """
 
-    def changed(self, kind: str, changes: list[Change]) -> None:
-        """Apply events in their order."""
+    def replace(self, kind: str, objects: list[Value], version: str) -> None:
+        """Replace all objects of the kind."""
 
-    def unreadable(self, kind: str, why: str) -> None:
-        """Drop the kind: "absent", there are no such objects; or "forbidden", we cannot know."""
+    def apply(self, kind: str, changes: list[Change]) -> None:
+        """Apply events in order."""
+
+    def drop(self, kind: str, reason: str) -> None:
+        """Drop the objects of the kind: "absent" (the API is not served) or "forbidden" (no permission)."""
 
 
 PHASES = ("starting", "listing", "watching", "broken", "forbidden", "absent")
-"""How a kind may stand."""
+"""The phases of a reflector."""
 
 
 class ReflectorState:
-    """How true the picture of one kind is. Written by the reflector's thread, read by any; times are its clock's."""
+    """The state of one reflector. Written by its thread, read by any; times are those of its clock, in seconds."""
 
     def __init__(self) -> None:
         self.phase = "starting"
         """One of PHASES."""
         self.version = ""
-        """The last resourceVersion of a list, an event or a bookmark."""
+        """resourceVersion of the last list, event or bookmark (client-go's LastSyncResourceVersion)."""
         self.last_contact: float | None = None
-        """When the server last proved that the stream is current."""
+        """Time of the last list page, event or bookmark."""
         self.broken_since: float | None = None
-        """Since when the picture has been falling behind; None while it does not."""
+        """Time since which the cache may be stale; None while the kind is being watched."""
         self.regressed = False
-        """The server lists an older state than we hold, and has not yet said so twice."""
+        """Whether the last list was older than the cache and no second list has confirmed that yet."""
         self.fatal: str | None = None
-        """Why there is no point in going on; the reflector has ended."""
+        """Why the reflector has ended for good."""
         self.last_error: str | None = None
         self.interruptions = 0
-        """How often it has begun to fall behind."""
+        """Number of times the watch was interrupted."""
         self.relists = 0
         self.watch_restarts = 0
         self.events = 0

@@ -1,8 +1,8 @@
-"""Decide what becomes of each object that the server sends: taken as it is held, decoded, or skipped.
+"""Read each object that the API server sends: reuse the cached one, decode it, or skip it.
 
-An object that decisions could not read is counted and leaves what is held as it was; its deletion still deletes.
+An object that decisions could not read is counted and skipped: its cached state stays, and its deletion still applies.
 
-Rule: one bad object costs nothing but itself.
+Rule: an object that cannot be decoded affects no other object.
 """
 
 import logging
@@ -24,83 +24,83 @@ from extender.k8s.objects import Value
 log = logging.getLogger(__name__)
 
 SKIP_LOG_INTERVAL_SECONDS = 60.0
-"""What is skipped is logged at most so often."""
+"""Minimum seconds between two log lines about skipped objects of a kind."""
 
 
 class ObjectReader:
-    """Reads objects of one kind; counts in `status.skipped` those that it cannot read."""
+    """Reads the objects of one kind for a reflector; counts skipped ones in `state.skipped`."""
 
     def __init__(
         self,
         kind: str,
         decoder: ObjectDecoder,
-        sink: ReflectorStore,
-        status: ReflectorState,
+        store: ReflectorStore,
+        state: ReflectorState,
         clock: Callable[[], float],
     ) -> None:
         self._kind = kind
         self._decoder = decoder
-        self._sink = sink
-        self._before = partial(sink.held, kind)
-        self._status = status
+        self._store = store
+        self._get_cached = partial(store.get_for_event, kind)
+        self._state = state
         self._clock = clock
         self._logged: float | None = None
-        self.doubts = False
-        """Whether what is held may be wrong: then the same version is no proof that it is the same."""
+        self.must_decode = False
+        """Whether the next list decodes every object: cached ones may be wrong despite an equal resourceVersion."""
 
-    def event(self, line: bytes) -> tuple[str, Value] | None:
-        """Return type and object of a line that tells of a change that can be read: nearly all do. None for others."""
-        found = self._decoder.event(line, self._before)
+    def read_event(self, line: bytes) -> tuple[str, Value] | None:
+        """Return (event type, object) of a watch line on the fast path, which fits nearly all events; else None."""
+        found = self._decoder.event(line, self._get_cached)
         return found if found is not None and found[0] in OBJECT_EVENT_TYPES else None
 
-    def head(self, raw: Raw) -> PartialObjectMetadata | None:
-        """Return kind and metadata, or None."""
+    def read_metadata(self, raw: Raw) -> PartialObjectMetadata | None:
+        """Return kind and metadata; None, counted as skipped, if the JSON is not an object."""
         try:
             return list_watch.decode_metadata(raw)
         except ValueError as error:
             self.skip(PartialObjectMetadata(), str(error))
             return None
 
-    def listed(self, head: PartialObjectMetadata, raw: Raw) -> Value | None:
-        """Return an object of a list: the one that is held if it is the same, or if this one cannot be read."""
-        if not self._is_ours(head):
+    def read_listed(self, meta: PartialObjectMetadata, raw: Raw) -> Value | None:
+        """Return an item of a list: the cached object if its resourceVersion is equal or the item cannot be decoded."""
+        if not self._is_expected(meta):
             return None
-        held = self._held(head)
-        same = held is not None and held.metadata.resource_version == head.version  # type: ignore[attr-defined]
-        if same and not self.doubts:
-            return held
-        return self._decoded(head, raw) or held
+        cached = self._cached(meta)
+        is_same = cached is not None and cached.metadata.resource_version == meta.version  # type: ignore[attr-defined]
+        if is_same and not self.must_decode:
+            return cached
+        return self._decode(meta, raw) or cached
 
-    def changed(self, head: PartialObjectMetadata, raw: Raw) -> Value | None:
-        """Return the object of an ADDED or MODIFIED event."""
-        return self._decoded(head, raw) if self._is_ours(head) else None
+    def read_changed(self, meta: PartialObjectMetadata, raw: Raw) -> Value | None:
+        """Return the object of an ADDED or MODIFIED event; None if it is skipped."""
+        return self._decode(meta, raw) if self._is_expected(meta) else None
 
-    def deleted(self, head: PartialObjectMetadata, raw: Raw) -> Value | None:
-        """Return the object of a DELETED event; the one that is held if its last state cannot be read."""
-        return (self._decoded(head, raw) or self._held(head)) if self._is_ours(head) else None
+    def read_deleted(self, meta: PartialObjectMetadata, raw: Raw) -> Value | None:
+        """Return the object of a DELETED event; the cached one if its last state cannot be decoded."""
+        return (self._decode(meta, raw) or self._cached(meta)) if self._is_expected(meta) else None
 
-    def skip(self, head: PartialObjectMetadata, why: str) -> None:
-        """Count something that is not taken, and log it if nothing was logged lately."""
-        self._status.skipped += 1
+    def skip(self, meta: PartialObjectMetadata, reason: str) -> None:
+        """Count a skipped object and log it, at most once per SKIP_LOG_INTERVAL_SECONDS."""
+        self._state.skipped += 1
         now = self._clock()
         if self._logged is None or now - self._logged >= SKIP_LOG_INTERVAL_SECONDS:
             self._logged = now
-            log.warning("%s %r skipped: %s", self._kind, "/".join(head.key), why)
+            log.warning("%s %r skipped: %s", self._kind, "/".join(meta.key), reason)
 
-    def _is_ours(self, head: PartialObjectMetadata) -> bool:
-        fault = head.fault(self._kind)
+    def _is_expected(self, meta: PartialObjectMetadata) -> bool:
+        fault = meta.fault(self._kind)
         if fault is not None:
-            self.skip(head, fault)
+            self.skip(meta, fault)
         return fault is None
 
-    def _decoded(self, head: PartialObjectMetadata, raw: Raw) -> Value | None:
+    def _decode(self, meta: PartialObjectMetadata, raw: Raw) -> Value | None:
         try:
             return self._decoder.decode(raw)
         except (ValueError, RecursionError) as error:
-            self.skip(head, str(error))
+            self.skip(meta, str(error))
             return None
 
-    def _held(self, head: PartialObjectMetadata) -> Value | None:
-        """What is held, if it is the same object and not an older one of the same name."""
-        held = self._sink.known(self._kind, *head.key)
-        return held if held is not None and held.metadata.uid == head.uid else None  # type: ignore[attr-defined]
+    def _cached(self, meta: PartialObjectMetadata) -> Value | None:
+        """Return the cached object if it has the same UID, not just the same name."""
+        cached = self._store.get_for_list(self._kind, *meta.key)
+        return cached if cached is not None and cached.metadata.uid == meta.uid else None  # type: ignore[attr-defined]

@@ -1,11 +1,12 @@
-"""Keep one kind of objects equal to the API server's: list, watch, and after any fault whichever of the two is needed.
+"""Keep the cached objects of one kind in sync with the API server: list, watch, retry with backoff, relist.
 
-A lost connection is taken up from the last resourceVersion: nothing is lost and nothing comes twice. A version that
-the server has forgotten (410) costs one new list. A list that is older than what is held is not believed before a
-second one says the same. Silence is a fault too: bookmarks are expected every minute.
+Mirrors client-go's Reflector (tools/cache/reflector.go: ListAndWatch, watchList, watchHandler). A lost watch resumes
+from the last resourceVersion, so that no event is lost or repeated. An expired resourceVersion (410 Gone) costs one
+relist. Beyond client-go: a list that is older than the cache is stale (an etcd restored from a backup, an API server
+that lags) and takes effect only if a second list confirms it; and a watch without bookmarks for too long is broken.
 
-Rule: the sink hears of whole lists and of events in their order, nothing in between; whatever the server sends, the
-loop goes on, and `status` says how true the picture is.
+Rule: the store receives complete lists and events in order, nothing in between; whatever the server sends, the loop
+continues, and `state` tells how current the kind is.
 """
 
 import logging
@@ -37,73 +38,73 @@ from extender.k8s.objects import Value
 log = logging.getLogger(__name__)
 
 MAX_CONSECUTIVE_REFUSALS = 3
-"""After so many refusals, cut initial events or too large versions in a row, the server is taken at its word."""
+"""Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent."""
 
 MAX_SILENT_WATCHES = 2
-"""After so many watches in a row that brought nothing at all, the server may have gone back: only a list can tell."""
+"""Consecutive watches without any line before a relist: only a list shows whether the server was set back."""
 
 UNREADABLE_PHASES = ("forbidden", "absent")
 
 
 class Reflector:
-    """Follows one kind. `run` in a thread of its own; `stop`, `request_relist` and `metadata_list` from any other."""
+    """List and watch one kind: `run` in its own thread; `stop`, `request_relist`, `list_metadata` from any."""
 
     def __init__(
         self,
         resource: Resource,
         api: ListerWatcher,
         decoder: ObjectDecoder,
-        sink: ReflectorStore,
+        store: ReflectorStore,
         *,
         settings: WatchSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        """`chance` is uniform in [0, 1)."""
+        """`jitter` returns a uniform random number in [0, 1)."""
         self.resource = resource
-        self.status = ReflectorState()
+        self.state = ReflectorState()
         self._api = api
-        self._sink = sink
-        self._reader = ObjectReader(resource.kind, decoder, sink, self.status, clock)
+        self._store = store
+        self._reader = ObjectReader(resource.kind, decoder, store, self.state, clock)
         self._settings = settings or WatchSettings()
         self._clock = clock
         self._wait = wait
-        self._chance = chance
+        self._jitter = jitter
         self._stopped = threading.Event()
-        self._relist_wanted: str | None = None
+        self._relist_reason: str | None = None
         self._stream: Stream | None = None
         self._must_list = True
-        self._asks_initial_events = True
+        self._use_initial_events = True
         self._initial: dict[Key, Value] | None = None
-        """The initial events of this watch so far; None once they are complete."""
+        """Objects of this watch's initial events so far; None once they are complete, or if none were requested."""
         self._cut_initial_events = 0
-        self._answered_at: float | None = None
-        """When this watch was accepted."""
-        self._heard = self._progress = False
-        """Whether this watch has brought a line, and one that was news."""
+        self._accepted_at: float | None = None
+        """Time at which the server accepted this watch."""
+        self._has_received = self._has_progressed = False
+        """Whether this watch has received a line, and one that advanced the resourceVersion."""
         self._synced = False
-        """Whether we have followed since the kind was last unreadable."""
+        """Whether the kind has been watched since it was last unreadable."""
         self._unreadable: str | None = None
-        self._verb = self._told = ""
-        self._silences = self._refusals = self._too_large = 0
-        self._retry = Backoff(*self._settings.backoff, chance)
-        self._relist = Backoff(*self._settings.backoff, chance)
+        self._verb, self._logged_error = "list", ""
+        self._silent_watches = self._consecutive_refusals = self._too_large = 0
+        self._retry_backoff = Backoff(*self._settings.backoff, jitter)
+        self._relist_backoff = Backoff(*self._settings.backoff, jitter)
 
     # --- for other threads ---
 
     def stop(self) -> None:
-        """End `run`, whatever it waits for."""
+        """Make `run` return, whatever it waits for."""
         self._stopped.set()
         self._interrupt()
 
     def request_relist(self, reason: str) -> None:
-        """Make the reflector list everything anew, now or, if the server cannot be reached, as soon as it can."""
-        self._relist_wanted = reason
+        """Relist now or, if the API server cannot be reached, as soon as it can."""
+        self._relist_reason = reason
         self._interrupt()
 
-    def metadata_list(self) -> dict[Key, tuple[str, str]]:
-        """Return (namespace, name) -> (uid, resourceVersion) as the server has it; ApiError, ApiUnreachable."""
+    def list_metadata(self) -> dict[Key, tuple[str, str]]:
+        """Return (namespace, name) -> (uid, resourceVersion) from the API server; ApiError, ApiUnreachable."""
 
         def fetch(params: QueryParams) -> bytes:
             return self._api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)
@@ -118,47 +119,47 @@ class Reflector:
     # --- the loop ---
 
     def run(self) -> None:
-        """Follow the server until `stop`, or until `status.fatal` says why that is pointless."""
-        while not self._stopped.is_set() and self.status.fatal is None:
+        """List and watch until `stop`, or until `state.fatal` is set."""
+        while not self._stopped.is_set() and self.state.fatal is None:
             try:
-                seconds = self._round()
-            except Exception as error:  # a bug of ours must not end the following; what is held may be wrong now
-                log.exception("%s: unexpected error", self.resource.kind)
-                self._order_list("after an unexpected error")
-                seconds = self._broken(error)
+                seconds = self._list_and_watch_once()
+            except Exception as error:  # a bug must not end the sync; cached objects may be wrong now
+                log.exception("unexpected error in the reflector of %s", self.resource.plural)
+                self._schedule_relist("unexpected error")
+                seconds = self._schedule_retry(error)
             if seconds > 0:
                 self._wait(self._stopped, seconds)
 
-    def _round(self) -> float:
-        """List if that is due and watch until the watch ends; return how long to wait before the next round."""
-        reason = self._relist_wanted
+    def _list_and_watch_once(self) -> float:
+        """List if that is due, then watch until the watch ends; return the seconds to wait before the next round."""
+        reason = self._relist_reason
         if reason is not None:
-            self._relist_wanted = None
-            self._order_list(reason)
+            self._relist_reason = None
+            self._schedule_relist(reason)
         try:
             self._list_and_watch()
         except (ApiError, ApiUnreachable) as error:
-            return 0.0 if self._interrupted() else self._after(error)
-        return 0.0 if self._interrupted() else self._after_the_end()
+            return 0.0 if self._is_interrupted() else self._handle_error(error)
+        return 0.0 if self._is_interrupted() else self._handle_end()
 
     def _list_and_watch(self) -> None:
-        self._answered_at = self._initial = None
+        self._accepted_at = self._initial = None
         if self._must_list:
-            if self.status.phase not in UNREADABLE_PHASES:
-                self.status.phase = "listing"
-            if not self._asks_initial_events:
+            if self.state.phase not in UNREADABLE_PHASES:
+                self.state.phase = "listing"
+            if not self._use_initial_events:
                 self._list()
         self._watch()
 
-    def _interrupted(self) -> bool:
-        return self._stopped.is_set() or self._relist_wanted is not None
+    def _is_interrupted(self) -> bool:
+        return self._stopped.is_set() or self._relist_reason is not None
 
-    def _order_list(self, reason: str, doubt: bool = True) -> None:
-        """Have everything listed anew; and decoded anew, where there is doubt about what is held."""
-        log.info("%s: listing anew: %s", self.resource.kind, reason)
+    def _schedule_relist(self, reason: str, must_decode: bool = True) -> None:
+        """Make the next round begin with a list; `must_decode`: reuse no cached object."""
+        log.info("relisting %s: %s", self.resource.plural, reason)
         self._must_list = True
-        self._reader.doubts |= doubt
-        self.status.relists += 1
+        self._reader.must_decode |= must_decode
+        self.state.relists += 1
 
     # --- list -------------------------------------------------------------------------------------------------------
 
@@ -166,253 +167,255 @@ class Reflector:
         objects: list[Value] = []
         version = ""
         for page in list_watch.list_pages(self._page, self.resource.kind, self._settings.page_size):
-            self.status.last_contact = self._clock()
+            self.state.last_contact = self._clock()
             version = page.metadata.resource_version
             for raw in page.items or ():
-                head = self._reader.head(raw)
-                found = self._reader.listed(head, raw) if head is not None else None
+                meta = self._reader.read_metadata(raw)
+                found = self._reader.read_listed(meta, raw) if meta is not None else None
                 if found is not None:
                     objects.append(found)
-        self._listed(objects, version)
+        self._store_list(objects, version)
 
     def _page(self, params: QueryParams) -> bytes:
         with self._open(params, self._settings.list_timeout) as stream:
             return stream.read()
 
-    def _listed(self, objects: list[Value], version: str) -> None:
-        """Hand over a complete list; one that is older than what we hold only if the list before it was, too."""
-        if not self.status.regressed and list_watch.is_older_version(version, self.status.version):
-            self.status.regressed = True
-            self._gone_back(version)
-        self._sink.listed(self.resource.kind, objects, version)
-        self._must_list = self._progress = self._reader.doubts = False
+    def _store_list(self, objects: list[Value], version: str) -> None:
+        """Hand over a complete list; one older than the cache only if the previous list was older, too."""
+        if not self.state.regressed and list_watch.is_older_version(version, self.state.version):
+            self.state.regressed = True
+            self._regress(version)
+        self._store.replace(self.resource.kind, objects, version)
+        self._must_list = self._has_progressed = self._reader.must_decode = False
         self._too_large = 0
-        self.status.version = version
-        self.status.regressed = False
-        self.status.phase = "listing"
-        self.status.broken_since = None
+        self.state.version = version
+        self.state.regressed = False
+        self.state.phase = "listing"
+        self.state.broken_since = None
 
-    def _gone_back(self, version: str) -> NoReturn:
-        """An etcd was restored from a backup, or the server is another one."""
-        why = f"the server is at version {version}, we hold {self.status.version}"
-        self._order_list(why)
+    def _regress(self, version: str) -> NoReturn:
+        """Relist: etcd was restored from a backup, or a lagging API server answered."""
+        why = f"the API server is at resourceVersion {version}, the cache at {self.state.version}"
+        self._schedule_relist(why)
         raise ApiUnreachable(why)
 
     # --- watch ------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Follow one watch to its end; where a list is due, the watch begins with it."""
-        low, high = self._settings.watch_seconds
-        seconds = int(low + self._chance() * (high - low))
+        """Run one watch to its end; if a list is due, the watch starts with initial events (client-go's watchList)."""
+        low, high = self._settings.watch_timeout_seconds
+        seconds = int(low + self._jitter() * (high - low))
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        patience = self._settings.silence
+        read_timeout = self._settings.idle_timeout
         if self._must_list:
             self._initial = {}
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-            patience = min(patience, self._settings.initial_events)
+            read_timeout = min(read_timeout, self._settings.initial_events_timeout)
         else:
-            params |= {"resourceVersion": self.status.version}
-        with self._open(params, patience) as stream:
-            self._accepted()
+            params |= {"resourceVersion": self.state.version}
+        with self._open(params, read_timeout) as stream:
+            self._mark_accepted()
             for lines in stream.lines():
-                self.status.last_contact = self._clock()
-                self._heard = True
+                self.state.last_contact = self._clock()
+                self._has_received = True
                 self._take(lines)
 
-    def _open(self, params: QueryParams, patience: float) -> Stream:
+    def _open(self, params: QueryParams, read_timeout: float) -> Stream:
         settings = self._settings
         self._verb = "watch" if "watch" in params else "list"
-        timeouts = {"connect_timeout": settings.connect_timeout, "read_timeout": patience}
+        timeouts = {"connect_timeout": settings.connect_timeout, "read_timeout": read_timeout}
         self._stream = self._api.stream(self.resource.path, params, **timeouts)
-        if self._interrupted():
-            self._stream.close()  # whoever interrupts may have seen the stream before this one
+        if self._is_interrupted():
+            self._stream.close()  # the interrupting thread may have closed the previous stream
         return self._stream
 
-    def _accepted(self) -> None:
-        """The server has begun to answer a watch."""
-        self._answered_at = self.status.last_contact = self._clock()
-        self._heard = self._progress = False
-        self._refusals = self._too_large = 0
+    def _mark_accepted(self) -> None:
+        """Note that the server has accepted a watch."""
+        self._accepted_at = self.state.last_contact = self._clock()
+        self._has_received = self._has_progressed = False
+        self._consecutive_refusals = self._too_large = 0
         if self._initial is None:
-            self.status.watch_restarts += self._synced
-            self._follows()
+            self.state.watch_restarts += self._synced
+            self._mark_synced()
 
-    def _follows(self) -> None:
-        """All that happened so far has been handed over, and what happens from now on will come."""
-        if self._told:
-            log.info("%s: followed again", self.resource.kind)
-        self._told = ""
+    def _mark_synced(self) -> None:
+        """Note that the kind is in sync: everything so far was handed over, and later events will arrive."""
+        if self._logged_error:
+            log.info("watch of %s re-established", self.resource.plural)
+        self._logged_error = ""
         self._synced = True
         self._unreadable = None
-        self.status.phase = "watching"
-        self.status.broken_since = None
+        self.state.phase = "watching"
+        self.state.broken_since = None
 
     def _take(self, lines: list[bytes]) -> None:
-        """Hand over what one read brought; what comes before an error counts."""
+        """Hand over the events of one read; those before an error still count."""
         changes: list[Change] = []
         try:
             for line in lines:
-                found = self._reader.event(line) if self._initial is None else None
+                found = self._reader.read_event(line) if self._initial is None else None
                 if found is not None:
                     self._take_change(*found, changes)
                 else:
                     self._take_event(list_watch.decode_event(line), changes)
         finally:
             if changes:
-                self.status.events += len(changes)
-                self._sink.changed(self.resource.kind, changes)
+                self.state.events += len(changes)
+                self._store.apply(self.resource.kind, changes)
 
     def _take_change(self, type_: str, found: Value, changes: list[Change]) -> None:
         changes.append(Change(self.resource.kind, found, type_ == "DELETED"))
-        self._reached(version_of(found))
+        self._advance(version_of(found))
 
     def _take_event(self, event: WatchEvent, changes: list[Change]) -> None:
-        head = self._reader.head(event.object)
-        if head is None:
+        meta = self._reader.read_metadata(event.object)
+        if meta is None:
             return
         if event.type == "BOOKMARK":
-            self._take_bookmark(head)
+            self._take_bookmark(meta)
         elif event.type not in list_watch.OBJECT_EVENT_TYPES:
-            self._reader.skip(head, f"unknown event type {event.type[:100]!r}")
+            self._reader.skip(meta, f"unknown event type {event.type[:100]!r}")
         elif self._initial is not None:
-            self._gather(head, event)
+            self._collect_initial(meta, event)
         else:
             deleted = event.type == "DELETED"
-            found = (self._reader.deleted if deleted else self._reader.changed)(head, event.object)
+            found = (self._reader.read_deleted if deleted else self._reader.read_changed)(meta, event.object)
             if found is not None:
                 changes.append(Change(self.resource.kind, found, deleted))
-            self._reached(head.version)
+            self._advance(meta.version)
 
-    def _take_bookmark(self, head: PartialObjectMetadata) -> None:
-        if head.metadata is None:
-            self._reader.skip(head, "a bookmark without metadata")
+    def _take_bookmark(self, meta: PartialObjectMetadata) -> None:
+        if meta.metadata is None:
+            self._reader.skip(meta, "a bookmark without metadata")
         elif self._initial is None:
-            if list_watch.is_older_version(head.version, self.status.version):
-                self._gone_back(head.version)
-            self._reached(head.version)
-        elif list_watch.ends_initial_events(head):
+            if list_watch.is_older_version(meta.version, self.state.version):
+                self._regress(meta.version)
+            self._advance(meta.version)
+        elif list_watch.ends_initial_events(meta):
             objects, self._initial = list(self._initial.values()), None
             self._cut_initial_events = 0
-            self._listed(objects, head.version)
-            self._follows()
+            self._store_list(objects, meta.version)
+            self._mark_synced()
         else:
-            self._list_in_pages("the server does not mark the end of initial events")
+            self._list_in_pages("a bookmark without the initial-events-end annotation")
 
-    def _gather(self, head: PartialObjectMetadata, event: WatchEvent) -> None:
-        """Keep an initial event; changes may come among them."""
+    def _collect_initial(self, meta: PartialObjectMetadata, event: WatchEvent) -> None:
+        """Collect an initial event; the server may send changes among them."""
         assert self._initial is not None
         if event.type == "DELETED":
-            self._initial.pop(head.key, None)
-        elif (found := self._reader.listed(head, event.object)) is not None:
-            self._initial[head.key] = found
-        if self._clock() - (self._answered_at or 0.0) > self._settings.initial_events:
-            self._list_in_pages("the initial events take too long")
+            self._initial.pop(meta.key, None)
+        elif (found := self._reader.read_listed(meta, event.object)) is not None:
+            self._initial[meta.key] = found
+        if self._clock() - (self._accepted_at or 0.0) > self._settings.initial_events_timeout:
+            self._list_in_pages("initial events timed out")
 
     def _list_in_pages(self, why: str) -> NoReturn:
-        log.info("%s: listing in pages from now on: %s", self.resource.kind, why)
-        self._asks_initial_events = False
+        log.info("falling back to paginated lists of %s: %s", self.resource.plural, why)
+        self._use_initial_events = False
         raise ApiUnreachable(why)
 
-    def _reached(self, version: str) -> None:
-        """Remember how far we are; never an earlier place, should old events come again."""
-        if version and version != self.status.version and not list_watch.is_older_version(version, self.status.version):
-            self._progress = True
-            self.status.version = version
+    def _advance(self, version: str) -> None:
+        """Advance the last resourceVersion; it never goes backwards if old events are repeated."""
+        if version and version != self.state.version and not list_watch.is_older_version(version, self.state.version):
+            self._has_progressed = True
+            self.state.version = version
 
-    # --- what to do after an error: each returns the seconds to wait ------------------------------------------------
+    # --- failures: each method returns the seconds to wait ----------------------------------------------------------
 
-    def _after(self, error: ApiError | ApiUnreachable) -> float:
+    def _handle_error(self, error: ApiError | ApiUnreachable) -> float:
         self._count_success()
         if isinstance(error, ApiUnreachable):
-            return self._after_no_answer(error)
+            return self._handle_no_response(error)
         if error.code in (403, 404):
-            return self._after_refusal(error)
+            return self._handle_refusal(error)
         if list_watch.is_expired(error):
-            self._order_list(error.reason, doubt=False)
-            return self._broken(error, self._relist)
+            self._schedule_relist(error.reason, must_decode=False)
+            return self._schedule_retry(error, self._relist_backoff)
         if error.code in (400, 422) and self._initial is not None:
-            log.debug("%s: listing in pages from now on: %s", self.resource.kind, error)
-            self._asks_initial_events = False
+            log.debug("falling back to paginated lists of %s: %s", self.resource.plural, error)
+            self._use_initial_events = False
             return 0.0
         if error.code in (400, 422) and not self._must_list:
-            self._order_list(f"the server does not understand version {self.status.version}")
+            self._schedule_relist(f"the API server rejected resourceVersion {self.state.version}")
         if list_watch.is_too_large_version(error):
             self._too_large += 1
             if self._too_large == MAX_CONSECUTIVE_REFUSALS:
-                self._order_list("the server does not get to our version")
-        asked = error.retry_after or (1.0 if error.code == 429 else 0.0)
-        return self._broken(error, self._retry, min(asked, self._settings.longest_retry_after))
+                self._schedule_relist("the API server does not reach the cached resourceVersion")
+        retry_after = error.retry_after or (1.0 if error.code == 429 else 0.0)
+        return self._schedule_retry(error, self._retry_backoff, min(retry_after, self._settings.max_retry_after))
 
-    def _after_no_answer(self, error: ApiUnreachable) -> float:
-        if self._initial is not None and self._answered_at is not None:
+    def _handle_no_response(self, error: ApiUnreachable) -> float:
+        if self._initial is not None and self._accepted_at is not None:
             self._cut_initial_events += 1
-            self._asks_initial_events &= self._cut_initial_events < MAX_CONSECUTIVE_REFUSALS
-        return self._broken(error)
+            self._use_initial_events &= self._cut_initial_events < MAX_CONSECUTIVE_REFUSALS
+        return self._schedule_retry(error)
 
-    def _after_refusal(self, error: ApiError) -> float:
-        """403 or 404. What was allowed before may be refused for a moment by a server that has just started."""
-        self._refusals += 1
+    def _handle_refusal(self, error: ApiError) -> float:
+        """Handle 403 and 404; the first ones after a success are retried: a starting API server sends them, too."""
+        self._consecutive_refusals += 1
         if self.resource.core and error.code == 403 and not self._synced:
-            self.status.fatal = f"no permission to {self._verb} {self.resource.plural}, which must be read: {error}"
-            log.error("%s", self.status.fatal)
-            self._fell_behind(str(error))
+            self.state.fatal = f"no permission to {self._verb} {self.resource.plural}, which is required: {error}"
+            log.error("%s", self.state.fatal)
+            self._mark_broken(str(error))
             return 0.0
-        if self.resource.core or (self._synced and self._refusals < MAX_CONSECUTIVE_REFUSALS):
-            return self._broken(error)
-        self._give_up("forbidden" if error.code == 403 else "absent", error)
-        return self._settings.refused
+        if self.resource.core or (self._synced and self._consecutive_refusals < MAX_CONSECUTIVE_REFUSALS):
+            return self._schedule_retry(error)
+        self._drop_kind("forbidden" if error.code == 403 else "absent", error)
+        return self._settings.unreadable_retry_seconds
 
-    def _give_up(self, why: str, error: ApiError) -> None:
-        """Do without an optional kind for a while."""
-        status = self.status
+    def _drop_kind(self, why: str, error: ApiError) -> None:
+        """Drop an optional kind until it is readable again."""
+        state = self.state
         if self._unreadable != why:
-            log.warning("%s: %s: %s", self.resource.kind, why, error)
-        if status.phase != why:
-            self._sink.unreadable(self.resource.kind, why)
-        self._unreadable = status.phase = why
+            seconds = self._settings.unreadable_retry_seconds
+            log.warning("%s %s, retrying in %.1fs: %s", self.resource.plural, why, seconds, error)
+        if state.phase != why:
+            self._store.drop(self.resource.kind, why)
+        self._unreadable = state.phase = why
         self._must_list, self._synced = True, False
-        status.version, status.last_error = "", str(error)
-        status.broken_since, status.regressed = None, False
+        state.version, state.last_error = "", str(error)
+        state.broken_since, state.regressed = None, False
 
-    def _after_the_end(self) -> float:
-        """A watch ended as it should. One that ends as soon as it has begun is a failure all the same."""
-        healthy = self._count_success()
+    def _handle_end(self) -> float:
+        """Handle the regular end of a watch; one that was very short counts as a failure."""
+        is_success = self._count_success()
         if self._initial is not None:
-            return self._after_no_answer(ApiUnreachable("the watch ended before its initial events did"))
-        seconds = 0.0 if healthy else self._retry.next()
+            return self._handle_no_response(ApiUnreachable("the watch ended before its initial events were complete"))
+        seconds = 0.0 if is_success else self._retry_backoff.next()
         if seconds > 0:
-            self._fell_behind("the watch ended as soon as it had begun")
+            self._mark_broken("very short watch: it ended without progress")
         return seconds
 
-    def _broken(self, error: Exception, backoff: Backoff | None = None, at_least: float = 0.0) -> float:
-        self._fell_behind(str(error))
-        seconds = max((backoff or self._retry).next(), at_least)
-        is_news = seconds > 0 and str(error) != self._told  # said once, not at every try
-        self._told = str(error) if is_news else self._told
-        level = logging.WARNING if is_news else logging.DEBUG
-        log.log(level, "%s: again in %.1f s: %s", self.resource.kind, seconds, error)
+    def _schedule_retry(self, error: Exception, backoff: Backoff | None = None, at_least: float = 0.0) -> float:
+        self._mark_broken(str(error))
+        seconds = max((backoff or self._retry_backoff).next(), at_least)
+        is_new = seconds > 0 and str(error) != self._logged_error  # a warning once, not at every retry
+        self._logged_error = str(error) if is_new else self._logged_error
+        level = logging.WARNING if is_new else logging.DEBUG
+        log.log(level, "%s of %s failed, retrying in %.1fs: %s", self._verb, self.resource.plural, seconds, error)
         return seconds
 
-    def _fell_behind(self, why: str) -> None:
-        status = self.status
-        status.last_error = why
-        if status.phase not in UNREADABLE_PHASES:
-            status.phase = "broken"
-            if status.broken_since is None:
-                status.broken_since = self._clock()
-                status.interruptions += 1
+    def _mark_broken(self, why: str) -> None:
+        state = self.state
+        state.last_error = why
+        if state.phase not in UNREADABLE_PHASES:
+            state.phase = "broken"
+            if state.broken_since is None:
+                state.broken_since = self._clock()
+                state.interruptions += 1
 
     def _count_success(self) -> bool:
-        """Return whether the watch lasted or brought news: then it was no failure. Silence is no proof of anything."""
-        if self._answered_at is None:
+        """Return whether the watch lasted or advanced, and was a success; reset the backoff then."""
+        if self._accepted_at is None:
             return False
-        lasted = self._clock() - self._answered_at
-        if lasted >= self._settings.healthy:
-            self._relist.reset()
-        if lasted >= self._settings.healthy or self._progress:
-            self._retry.reset()
-        self._silences = 0 if self._heard else self._silences + (lasted >= self._settings.silence)
-        if self._silences == MAX_SILENT_WATCHES:
-            self._silences = 0
-            self._order_list(f"{MAX_SILENT_WATCHES} watches in a row brought nothing")
-        return lasted >= self._settings.healthy or self._progress
+        lasted = self._clock() - self._accepted_at
+        if lasted >= self._settings.min_watch_seconds:
+            self._relist_backoff.reset()
+        if lasted >= self._settings.min_watch_seconds or self._has_progressed:
+            self._retry_backoff.reset()
+        is_silent = not self._has_received
+        self._silent_watches = self._silent_watches + (lasted >= self._settings.idle_timeout) if is_silent else 0
+        if self._silent_watches == MAX_SILENT_WATCHES:
+            self._silent_watches = 0
+            self._schedule_relist(f"{MAX_SILENT_WATCHES} consecutive watches received nothing")
+        return lasted >= self._settings.min_watch_seconds or self._has_progressed

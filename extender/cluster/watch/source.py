@@ -1,9 +1,11 @@
-"""A store that follows a live cluster: one stream per kind, and how true the picture is.
+"""Keep the cluster cache in sync with an API server: one reflector per kind, stale detection and resync.
 
-A thread per kind lists and watches (`Reflector`) and hands over what it read; the event loop applies it in short turns,
-between which requests are answered. There is a picture once every kind has been listed or is known to be unreadable.
+The counterpart of client-go's SharedInformerFactory and Controller: a thread per kind lists and watches (`Reflector`)
+and queues what it read; the event loop applies it in short turns, between which requests are answered. The cache has
+synced (WaitForCacheSync) once every kind has been listed or is known to be unreadable. Instead of client-go's timed
+resync, `verify` compares names, UIDs and resourceVersions with the API server and relists a kind that differs.
 
-Rule: the picture is true, or `problem` says why it may not be.
+Rule: the cache is current, or `problem` says why it may be stale.
 """
 
 import asyncio
@@ -33,33 +35,35 @@ from extender.k8s.objects import Value
 log = logging.getLogger(__name__)
 
 TURN_SECONDS = 0.001
-"""Seconds for which changes are applied before requests have their turn, once there is a picture."""
+"""Seconds for which changes are applied before the event loop serves requests again."""
 
 INITIAL_TURN_SECONDS = 0.02
-"""The same before, when no request could be answered."""
+"""Seconds of such a turn before the first sync, when no request can be answered."""
 
 NODES_PER_SETTLE = 50
-"""Nodes, before the next look at the clock."""
+"""Changed nodes whose arrays are updated between two reads of the clock."""
 
 INTERRUPTION_CHECK_SECONDS = 1.0
-"""Seconds between two looks whether a stream was broken meanwhile."""
+"""Seconds between two checks for watches that were interrupted."""
 
 MIN_REVERIFY_SECONDS = 300.0
-"""Seconds between two comparisons of a kind for the reason that its stream was broken."""
+"""Minimum seconds between two verifications of a kind that interruptions of its watch trigger."""
 
 REDELIVERY_GRACE_SECONDS = 5.0
-"""Seconds after which a difference to the API server cannot be an event that is on its way."""
+"""Seconds after which a difference from the API server cannot be explained by an event in flight."""
 
 RELIST_DELAY_SECONDS = 1.0
-"""Seconds before what could not be applied is listed anew, lest the API server lists for ever."""
+"""Seconds between a failure to apply changes and the relist, so that a bug does not cause a loop of relists."""
 
 GC_INTERVAL_SECONDS = 10.0
+"""Seconds between two garbage collections while no kind is being listed."""
+
 GC_INTERVAL_WHILE_LISTING_SECONDS = 0.5
-"""Seconds between two collections of reference cycles."""
+"""Seconds between two garbage collections while a kind is being listed."""
 
 
 class KubernetesSource:
-    """Follows an API server with `run`, a task of the event loop that decides."""
+    """Fill and update a ClusterCache from an API server; `run` is a task of the event loop that serves requests."""
 
     def __init__(
         self,
@@ -74,16 +78,16 @@ class KubernetesSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Seconds; a stream that is broken for longer than `stale_after` makes the picture stale.
+        """Intervals in seconds; a watch that is broken for longer than `stale_after` makes the cache stale.
 
-        `pod_annotations`: those that decisions read beside KEPT_ANNOTATIONS; `pod_groups`: whether they read PodGroups.
+        `pod_annotations`: kept in addition to KEPT_ANNOTATIONS; `pod_groups`: whether to watch PodGroups.
         """
         self.cache = cache
         self.stale_after = stale_after
         self.verify_interval = verify_interval
-        """0: never compare."""
+        """Seconds between two verifications of all kinds; 0 disables them."""
         self.fatal: str | None = None
-        """Why there was no point in going on."""
+        """Why the source has ended for good; None while it runs."""
         self.queue = DeltaQueue(cache, clock)
         self._clock = clock
         self._sleep = sleep
@@ -93,83 +97,87 @@ class KubernetesSource:
             one.kind: Reflector(one, api, decoders[one.kind], self.queue, settings=settings, clock=clock)
             for one in resources
         }
-        """Of the kinds that are followed; of all others there is nothing, and that is known."""
-        self._read = asyncio.Event()
-        self._first: dict[str, Sequence[Value]] = {}
-        self._early: list[Change] = []
+        """Kind -> reflector, for the watched kinds; a kind without a reflector counts as having no objects."""
+        self._synced = asyncio.Event()
+        self._initial: dict[str, Sequence[Value]] = {}
+        """Kind -> objects of its first list, until all kinds have one."""
+        self._early_changes: list[Change] = []
+        """Changes that arrived before the first sync."""
         self._forbidden: set[str] = set()
         self._listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list."""
-        self._refused = dict.fromkeys(KINDS, 0)
+        self._skipped = dict.fromkeys(KINDS, 0)
         self._divergences = dict.fromkeys(KINDS, 0)
-        self._excused: dict[str, dict[Key, object]] = {kind: {} for kind in KINDS}
+        self._reported: dict[str, dict[Key, object]] = {kind: {} for kind in KINDS}
+        """Kind -> differences that were relisted already; a relist cannot repair an object that cannot be decoded."""
 
-    # --- how true it is ---------------------------------------------------------------------------------------
+    # --- staleness --------------------------------------------------------------------------------------------
 
     def problem(self) -> str | None:
-        """Why nothing may be decided on the picture now; None if it is true."""
+        """Return why the cache must not be used for decisions now (not synced, stale); None if it is current."""
         if self.fatal is not None:
             return self.fatal
         if self.cache.version == 0:
-            return self._not_read_yet()
+            return self._not_synced()
         now = self._clock()
         for reflector in self.reflectors.values():
-            status, plural = reflector.status, reflector.resource.plural
-            since = status.broken_since
-            if status.regressed:
-                return f"the API server shows {plural} as they were before what it has shown already"
+            state, plural = reflector.state, reflector.resource.plural
+            since = state.broken_since
+            if state.regressed:
+                return f"resourceVersion of {plural} went backwards, waiting for a second list to confirm it"
             if since is not None and now - since > self.stale_after:
-                return f"{plural} have not been followed for {now - since:.0f} s: {status.last_error}"
+                return f"{plural} are stale: not watched for {now - since:.0f}s: {state.last_error}"
         oldest = self.queue.oldest
         if oldest is not None and now - oldest > self.stale_after:
-            return f"changes have been waiting to be applied for {now - oldest:.0f} s"
+            return f"the cache is stale: changes have been queued for {now - oldest:.0f}s"
         return None
 
-    def _not_read_yet(self) -> str:
-        missing = [reflector for kind, reflector in self.reflectors.items() if kind not in self._first]
+    def _not_synced(self) -> str:
+        missing = [reflector for kind, reflector in self.reflectors.items() if kind not in self._initial]
         names = ", ".join(reflector.resource.plural for reflector in missing)
-        error = next(filter(None, (reflector.status.last_error for reflector in missing)), "")
+        error = next(filter(None, (reflector.state.last_error for reflector in missing)), "")
         why = f" ({error})" if error else ""
-        return f"the cluster has not been read yet{why}: waiting for {names or 'the first picture'}"
+        return f"the cache has not synced yet{why}: waiting for {names or 'the first snapshot'}"
 
     @property
     def is_live(self) -> bool:
+        """Return True: what is answered takes effect in this cluster, so its effects are assumed."""
         return True
 
     def warnings(self) -> Sequence[str]:
-        """What is not known; decisions say `not evaluated` where it matters."""
-        forbidden = (view for view in self.reflector_statuses() if view.phase == "forbidden")
-        return [f"{view.kind} may not be read, so that some plugins are not evaluated" for view in forbidden]
+        """Return one line per kind without list permission; decisions report the affected plugins as not evaluated."""
+        forbidden = (one.kind for one in self.reflector_statuses() if one.phase == "forbidden")
+        return [f"no permission to list {kind}: some plugins are not evaluated" for kind in forbidden]
 
     def reflector_statuses(self) -> list[ReflectorStatus]:
-        """Of every kind that is followed."""
+        """Return the status of every watched kind."""
         now = self._clock()
-        return [self._view(kind, reflector, now) for kind, reflector in self.reflectors.items()]
+        return [self._status(kind, reflector, now) for kind, reflector in self.reflectors.items()]
 
-    def _view(self, kind: str, reflector: Reflector, now: float) -> ReflectorStatus:
-        status = reflector.status
-        is_wrong = status.broken_since is not None or status.phase in ("forbidden", "absent")
+    def _status(self, kind: str, reflector: Reflector, now: float) -> ReflectorStatus:
+        state = reflector.state
+        has_failed = state.broken_since is not None or state.phase in ("forbidden", "absent")
         return ReflectorStatus(
             kind,
-            status.phase,
-            status.version,
-            None if status.last_contact is None else max(0.0, now - status.last_contact),
-            status.last_error if is_wrong else None,
-            status.relists,
-            status.watch_restarts,
-            status.events,
-            status.skipped + self._refused[kind],
+            state.phase,
+            state.version,
+            None if state.last_contact is None else max(0.0, now - state.last_contact),
+            state.last_error if has_failed else None,
+            state.relists,
+            state.watch_restarts,
+            state.events,
+            state.skipped + self._skipped[kind],
             self._divergences[kind],
         )
 
-    # --- following --------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow until cancelled, or until `fatal` is said."""
+        """List and watch until cancelled, or until `fatal` is set."""
         self.queue.open(asyncio.get_running_loop())
         reflectors = self.reflectors.values()
         threads = [
-            threading.Thread(target=one.run, name=f"follow-{one.resource.plural}", daemon=True) for one in reflectors
+            threading.Thread(target=one.run, name=f"reflector-{one.resource.plural}", daemon=True) for one in reflectors
         ]
         for thread in threads:
             thread.start()
@@ -178,16 +186,16 @@ class KubernetesSource:
             async with asyncio.TaskGroup() as tasks:
                 for task in (
                     self._apply_all(),
-                    self._await_the_end(),
+                    self._await_fatal(),
                     self._collect(),
-                    self._compare_all(),
-                    self._recheck(),
+                    self._verify_periodically(),
+                    self._verify_after_interruptions(),
                 ):
                     tasks.create_task(task)
         except* ClusterLost:
             log.critical("%s", self.fatal)
-        except* Exception as errors:  # nobody follows any more: whoever restarts us helps
-            self.fatal = f"the cluster is not followed any more: {INTERNAL}"
+        except* Exception as errors:  # nothing updates the cache any more: not ready, so that the pod is restarted
+            self.fatal = f"watching the cluster has ended: {INTERNAL}"
             log.critical("%s", self.fatal, exc_info=errors)
         finally:
             gc.enable()
@@ -197,60 +205,62 @@ class KubernetesSource:
             for thread in threads:
                 await asyncio.to_thread(thread.join, 5.0)
 
-    async def read_once(self, limit: float) -> None:
-        """Follow until there is a picture; ClusterLost if there is none within so many seconds, or never will be."""
-        following, read = asyncio.create_task(self.run()), asyncio.create_task(self._read.wait())
+    async def sync_once(self, limit: float) -> None:
+        """Run until the cache has synced; ClusterLost if it has not within `limit` seconds, or cannot."""
+        running, synced = asyncio.create_task(self.run()), asyncio.create_task(self._synced.wait())
         try:
-            await asyncio.wait((following, read), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            if not read.done():
-                raise ClusterLost(self.fatal or f"not read within {limit:g} s: {self.problem()}")
+            await asyncio.wait((running, synced), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if not synced.done():
+                raise ClusterLost(
+                    self.fatal or f"timed out after {limit:g}s waiting for the cache to sync: {self.problem()}"
+                )
         finally:
-            following.cancel()
-            read.cancel()
-            await asyncio.gather(following, read, return_exceptions=True)
+            running.cancel()
+            synced.cancel()
+            await asyncio.gather(running, synced, return_exceptions=True)
 
-    async def _await_the_end(self) -> None:
-        """Raise ClusterLost when a stream gives up."""
+    async def _await_fatal(self) -> None:
+        """Raise ClusterLost when a reflector gives up for good."""
         while True:
             await asyncio.sleep(0.2)
             for reflector in self.reflectors.values():
-                if reflector.status.fatal is not None:
-                    self.fatal = reflector.status.fatal
+                if reflector.state.fatal is not None:
+                    self.fatal = reflector.state.fatal
                     raise ClusterLost(self.fatal)
 
     async def _collect(self) -> None:
-        """Look for reference cycles among what is new since the last time; what is old lives long.
+        """Collect reference cycles among objects created since the last collection, and freeze the survivors.
 
-        A collection over the whole picture would stop everything for seconds, as would one after a large list: while
-        there are lists it is done often, and so each time for few objects. Not to do it then would keep for ever what
-        is garbage by the next time.
+        A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
+        automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are
+        listed: each one then has few objects to visit. Skipping them would freeze garbage for ever.
         """
         seen, left = self._lists_seen(), GC_INTERVAL_SECONDS
         while True:
             await self._sleep(GC_INTERVAL_WHILE_LISTING_SECONDS)
-            before, seen, left = seen, self._lists_seen(), left - GC_INTERVAL_WHILE_LISTING_SECONDS
-            if left <= 0 or seen != before or seen[1]:
+            previous, seen, left = seen, self._lists_seen(), left - GC_INTERVAL_WHILE_LISTING_SECONDS
+            if left <= 0 or seen != previous or seen[1]:
                 gc.collect()
                 gc.freeze()
                 left = GC_INTERVAL_SECONDS
 
     def _lists_seen(self) -> tuple[int, int]:
-        """(lists that were begun anew, lists under way)."""
-        phases = (reflector.status.phase == "listing" for reflector in self.reflectors.values())
-        return sum(reflector.status.relists for reflector in self.reflectors.values()), sum(phases)
+        """Return (relists so far, lists in progress)."""
+        phases = (reflector.state.phase == "listing" for reflector in self.reflectors.values())
+        return sum(reflector.state.relists for reflector in self.reflectors.values()), sum(phases)
 
     # --- applying ---------------------------------------------------------------------------------------------
 
     async def _apply_all(self) -> None:
         while True:
-            item = await self.queue.next()
+            item = await self.queue.get()
             try:
                 await self._in_turns(self._steps(item))
-            except Exception:  # a bug of ours must not end the following; what is held may be wrong now
-                log.exception("%s: what was read could not be applied", item.kind)
-                await self._in_turns(self.cache.rebuild(self._refuse) if self.cache.version else iter(()))
+            except Exception:  # a bug must not end the sync; the cache may be inconsistent now
+                log.exception("applying changes of %s failed, relisting", item.kind)
+                await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
                 await self._sleep(RELIST_DELAY_SECONDS)
-                self.reflectors[item.kind].request_relist("what was read could not be applied")
+                self.reflectors[item.kind].request_relist("applying changes failed")
             self.queue.done()
 
     async def _in_turns(self, steps: Iterator[None]) -> None:
@@ -262,113 +272,112 @@ class KubernetesSource:
                 ends = time.perf_counter() + turn
 
     async def adopt(self, profile: Profile) -> None:
-        """Get the picture ready for decisions by this profile, while others are made."""
-        await self.queue.policies(profile).wait()
+        """Prepare the cache for decisions with this profile, while decisions continue with the previous one."""
+        await self.queue.adopt(profile).wait()
 
     def _steps(self, item: QueueItem) -> Iterator[None]:
         if isinstance(item, ProfileChange):
-            yield from self.cache.adopt(item.profile, self._refuse)
+            yield from self.cache.adopt(item.profile, self._skip)
             item.is_ready.set()
             return
         if isinstance(item, Replaced):
             self._listed_at[item.kind] = item.version
         if self.cache.version == 0:
-            yield from self._begin(item)
+            yield from self._sync_first(item)
             return
         if isinstance(item, Deltas):
             yield from self._apply(item.changes)
         else:
-            is_unread = isinstance(item, Unreadable) and item.why == "forbidden"
+            is_unread = isinstance(item, Unreadable) and item.reason == "forbidden"
             objects = item.objects if isinstance(item, Replaced) else ()
-            yield from self.cache.relist(item.kind, objects, self._refuse, is_unread)
-        while not self.cache.settle(NODES_PER_SETTLE):
+            yield from self.cache.relist(item.kind, objects, self._skip, is_unread)
+        while not self.cache.refresh_layout(NODES_PER_SETTLE):
             yield
 
-    def _begin(self, item: QueueItem) -> Iterator[None]:
-        """Before there is a picture: gather the first list of every kind, and make it when all are there."""
+    def _sync_first(self, item: QueueItem) -> Iterator[None]:
+        """Gather the first list of every kind; build the cache when all kinds have one."""
         if isinstance(item, Deltas):
-            self._early.extend(item.changes)
+            self._early_changes.extend(item.changes)
             return
-        self._first[item.kind] = item.objects if isinstance(item, Replaced) else ()
-        self._early = [change for change in self._early if change.kind != item.kind]
-        if isinstance(item, Unreadable) and item.why == "forbidden":
+        self._initial[item.kind] = item.objects if isinstance(item, Replaced) else ()
+        self._early_changes = [change for change in self._early_changes if change.kind != item.kind]
+        if isinstance(item, Unreadable) and item.reason == "forbidden":
             self._forbidden.add(item.kind)
         else:
             self._forbidden.discard(item.kind)
-        if self._first.keys() == self.reflectors.keys():
+        if self._initial.keys() == self.reflectors.keys():
             gc.collect()
-            yield from self.cache.build(self._first, self._forbidden, self._refuse)
+            yield from self.cache.build(self._initial, self._forbidden, self._skip)
             gc.freeze()
-            yield from self._apply(self._early)
-            self._early = []
-            self._first = dict.fromkeys(self._first, ())
-            self._read.set()
-            log.info("the cluster has been read: %s", self._counts())
+            yield from self._apply(self._early_changes)
+            self._early_changes = []
+            self._initial = dict.fromkeys(self._initial, ())
+            self._synced.set()
+            log.info("cache synced: %s", self._counts())
 
     def _counts(self) -> str:
         tables = self.cache.mutable_snapshot().objects
-        return ", ".join(f"{len(tables.of(one.resource.kind))} {one.resource.plural}" for one in self._core())
-
-    def _core(self) -> Iterator[Reflector]:
-        return (reflector for reflector in self.reflectors.values() if reflector.resource.core)
+        core = (one.resource for one in self.reflectors.values() if one.resource.core)
+        return ", ".join(f"{len(tables.of(one.kind))} {one.plural}" for one in core)
 
     def _apply(self, changes: Sequence[Change]) -> Iterator[None]:
         for change in changes:
             try:
-                if not self._is_old(change):
+                if not self._is_listed_already(change):
                     self.cache.apply(change)
             except ValueError as error:
-                self._refuse(change.kind, error)
+                self._skip(change.kind, error)
             yield
 
-    def _is_old(self, change: Change) -> bool:
-        """Whether the last list has told it already, and maybe what came of it."""
+    def _is_listed_already(self, change: Change) -> bool:
+        """Return whether the last list of the kind includes the change, possibly superseded by a later one."""
         version, listed_at = version_of(change.object), self._listed_at.get(change.kind, "")
         return is_older_version(version, listed_at) or (version == listed_at != "")
 
-    def _refuse(self, kind: str, error: ValueError) -> None:
-        self._refused[kind] += 1
-        log.warning("%s: left out: %s", kind, error)
+    def _skip(self, kind: str, error: ValueError) -> None:
+        self._skipped[kind] += 1
+        log.warning("%s skipped: %s", kind, error)
 
-    # --- comparing --------------------------------------------------------------------------------------------
+    # --- verifying (resync) -----------------------------------------------------------------------------------
 
-    async def _compare_all(self) -> None:
+    async def _verify_periodically(self) -> None:
         while self.verify_interval > 0:
             await self._sleep(self.verify_interval)
             for kind in self.reflectors:
-                await self._try_to_compare(kind)
+                await self._try_to_verify(kind)
 
-    async def _recheck(self) -> None:
-        """Compare a kind after its stream was broken.
+    async def _verify_after_interruptions(self) -> None:
+        """Verify a kind after its watch was interrupted.
 
-        A server that was set back to an older state meanwhile, and has got to our version again, lets the watch go on
-        as if nothing had happened.
+        An API server that was restored from a backup meanwhile, and whose resourceVersion has caught up with ours, lets
+        the watch continue as if nothing had happened.
         """
         seen, not_before = dict.fromkeys(self.reflectors, 0), dict.fromkeys(self.reflectors, 0.0)
         while self.verify_interval > 0:
             await self._sleep(INTERRUPTION_CHECK_SECONDS)
             for kind, reflector in self.reflectors.items():
-                status, now = reflector.status, self._clock()
-                if status.interruptions > seen[kind] and status.phase == "watching" and now >= not_before[kind]:
-                    seen[kind], not_before[kind] = status.interruptions, now + MIN_REVERIFY_SECONDS
-                    await self._try_to_compare(kind)
+                state, now = reflector.state, self._clock()
+                if state.interruptions > seen[kind] and state.phase == "watching" and now >= not_before[kind]:
+                    seen[kind], not_before[kind] = state.interruptions, now + MIN_REVERIFY_SECONDS
+                    await self._try_to_verify(kind)
 
-    async def _try_to_compare(self, kind: str) -> None:
+    async def _try_to_verify(self, kind: str) -> None:
         try:
-            await self.compare(kind)
-        except ExtenderError:  # a stream with trouble says so itself
+            await self.verify(kind)
+        except ExtenderError:  # the reflector logs its own failures
             return
-        except Exception:  # a bug of ours must not end the following
-            log.exception("%s: could not be compared with the API server's", kind)
+        except Exception:  # a bug must not end the sync
+            log.exception("verification of %s failed", kind)
 
-    async def compare(self, kind: str) -> int:
-        """Ask the API server for names, UIDs and versions -> how many objects differ that should not; then list anew.
+    async def verify(self, kind: str) -> int:
+        """Ask the API server for names, UIDs and versions and relist the kind if objects differ.
 
-        A kind that is not being followed is not compared, and there is no verdict where what came before has not been
-        applied yet: the next comparison tells. Raises ApiError and ApiUnreachable.
+        Return the number of new divergences: differences that an event in flight cannot explain. A kind that is not
+        being watched is not verified, and older changes that are still queued postpone the result to the next
+        verification. Raises ApiError and ApiUnreachable.
         """
         reflector = self.reflectors.get(kind)
-        if reflector is None or reflector.status.phase != "watching" or not self.cache.version:
+        if reflector is None or reflector.state.phase != "watching" or not self.cache.version:
             return 0
         began = self._clock()
         differing = await self._differences(kind)
@@ -378,31 +387,33 @@ class KubernetesSource:
             if self.queue.oldest is not None and self.queue.oldest <= began:
                 return 0
             differing = {key: both for key, both in differing.items() if again.get(key) == both}
-        new = {key: both for key, both in differing.items() if self._excused[kind].get(key) != both}
+        new = {key: both for key, both in differing.items() if self._reported[kind].get(key) != both}
         if new:
             self._divergences[kind] += len(new)
-            log.error("%s: %d objects differ from the API server's without an event: listing anew", kind, len(new))
-            self._excused[kind] = differing  # what a list does not mend, such as an object that cannot be read
-            reflector.request_relist("it differed from the API server")
+            log.error("verification of %s: %d objects differ from the API server, relisting", kind, len(new))
+            self._reported[kind] = differing
+            reflector.request_relist("verification found differences")
         return len(new)
 
     async def _differences(self, kind: str) -> dict[Key, object]:
-        """Key -> (what we hold, what the API server has), each (uid, version) or None."""
-        there = await asyncio.to_thread(self.reflectors[kind].metadata_list)
+        """Return key -> (cached, at the API server), each (uid, resourceVersion) or None."""
+        listed = await asyncio.to_thread(self.reflectors[kind].list_metadata)
         found: dict[Key, object] = {}
-        await self._in_turns(self._differ(kind, there, found))
+        await self._in_turns(self._collect_differences(kind, listed, found))
         return found
 
-    def _differ(self, kind: str, there: dict[Key, tuple[str, str]], found: dict[Key, object]) -> Iterator[None]:
-        for key, of_server in there.items():
-            held = _identity(self.cache.api_object(kind, key))
-            if held != of_server:
-                found[key] = held, of_server
+    def _collect_differences(
+        self, kind: str, listed: dict[Key, tuple[str, str]], found: dict[Key, object]
+    ) -> Iterator[None]:
+        for key, of_server in listed.items():
+            cached = _identity(self.cache.api_object(kind, key))
+            if cached != of_server:
+                found[key] = cached, of_server
             yield
         for key in tuple(self.cache.mutable_snapshot().objects.of(kind)):
-            held = _identity(self.cache.api_object(kind, key)) if key not in there else None
-            if held is not None:
-                found[key] = held, None
+            cached = _identity(self.cache.api_object(kind, key)) if key not in listed else None
+            if cached is not None:
+                found[key] = cached, None
             yield
 
 

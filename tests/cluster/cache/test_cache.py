@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.core.snapshot.snapshot import Index
+from extender.core.snapshot.index import Index
 from extender.errors import NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import (
@@ -75,8 +75,8 @@ def test_a_whole_new_picture_leaves_the_one_before_as_it_was():
 
 def test_what_could_not_be_read_when_a_file_was_written_is_not_known_to_its_reader_either():
     held = ClusterCache()
-    held.replace(ClusterObjects(nodes=(node(),), unread=("claims",)))
-    assert held.snapshot().frozen() == ClusterObjects(nodes=(node(),), unread=("claims",))
+    held.replace(ClusterObjects(nodes=(node(),), unreadable_tables=("claims",)))
+    assert held.snapshot().frozen() == ClusterObjects(nodes=(node(),), unreadable_tables=("claims",))
 
 
 READY = PodStatus(conditions=[Condition("Ready", "True")])

@@ -18,14 +18,14 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import decode
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.preemption import victim_resolver
 from extender.core.preemption.pdb import index
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
-    IMPORTANCE,
-    MORE_IMPORTANCE,
-    MORE_RANKING,
-    RANKING,
+    DEFAULT_IMPORTANCE,
+    DEFAULT_RANKING,
+    EXTRA_IMPORTANCE,
+    EXTRA_RANKING,
     Limits,
     PreemptionPolicy,
     Profile,
@@ -47,8 +47,8 @@ EVERYTHING = PreemptionPolicy(
     budget_accounting="Live",
     candidates="AllNodes",
     victim_selection="Minimal",
-    importance=(*IMPORTANCE, *MORE_IMPORTANCE),
-    ranking=(*RANKING, *MORE_RANKING),
+    importance=(*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE),
+    ranking=(*DEFAULT_RANKING, *EXTRA_RANKING),
     preemption_toleration=True,
     tenant_label="team",
     protections=(Protection("system", namespaces=frozenset({"kube-system"})),),
@@ -66,7 +66,7 @@ Objects = Sequence[tuple[str, Any]]
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
-    monkeypatch.setattr(pod_table, "_TEMPLATES", FEW)
+    monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
     monkeypatch.setattr(index, "_LONGEST_JOURNAL", FEW)
     monkeypatch.setattr(victim_resolver, "_MOST", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}

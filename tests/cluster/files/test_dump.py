@@ -15,7 +15,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.kinds import KINDS, ClusterObjects, name_of
+from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from tests.builders import budget, cluster, incoming, node, pod, thing, typed
 from tests.cluster.apiserver.credentials.kubeconfigs import kubeconfig
 from tests.contract.test_recordings import KINDS as RECORDED_KINDS
@@ -68,30 +68,35 @@ UNREAD = ("claims", "namespaces", "replica_sets", "volumes")
 def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
     found = case(seed)
     objects = load_cluster(found.cluster)
-    objects = replace(objects, unread=UNREAD, **dict.fromkeys(UNREAD, ()))
+    objects = replace(objects, unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
     read = again(objects, tmp_path / "cluster.json")
-    assert read.unread == UNREAD
+    assert read.unreadable_tables == UNREAD
     assert decided(read, typed(found.pod)) == decided(objects, typed(found.pod))
 
 
 def test_some_of_those_decisions_leave_something_out():
     left_out = set()
     for seed in range(60, 90):
-        objects = replace(load_cluster(case(seed).cluster), unread=UNREAD, **dict.fromkeys(UNREAD, ()))
+        objects = replace(load_cluster(case(seed).cluster), unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
         left_out |= decided(objects, typed(case(seed).pod)).get("notEvaluated", {}).keys()
     assert {"VolumeBinding", "InterPodAffinity"} <= left_out
 
 
 def test_every_kind_is_written_with_its_api_group(tmp_path):
     items = [
-        thing(name_of(kind), "one", namespace="shop" if of_kind.namespaced else "", apiVersion=of_kind.api_version)
+        thing(
+            kind_without_group(kind),
+            "one",
+            namespace="shop" if of_kind.namespaced else "",
+            apiVersion=of_kind.api_version,
+        )
         for kind, of_kind in KINDS.items()
     ]
     objects = load_cluster({"kind": "List", "items": items})
     read = again(objects, tmp_path / "cluster.json")
     written = json.loads((tmp_path / "cluster.json").read_bytes())["items"]
     assert [(one["kind"], one["apiVersion"]) for one in written] == [
-        (name_of(kind), of_kind.api_version) for kind, of_kind in KINDS.items()
+        (kind_without_group(kind), of_kind.api_version) for kind, of_kind in KINDS.items()
     ]
     assert all(len(getattr(read, of_kind.field)) == 1 for of_kind in KINDS.values())
 
@@ -201,9 +206,9 @@ def test_a_live_cluster_is_dumped_and_loads_again(api, tmp_path):
         "extender: PersistentVolume may not be read, so that some plugins are not evaluated"
     )
     read = load_cluster(out)
-    assert read.unread == ("volumes",)
+    assert read.unreadable_tables == ("volumes",)
     items = [one for kind in ("Node", "Pod", "PodDisruptionBudget") for one in api.objects(kind)]
-    there = replace(load_cluster({"kind": "List", "items": items}), unread=("volumes",))
+    there = replace(load_cluster({"kind": "List", "items": items}), unreadable_tables=("volumes",))
     assert decided(read, typed(incoming())) == decided(there, typed(incoming()))
     assert b"s3cret" not in gzip.decompress(out.read_bytes())
 
@@ -236,7 +241,7 @@ def test_an_api_server_that_is_not_there_is_one_clear_line(tmp_path):
     with FakeAPI() as gone:
         gone.stop()  # and keeps its port, so that nobody else answers there
         line = failed(tmp_path, gone.url, "--timeout", "2")
-    assert line.startswith("extender: not read within 2 s: the cluster has not been read yet (")
+    assert line.startswith("extender: timed out after 2s waiting for the cache to sync: the cache has not synced yet (")
     assert "Connection refused): waiting for nodes, pods, " in line
 
 
@@ -244,7 +249,8 @@ def test_an_api_server_that_says_nothing_is_one_clear_line(api, tmp_path):
     hang = Hang()
     api.faults.add(Fault("*", "Pod", hang, times=None))
     line = failed(tmp_path, api.url, "--timeout", "1")
-    waiting = r"extender: not read within 1 s: the cluster has not been read yet: waiting for (\w+, )*pods(, \w+)*"
+    timed_out = "extender: timed out after 1s waiting for the cache to sync: the cache has not synced yet: "
+    waiting = timed_out + r"waiting for (\w+, )*pods(, \w+)*"
     assert re.fullmatch(waiting, line), line
 
 
@@ -252,7 +258,7 @@ def test_a_core_kind_that_may_not_be_read_is_one_clear_line(api, tmp_path):
     api.forbid("PodDisruptionBudget")
     line = failed(tmp_path, api.url)
     assert line.startswith("extender: no permission to ")
-    assert "poddisruptionbudgets, which must be read: 403 Forbidden: " in line
+    assert "poddisruptionbudgets, which is required: 403 Forbidden: " in line
 
 
 def test_a_folder_that_is_not_there_is_one_clear_line(api, tmp_path):

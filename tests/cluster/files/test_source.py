@@ -96,7 +96,7 @@ def test_a_broken_file_keeps_the_last_good_picture_and_is_complained_of_once(sou
     assert cache.snapshot() is before
     assert source.last_error == "cluster.json: Node (document 1): expected str, got int at $.metadata.name"
     assert [record.getMessage() for record in caplog.records] == [
-        f"cluster not reloaded, the picture before stays: {source.last_error}"
+        f"cluster file not reloaded, keeping the previous cache: {source.last_error}"
     ]
 
 

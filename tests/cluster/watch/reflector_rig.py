@@ -33,7 +33,7 @@ def server_at(url: str, token: str | None = None) -> ApiServer:
     return ApiServer(lambda: Credentials(Configuration(host=url), "the test", authorization))
 
 
-class Picture:
+class RecordingStore:
     """A sink: the objects by key, and every call in order."""
 
     def __init__(self) -> None:
@@ -44,19 +44,19 @@ class Picture:
         """The resourceVersion of every event, in order."""
         self._changed = threading.Condition()
 
-    def known(self, kind: str, namespace: str, name: str) -> Any:
+    def get_for_list(self, kind: str, namespace: str, name: str) -> Any:
         return self.objects.get((namespace, name))
 
-    def held(self, kind: str, key: Key) -> Any:
+    def get_for_event(self, kind: str, key: Key) -> Any:
         return self.objects.get(key)
 
-    def listed(self, kind: str, objects: list[Any], version: str) -> None:
+    def replace(self, kind: str, objects: list[Any], version: str) -> None:
         with self._changed:
             self.objects = {(one.metadata.namespace, one.metadata.name): one for one in objects}
             self.calls.append(f"listed {len(objects)} @{version}")
             self._changed.notify_all()
 
-    def changed(self, kind: str, changes: list[Change]) -> None:
+    def apply(self, kind: str, changes: list[Change]) -> None:
         assert changes
         with self._changed:
             for change in changes:
@@ -65,10 +65,10 @@ class Picture:
             self.calls.append(" ".join(["changed", *names]))
             self._changed.notify_all()
 
-    def unreadable(self, kind: str, why: str) -> None:
+    def drop(self, kind: str, reason: str) -> None:
         with self._changed:
             self.objects = {}
-            self.calls.append(f"unreadable {why}")
+            self.calls.append(f"unreadable {reason}")
             self._changed.notify_all()
 
     def wait_for(self, predicate: Callable[[], object], timeout: float = 20.0) -> None:
@@ -116,9 +116,9 @@ class FakeClock:
 class Running:
     """A reflector in a thread of its own; ends with the `with` block."""
 
-    def __init__(self, kind: str, api: ApiServer, picture: Picture, **options: Any) -> None:
-        self.reflector = Reflector(BY_KIND[kind], api, Decoder(kind), picture, **options)
-        self.status = self.reflector.status
+    def __init__(self, kind: str, api: ApiServer, store: RecordingStore, **options: Any) -> None:
+        self.reflector = Reflector(BY_KIND[kind], api, Decoder(kind), store, **options)
+        self.state = self.reflector.state
         self.thread = threading.Thread(target=self.reflector.run, name=f"reflector-{kind}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -199,24 +199,24 @@ class Script:
         *answers: Said,
         settings: WatchSettings | None = None,
         decoder: Decoder | None = None,
-        chance: float = 1.0,
+        jitter: float = 1.0,
     ) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, str]] = []
         self.clock = FakeClock()
-        self.picture = Picture()
+        self.store = RecordingStore()
         resource: Resource = BY_KIND[kind]
         self.reflector = Reflector(
             resource,
             self,
             decoder or Decoder(kind),
-            self.picture,
+            self.store,
             settings=settings,
             clock=self.clock,
             wait=self.clock.wait,
-            chance=lambda: chance,
+            jitter=lambda: jitter,
         )
-        self.status = self.reflector.status
+        self.state = self.reflector.state
 
     def run(self) -> Self:
         self.reflector.run()

@@ -27,7 +27,7 @@ from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import FakeAPI, Fault, Hang
 from tests.server.conftest import client_for, configuration
 
-QUICK = WatchSettings(page_size=50, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
+QUICK = WatchSettings(page_size=50, backoff=(0.01, 0.05), min_watch_seconds=0.2, unreadable_retry_seconds=0.05)
 """Real waits, but short ones."""
 
 FAILS_AFTER = 20.0
@@ -73,7 +73,7 @@ class Sleeps:
                 future.set_result(None)
 
 
-class _TellingStatus(ReflectorState):
+class _TellingState(ReflectorState):
     """Tells when something of it changes."""
 
     tell: Callable[[], object]
@@ -83,7 +83,7 @@ class _TellingStatus(ReflectorState):
         self.tell()
 
 
-class Live:
+class SourceRig:
     """A source, its store, and what there is to know of them."""
 
     def __init__(
@@ -105,25 +105,25 @@ class Live:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         for reflector in self.source.reflectors.values():
-            status: Any = reflector.status
-            vars(status)["tell"] = self._tell
-            status.__class__ = _TellingStatus
+            state: Any = reflector.state
+            vars(state)["tell"] = self._tell
+            state.__class__ = _TellingState
         self.lists: Counter[str] = Counter()
         """Kind -> lists that were handed over."""
         self._overhear(self.source.queue)
 
     def _overhear(self, queue: Any) -> None:
-        done, listed = queue.done, queue.listed
+        done, replace = queue.done, queue.replace
 
         def done_() -> None:
             done()
             self._news.set()
 
-        def listed_(kind: str, objects: Any, version: str) -> None:
-            listed(kind, objects, version)
+        def replace_(kind: str, objects: Any, version: str) -> None:
+            replace(kind, objects, version)
             self.lists[kind] += 1
 
-        queue.done, queue.listed = done_, listed_
+        queue.done, queue.replace = done_, replace_
 
     def _tell(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -152,23 +152,23 @@ class Live:
     async def read(self) -> None:
         """Wait until there is a picture, and every kind is followed or known to be unreadable."""
         followed = self.source.reflectors
-        await self.until(lambda: self.cache.version and all(self.status(k).phase in READABLE for k in followed))
+        await self.until(lambda: self.cache.version and all(self.state(k).phase in READABLE for k in followed))
 
     async def followed(self, kind: str, lists: int) -> None:
         """Wait until the watch after so many lists is open."""
-        await self.until(lambda: self.lists[kind] == lists and self.status(kind).phase == "watching")
+        await self.until(lambda: self.lists[kind] == lists and self.state(kind).phase == "watching")
 
-    def impatient(self, kind: str, silence: float) -> None:
+    def impatient(self, kind: str, idle_timeout: float) -> None:
         """From its next watch on, a kind gives up after so many seconds of silence; other kinds never list anew."""
         reflector = self.source.reflectors[kind]
-        reflector._settings = replace(reflector._settings, silence=silence)
+        reflector._settings = replace(reflector._settings, idle_timeout=idle_timeout)
 
     def close(self) -> None:
         self.server.close()
         gc.unfreeze()  # what a service keeps for good, the next test need not
 
-    def status(self, kind: str) -> ReflectorState:
-        return self.source.reflectors[kind].status
+    def state(self, kind: str) -> ReflectorState:
+        return self.source.reflectors[kind].state
 
     # --- what the picture holds ---
 
@@ -209,16 +209,16 @@ def there(api: FakeAPI, kind: str) -> Identities:
 
 
 @contextlib.asynccontextmanager
-async def following(server: str | Any, **options: Any) -> AsyncIterator[Live]:
+async def following(server: str | Any, **options: Any) -> AsyncIterator[SourceRig]:
     """A source that follows; ends with the block, and with everything that it started."""
-    live = Live(server, **options)
-    task = asyncio.create_task(live.source.run())
+    rig = SourceRig(server, **options)
+    task = asyncio.create_task(rig.source.run())
     try:
-        yield live
+        yield rig
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        live.close()
+        rig.close()
 
 
 @contextlib.asynccontextmanager
@@ -227,16 +227,16 @@ async def serving(
     sections: dict[str, Any] | None = None,
     on_stop: Callable[[], object] = lambda: None,
     **options: Any,
-) -> AsyncIterator[tuple[httpx.AsyncClient, Live]]:
+) -> AsyncIterator[tuple[httpx.AsyncClient, SourceRig]]:
     """The service before it, with its lifespan; `sections` of the configuration; `on_stop`: what stops the server."""
-    live = Live(url, **options)
-    app = create_app(live.cache, configuration(**(sections or {})), live.source, live.server)
+    rig = SourceRig(url, **options)
+    app = create_app(rig.cache, configuration(**(sections or {})), rig.source, rig.server)
     app.state.stop = on_stop
     try:
         async with app.router.lifespan_context(app), client_for(app) as client:
-            yield client, live
+            yield client, rig
     finally:
-        live.close()
+        rig.close()
 
 
 class Piling(list[Change]):

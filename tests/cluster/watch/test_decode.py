@@ -12,7 +12,7 @@ import extender
 from extender.cluster.watch import decode as decoding
 from extender.cluster.watch.decode import KEPT_ANNOTATIONS, KEPT_GENERATIONS
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import OF_PODS
+from extender.k8s.annotations import POD_ANNOTATIONS
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import Pod, Volume
 from tests.parity.agreement import CATEGORIES, CORPUS
@@ -193,7 +193,7 @@ def test_annotations_that_are_asked_for_are_kept_too():
 
 
 def test_the_annotations_of_other_tools_are_kept_of_every_pod():
-    marks = dict.fromkeys(OF_PODS, "true")
+    marks = dict.fromkeys(POD_ANNOTATIONS, "true")
     assert len(marks) == 7
     assert decoded(full_pod(annotations=marks)).metadata.annotations == marks
 

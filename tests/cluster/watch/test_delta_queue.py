@@ -33,17 +33,17 @@ class Room(threading.Condition):
 async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
     monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 2)
     box = DeltaQueue(ClusterCache(), Clock())
-    room = box._room = Room()
+    room = box._condition = Room()
     box.open(asyncio.get_running_loop())
-    box.changed("Pod", [change("a", 1), change("b", 2)])
-    thread = threading.Thread(target=box.changed, args=("Pod", [change("c", 3)]))
+    box.apply("Pod", [change("a", 1), change("b", 2)])
+    thread = threading.Thread(target=box.apply, args=("Pod", [change("c", 3)]))
     thread.start()
     assert await asyncio.to_thread(room.awaited.wait, 10.0)
-    assert len((await box.next()).changes) == 2  # type: ignore[union-attr]
+    assert len((await box.get()).changes) == 2  # type: ignore[union-attr]
     assert thread.is_alive()
     box.done()
     await asyncio.to_thread(thread.join, 10.0)
-    assert len((await box.next()).changes) == 1  # type: ignore[union-attr]
+    assert len((await box.get()).changes) == 1  # type: ignore[union-attr]
     box.done()
     assert box.oldest is None
 
@@ -52,8 +52,8 @@ async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
     monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 1)
     box = DeltaQueue(ClusterCache(), Clock())
     box.open(asyncio.get_running_loop())
-    box.unreadable("Pod", "absent")
-    threads = [threading.Thread(target=box.unreadable, args=("Pod", "absent")) for _ in range(3)]
+    box.drop("Pod", "absent")
+    threads = [threading.Thread(target=box.drop, args=("Pod", "absent")) for _ in range(3)]
     for thread in threads:
         thread.start()
     box.close()
@@ -66,14 +66,14 @@ async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_wa
     clock = Clock()
     box = DeltaQueue(ClusterCache(), clock)
     box.open(asyncio.get_running_loop())
-    box.listed("Pod", [], "7")
+    box.replace("Pod", [], "7")
     clock.now += 1.0
-    box.changed("Pod", [change("a", 8)])
-    box.unreadable("Service", "absent")
+    box.apply("Pod", [change("a", 8)])
+    box.drop("Service", "absent")
     kinds = []
     for since in (1000.0, 1001.0, 1001.0):
-        item = await box.next()
-        assert item is await box.next()  # until it is done
+        item = await box.get()
+        assert item is await box.get()  # until it is done
         assert box.oldest == since
         kinds.append(type(item).__name__)
         box.done()
@@ -84,9 +84,9 @@ async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_wa
 async def test_whoever_waits_for_something_is_woken_from_any_thread():
     box = DeltaQueue(ClusterCache(), Clock())
     box.open(asyncio.get_running_loop())
-    waiting = asyncio.create_task(box.next())
+    waiting = asyncio.create_task(box.get())
     await asyncio.sleep(0)
     assert not waiting.done()
-    await asyncio.to_thread(box.unreadable, "Pod", "absent")
+    await asyncio.to_thread(box.drop, "Pod", "absent")
     async with asyncio.timeout(10):
         assert (await waiting).kind == "Pod"

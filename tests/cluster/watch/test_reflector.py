@@ -37,16 +37,16 @@ def test_lists_in_pages_and_watches_from_the_version_of_the_list():
         a_list(7, a_pod("b", 5)),
         Said([added("c", 8)], [modified("a", 9), deleted("b", 10)]),
     ).run()
-    assert script.picture.calls == ["listed 2 @7", "changed +c", "changed +a -b"]
+    assert script.store.calls == ["listed 2 @7", "changed +c", "changed +a -b"]
     assert script.lists == [{"limit": "500"}, {"limit": "500", "continue": "next"}]
     assert script.watches[1]["resourceVersion"] == "7"
     assert script.watches[1]["allowWatchBookmarks"] == "true"
-    assert (script.status.version, script.status.events, script.status.relists) == ("10", 3, 0)
+    assert (script.state.version, script.state.events, script.state.relists) == ("10", 3, 0)
 
 
-@pytest.mark.parametrize(("chance", "seconds"), [(0.0, "300"), (0.5, "450"), (1.0, "600")])
-def test_a_watch_is_asked_for_five_to_ten_minutes(chance, seconds):
-    script = paged(a_list(7), ok(), chance=chance).run()
+@pytest.mark.parametrize(("jitter", "seconds"), [(0.0, "300"), (0.5, "450"), (1.0, "600")])
+def test_a_watch_is_asked_for_five_to_ten_minutes(jitter, seconds):
+    script = paged(a_list(7), ok(), jitter=jitter).run()
     assert script.watches[1]["timeoutSeconds"] == seconds
 
 
@@ -56,7 +56,7 @@ def test_takes_the_list_from_the_initial_events_of_a_watch_and_goes_on_in_the_sa
         Said([added("a", 3), added("b", 5)], [modified("a", 6), bookmark(7, end=True), added("c", 8)]),
         Said([added("d", 9)]),
     ).run()
-    assert script.picture.calls == ["listed 2 @7", "changed +c", "changed +d"]
+    assert script.store.calls == ["listed 2 @7", "changed +c", "changed +d"]
     assert script.lists == []
     assert script.asked[0]["sendInitialEvents"] == "true"
     assert script.asked[0]["resourceVersionMatch"] == "NotOlderThan"
@@ -67,7 +67,7 @@ def test_takes_the_list_from_the_initial_events_of_a_watch_and_goes_on_in_the_sa
 
 def test_what_was_deleted_among_the_initial_events_is_not_listed():
     script = Script("Pod", Said([added("a", 3), added("b", 5), deleted("a", 6), bookmark(7, end=True)])).run()
-    assert script.picture.names == {"b"}
+    assert script.store.names == {"b"}
 
 
 @pytest.mark.parametrize("refusal", [ApiError(400, "BadRequest", "what?"), NO_INITIAL_EVENTS], ids=["400", "422"])
@@ -80,19 +80,19 @@ def test_a_server_without_initial_events_is_listed_in_pages_for_good(refusal):
 
 def test_a_bookmark_that_does_not_end_the_initial_events_is_of_a_server_that_does_not_know_them():
     script = Script("Pod", Said([added("a", 3)], [bookmark(7)]), a_list(8, a_pod("a", 3)), ok()).run()
-    assert script.picture.calls == ["listed 1 @8"]
+    assert script.store.calls == ["listed 1 @8"]
 
 
 def test_initial_events_that_take_too_long_are_given_up():
     slow = Said([added("a", 3)], [added("b", 4)])
-    script = Script("Pod", slow, a_list(8), ok(), settings=WatchSettings(initial_events=-1.0)).run()
-    assert script.picture.calls == ["listed 0 @8"]
+    script = Script("Pod", slow, a_list(8), ok(), settings=WatchSettings(initial_events_timeout=-1.0)).run()
+    assert script.store.calls == ["listed 0 @8"]
 
 
 def test_initial_events_that_are_cut_three_times_are_given_up():
     cut = [Said([added("a", 3)], error=RESET) for _ in range(3)]
     script = Script("Pod", *cut, a_list(8, a_pod("a", 3)), ok()).run()
-    assert script.picture.calls == ["listed 1 @8"]
+    assert script.store.calls == ["listed 1 @8"]
     assert ["watch" in params for params in script.asked] == [True, True, True, False, True]
 
 
@@ -104,14 +104,14 @@ def test_a_list_is_handed_over_whole_or_not_at_all():
         a_list(8, a_pod("b", 8)),
         ok(),
     ).run()
-    assert script.picture.calls == ["listed 2 @8"]
+    assert script.store.calls == ["listed 2 @8"]
     assert "continue" not in script.lists[2]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"kind":"Status","metadata":{}}', b'{"items":[]}'])
 def test_what_is_no_list_is_never_taken_for_an_empty_one(body):
     script = paged(Said(body=body), a_list(7, a_pod("a", 3)), ok()).run()
-    assert script.picture.calls == ["listed 1 @7"]
+    assert script.store.calls == ["listed 1 @7"]
 
 
 # --- C1, C3: going on where it was ----------------------------------------------------------------------------------
@@ -120,11 +120,11 @@ def test_what_is_no_list_is_never_taken_for_an_empty_one(body):
 @pytest.mark.parametrize("end", [None, RESET, SILENCE], ids=["clean end", "reset", "silence"])
 def test_C1_goes_on_from_the_last_version_without_a_list(end):
     script = paged(a_list(7), Said([added("a", 8)], error=end), Said([added("b", 9)])).run()
-    assert script.picture.versions == ["8", "9"]
+    assert script.store.versions == ["8", "9"]
     assert [params.get("resourceVersion") for params in script.watches] == [None, "7", "8"]
     assert len(script.lists) == 1
     assert script.clock.waits == []
-    assert (script.status.relists, script.status.watch_restarts) == (0, 1)
+    assert (script.state.relists, script.state.watch_restarts) == (0, 1)
 
 
 def test_C1_a_bookmark_moves_the_place_from_which_it_goes_on():
@@ -134,13 +134,13 @@ def test_C1_a_bookmark_moves_the_place_from_which_it_goes_on():
 
 def test_C1_events_before_an_error_in_the_same_read_count():
     script = paged(a_list(7), Said([added("a", 8), error(500, "InternalError"), added("b", 9)]), ok()).run()
-    assert script.picture.versions == ["8"]
+    assert script.store.versions == ["8"]
     assert script.watches[-1]["resourceVersion"] == "8"
 
 
 def test_C3_an_old_event_that_comes_again_is_handed_on_but_does_not_move_the_place_back():
     script = paged(a_list(7), Said([added("a", 8), added("b", 9)], [added("a", 8)]), ok()).run()
-    assert script.picture.versions == ["8", "9", "8"]
+    assert script.store.versions == ["8", "9", "8"]
     assert script.watches[-1]["resourceVersion"] == "9"
 
 
@@ -154,8 +154,8 @@ def test_C3_an_old_event_that_comes_again_is_handed_on_but_does_not_move_the_pla
 )
 def test_C2_a_version_that_is_too_old_costs_exactly_one_relist(gone):
     script = paged(a_list(7, a_pod("a", 3), a_pod("b", 4)), gone, a_list(20, a_pod("b", 4)), ok()).run()
-    assert script.picture.calls == ["listed 2 @7", "listed 1 @20"]
-    assert script.status.relists == 1
+    assert script.store.calls == ["listed 2 @7", "listed 1 @20"]
+    assert script.state.relists == 1
     assert script.clock.waits == []
 
 
@@ -167,9 +167,9 @@ def test_C2_a_continue_token_that_is_too_old_restarts_the_list_from_its_beginnin
         a_list(20),
         ok(),
     ).run()
-    assert script.picture.calls == ["listed 1 @20"]
+    assert script.store.calls == ["listed 1 @20"]
     assert [params.get("continue") for params in script.lists] == [None, "next", None, "more"]
-    assert script.status.relists == 1
+    assert script.state.relists == 1
 
 
 def test_C2_a_server_that_forgets_at_once_every_time_is_not_hammered():
@@ -185,34 +185,34 @@ def test_C4_a_list_older_than_what_is_held_is_believed_the_second_time_and_said_
     second = a_list(5, a_pod("a", 3))
     script = paged(a_list(7, a_pod("a", 3), a_pod("b", 7)), Said(refused=EXPIRED), a_list(5), second, ok())
     seen = []
-    second.before = lambda: seen.append((script.status.regressed, script.status.broken_since, script.picture.calls[:]))
+    second.before = lambda: seen.append((script.state.regressed, script.state.broken_since, script.store.calls[:]))
     script.run()
     assert seen == [(True, 1000.0, ["listed 2 @7"])]
-    assert script.picture.calls == ["listed 2 @7", "listed 1 @5"]
-    assert (script.status.regressed, script.status.broken_since) == (False, None)
+    assert script.store.calls == ["listed 2 @7", "listed 1 @5"]
+    assert (script.state.regressed, script.state.broken_since) == (False, None)
     assert script.watches[-1]["resourceVersion"] == "5"
 
 
 def test_C4_a_single_stale_list_changes_nothing():
     script = paged(a_list(7, a_pod("a", 3)), Said(refused=EXPIRED), a_list(5), a_list(9, a_pod("a", 3)), ok()).run()
-    assert script.picture.calls == ["listed 1 @7", "listed 1 @9"]
+    assert script.store.calls == ["listed 1 @7", "listed 1 @9"]
 
 
 def test_C4_the_same_by_initial_events():
     old = [added("a", 3), bookmark(5, end=True), added("z", 6)]
     script = Script("Pod", Said([bookmark(7, end=True)]), Said(refused=EXPIRED), Said(old), Said(old)).run()
-    assert script.picture.calls == ["listed 0 @7", "listed 1 @5", "changed +z"]
+    assert script.store.calls == ["listed 0 @7", "listed 1 @5", "changed +z"]
 
 
 def test_C4_a_bookmark_older_than_what_is_held_asks_for_a_list():
     script = paged(a_list(7), Said([bookmark(5)]), a_list(5), a_list(5), ok()).run()
-    assert script.picture.calls == ["listed 0 @7", "listed 0 @5"]
+    assert script.store.calls == ["listed 0 @7", "listed 0 @5"]
 
 
 def test_C4_watches_in_which_nothing_comes_at_all_end_in_a_list():
     silent = [Said(error=SILENCE, seconds=90.0) for _ in range(2)]
     script = paged(a_list(7), *silent, a_list(5), a_list(5), ok()).run()
-    assert script.picture.calls == ["listed 0 @7", "listed 0 @5"]
+    assert script.store.calls == ["listed 0 @7", "listed 0 @5"]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_versions_are_compared_as_numbers_where_both_are_numbers(version, held, 
 
 def test_a_version_that_the_server_does_not_understand_is_given_up():
     script = paged(a_list(7), Said(refused=ApiError(400, "BadRequest", "invalid")), a_list(1), a_list(1), ok()).run()
-    assert script.picture.calls == ["listed 0 @7", "listed 0 @1"]
+    assert script.store.calls == ["listed 0 @7", "listed 0 @1"]
 
 
 def test_a_server_that_is_behind_is_given_time_and_then_listed():
@@ -235,7 +235,7 @@ def test_a_server_that_is_behind_is_given_time_and_then_listed():
     ]
     script = paged(a_list(7), *behind, a_list(8), ok()).run()
     assert script.clock.waits == [1.0, 1.0, 1.6]
-    assert script.picture.calls == ["listed 0 @7", "listed 0 @8"]
+    assert script.store.calls == ["listed 0 @7", "listed 0 @8"]
 
 
 # --- C6, C7: what it says of itself ---------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_C6_a_quiet_healthy_watch_is_never_broken():
     phases = []
 
     def look() -> None:
-        phases.append((script.status.phase, script.status.broken_since))
+        phases.append((script.state.phase, script.state.broken_since))
 
     for _ in range(10):  # an hour of watches that end as they should, with bookmarks only
         watch = Said([bookmark(7)], seconds=360.0)
@@ -255,7 +255,7 @@ def test_C6_a_quiet_healthy_watch_is_never_broken():
     script.run()
     assert phases == [("listing", None)] + [("watching", None)] * 9
     assert script.clock.waits == []
-    assert script.status.watch_restarts == 9
+    assert script.state.watch_restarts == 9
 
 
 def test_C6_ten_minutes_without_even_a_bookmark_are_not_broken_either():
@@ -263,7 +263,7 @@ def test_C6_ten_minutes_without_even_a_bookmark_are_not_broken_either():
     behind = []
 
     def look() -> None:
-        since = script.status.broken_since
+        since = script.state.broken_since
         behind.append(0.0 if since is None else script.clock.now - since)
 
     for number in range(7):
@@ -280,26 +280,26 @@ def test_C7_broken_since_is_when_the_connection_was_lost_and_ends_when_the_watch
     last = Said(seconds=60.0)
     script = paged(a_list(7), Said([bookmark(8)], error=RESET), Said(refused=REFUSED), Said(refused=REFUSED), last)
     lost: list[tuple[object, ...]] = []
-    last.before = lambda: lost.append((script.status.phase, script.status.broken_since, script.clock.now))
+    last.before = lambda: lost.append((script.state.phase, script.state.broken_since, script.clock.now))
     script.run()
     assert lost == [("broken", 1000.0, 1002.4)]
-    assert (script.status.phase, script.status.broken_since) == ("watching", None)
-    assert script.status.last_error == str(REFUSED)
+    assert (script.state.phase, script.state.broken_since) == ("watching", None)
+    assert script.state.last_error == str(REFUSED)
 
 
 def test_C7_while_a_list_is_due_the_picture_falls_behind_until_it_is_complete():
     pages = [a_list(9, rest="next"), a_list(9)]
     script = paged(a_list(7), Said(refused=EXPIRED), *pages, ok())
     seen: list[float | None] = []
-    pages[1].before = lambda: seen.append(script.status.broken_since)
+    pages[1].before = lambda: seen.append(script.state.broken_since)
     script.run()
     assert seen == [1000.0]
-    assert script.status.broken_since is None
+    assert script.state.broken_since is None
 
 
 def test_last_contact_is_the_last_line_not_the_last_event():
     script = paged(a_list(7), Said([added("a", 8)], seconds=30.0), Said([bookmark(9)], error=RESET, seconds=50.0)).run()
-    assert script.status.last_contact == 1030.0
+    assert script.state.last_contact == 1030.0
 
 
 # --- C8, C9: waiting ------------------------------------------------------------------------------------------------
@@ -358,22 +358,22 @@ ABSENT = ApiError(404, "NotFound", "the server could not find the requested reso
 
 def test_a_core_kind_that_is_forbidden_at_first_is_fatal_and_says_what_is_missing():
     script = Script("Pod", Said(refused=FORBIDDEN)).run()
-    assert script.status.fatal is not None
-    assert "watch pods" in script.status.fatal
-    assert 'User "extender"' in script.status.fatal
+    assert script.state.fatal is not None
+    assert "watch pods" in script.state.fatal
+    assert 'User "extender"' in script.state.fatal
 
 
 def test_a_core_kind_that_is_forbidden_later_is_waited_for():
     script = paged(a_list(7), ok(), Said(refused=FORBIDDEN), Said(refused=FORBIDDEN), ok()).run()
-    assert script.status.fatal is None
-    assert script.picture.calls == ["listed 0 @7"]
+    assert script.state.fatal is None
+    assert script.store.calls == ["listed 0 @7"]
 
 
 def test_a_core_kind_that_is_absent_is_an_error_not_an_empty_cluster():
     script = Script(
         "Pod", Said(refused=ABSENT), Said(refused=ABSENT), Said([bookmark(7, end=True)], seconds=60.0)
     ).run()
-    assert script.picture.calls == ["listed 0 @7"]
+    assert script.store.calls == ["listed 0 @7"]
     assert script.clock.waits == [0.8]
 
 
@@ -382,28 +382,28 @@ def test_an_optional_kind_that_cannot_be_read_is_said_once_and_tried_every_five_
     script = Script("CSINode", *[Said(refused=refusal) for _ in range(3)])
     with caplog.at_level(logging.WARNING):
         script.run()
-    assert script.picture.calls == [f"unreadable {why}"]
+    assert script.store.calls == [f"unreadable {why}"]
     assert script.clock.waits == [300.0] * 3
-    assert [record.message for record in caplog.records] == [f"CSINode: {why}: {refusal}"]
-    assert (script.status.phase, script.status.broken_since) == (why, None)
+    assert [record.message for record in caplog.records] == [f"csinodes {why}, retrying in 300.0s: {refusal}"]
+    assert (script.state.phase, script.state.broken_since) == (why, None)
 
 
 def test_an_optional_kind_that_becomes_readable_is_followed():
     node = {"kind": "CSINode", "metadata": {"name": "n1", "uid": "u", "resourceVersion": "3"}, "spec": {"drivers": []}}
     events = [line("ADDED", node), bookmark(7, end=True, kind="CSINode")]
     script = Script("CSINode", Said(refused=ABSENT), Said(events)).run()
-    assert script.picture.calls == ["unreadable absent", "listed 1 @7"]
-    assert script.status.phase == "watching"
+    assert script.store.calls == ["unreadable absent", "listed 1 @7"]
+    assert script.state.phase == "watching"
 
 
 def test_a_server_that_has_just_started_may_refuse_for_a_moment():
     refusals = [Said(refused=FORBIDDEN) for _ in range(2)]
     script = paged(a_list(7, kind="CSINode"), ok(), *refusals, ok(), kind="CSINode").run()
-    assert script.picture.calls == ["listed 0 @7"]
+    assert script.store.calls == ["listed 0 @7"]
 
 
 def test_an_optional_kind_that_is_taken_away_is_said():
     refusals = [Said(refused=ABSENT) for _ in range(3)]
     lists = [a_list(7, kind="CSINode"), a_list(3, kind="CSINode")]
     script = paged(lists[0], ok(), *refusals, lists[1], ok(), kind="CSINode").run()
-    assert script.picture.calls == ["listed 0 @7", "unreadable absent", "listed 0 @3"]
+    assert script.store.calls == ["listed 0 @7", "unreadable absent", "listed 0 @3"]

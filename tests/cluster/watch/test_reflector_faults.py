@@ -14,11 +14,11 @@ from extender.cluster.apiserver.credentials import Credentials, read_token
 from extender.cluster.watch import list_watch, object_reader, reflector
 from extender.cluster.watch.list_watch import WatchSettings
 from tests.builders import pod
-from tests.cluster.watch.reflector_rig import FakeClock, Picture, Running, server_at
+from tests.cluster.watch.reflector_rig import FakeClock, RecordingStore, Running, server_at
 from tests.fakes.api_server import Answer, CutBody, Drop, FakeAPI, Fault, Hang
 from tests.fakes.chaos import Chaos
 
-QUICK = WatchSettings(page_size=3, backoff=(0.01, 0.05), healthy=0.2, refused=0.05)
+QUICK = WatchSettings(page_size=3, backoff=(0.01, 0.05), min_watch_seconds=0.2, unreadable_retry_seconds=0.05)
 """Real waits, but short ones."""
 
 
@@ -34,8 +34,8 @@ def chaos(api):
 
 
 @pytest.fixture
-def picture():
-    return Picture()
+def store():
+    return RecordingStore()
 
 
 @pytest.fixture
@@ -46,14 +46,14 @@ def server(chaos):
 
 
 @pytest.fixture
-def running(server, picture):
-    with Running("Pod", server, picture, settings=QUICK) as found:
+def running(server, store):
+    with Running("Pod", server, store, settings=QUICK) as found:
         yield found
 
 
-def synced(picture, api):
+def synced(store, api):
     """Wait until the picture is the server's."""
-    picture.wait_for(lambda: picture.holds(api.objects("Pod")))
+    store.wait_for(lambda: store.holds(api.objects("Pod")))
 
 
 def followed(api, running):
@@ -64,7 +64,7 @@ def followed(api, running):
 # --- C1 -------------------------------------------------------------------------------------------------------------
 
 
-def test_C1_a_reset_in_the_middle_of_an_event_loses_and_doubles_nothing(api, chaos, running, picture):
+def test_C1_a_reset_in_the_middle_of_an_event_loses_and_doubles_nothing(api, chaos, running, store):
     followed(api, running)
     first = api.revision
     chaos.cut_after(60_000)
@@ -78,35 +78,35 @@ def test_C1_a_reset_in_the_middle_of_an_event_loses_and_doubles_nothing(api, cha
         else:
             api.put("Pod", pod(f"p{number}"))
             alive.append(f"p{number}")
-    synced(picture, api)
-    picture.wait_for(lambda: len(picture.versions) >= 10_000)
-    assert picture.versions == [str(version) for version in range(first + 1, first + 10_001)]
+    synced(store, api)
+    store.wait_for(lambda: len(store.versions) >= 10_000)
+    assert store.versions == [str(version) for version in range(first + 1, first + 10_001)]
     assert chaos.cuts >= 50
-    assert running.status.relists == 0
-    assert sum(call.startswith("listed") for call in picture.calls) == 1
+    assert running.state.relists == 0
+    assert sum(call.startswith("listed") for call in store.calls) == 1
 
 
-def test_C1_a_list_that_is_cut_is_asked_for_again(api, running, picture):
+def test_C1_a_list_that_is_cut_is_asked_for_again(api, running, store):
     with FakeAPI() as other:
         for number in range(7):
             other.put("Pod", pod(f"p{number}"))
         other.faults.add(Fault("list", "Pod", CutBody(50), page=2), Fault("list", "Pod", Drop(), page=3))
         found = server_at(other.url)
-        with Running("Pod", found, picture := Picture(), settings=QUICK):
-            synced(picture, other)
+        with Running("Pod", found, store := RecordingStore(), settings=QUICK):
+            synced(store, other)
         found.close()
-        assert picture.calls == [f"listed 7 @{other.revision}"]
+        assert store.calls == [f"listed 7 @{other.revision}"]
 
 
 # --- C2 -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("as_status", [True, False], ids=["status", "event"])
-def test_C2_410_costs_one_relist_and_what_was_deleted_meanwhile_is_gone(as_status, api, chaos, running, picture):
+def test_C2_410_costs_one_relist_and_what_was_deleted_meanwhile_is_gone(as_status, api, chaos, running, store):
     api.expired_as_status = as_status
     for number in range(5):
         api.put("Pod", pod(f"p{number}"))
-    synced(picture, api)
+    synced(store, api)
     followed(api, running)
     chaos.refuse()
     chaos.reset()
@@ -114,86 +114,86 @@ def test_C2_410_costs_one_relist_and_what_was_deleted_meanwhile_is_gone(as_statu
     api.put("Pod", pod("p9"))
     api.compact()
     chaos.accept()
-    synced(picture, api)
-    assert picture.names == {"p0", "p2", "p3", "p4", "p9"}
-    assert picture.calls[-1] == f"listed 5 @{api.revision}"
-    assert running.status.relists == 1
+    synced(store, api)
+    assert store.names == {"p0", "p2", "p3", "p4", "p9"}
+    assert store.calls[-1] == f"listed 5 @{api.revision}"
+    assert running.state.relists == 1
 
 
-def test_C2_410_on_page_two_restarts_the_list(picture):
+def test_C2_410_on_page_two_restarts_the_list(store):
     with FakeAPI() as api:
         for number in range(7):
             api.put("Pod", pod(f"p{number}"))
         api.faults.add(Fault("list", "Pod", Answer(410), page=2))
         found = server_at(api.url)
-        with Running("Pod", found, picture, settings=QUICK) as running:
-            synced(picture, api)
+        with Running("Pod", found, store, settings=QUICK) as running:
+            synced(store, api)
         found.close()
-        assert running.status.relists == 1
-        assert picture.calls == [f"listed 7 @{api.revision}"]
+        assert running.state.relists == 1
+        assert store.calls == [f"listed 7 @{api.revision}"]
         assert [request.page for request in api.asked("list", "Pod")] == [1, 2, 1, 2, 3]
 
 
 # --- C3 -------------------------------------------------------------------------------------------------------------
 
 
-def test_C3_events_that_come_twice_or_again_do_not_change_where_it_goes_on(api, chaos, running, picture):
+def test_C3_events_that_come_twice_or_again_do_not_change_where_it_goes_on(api, chaos, running, store):
     followed(api, running)
     api.duplicate_next("Pod")
     api.put("Pod", pod("a"))
     api.put("Pod", pod("b"))
-    picture.wait_for(lambda: len(picture.versions) == 3)
+    store.wait_for(lambda: len(store.versions) == 3)
     api.replay("Pod", 2)
-    picture.wait_for(lambda: len(picture.versions) == 5)
+    store.wait_for(lambda: len(store.versions) == 5)
     chaos.reset()
     api.put("Pod", pod("c"))
-    picture.wait_for(lambda: "c" in picture.names)
-    assert len(picture.versions) == 6
+    store.wait_for(lambda: "c" in store.names)
+    assert len(store.versions) == 6
 
 
 # --- C4 -------------------------------------------------------------------------------------------------------------
 
 
-def test_C4_a_server_that_was_restored_from_a_backup_is_followed_from_there(api, server, picture):
+def test_C4_a_server_that_was_restored_from_a_backup_is_followed_from_there(api, server, store):
     for name in "abc":
         api.put("Pod", pod(name))
     backup = api.revision
-    settings = WatchSettings(backoff=(0.01, 0.05), silence=0.1, initial_events=5.0)
+    settings = WatchSettings(backoff=(0.01, 0.05), idle_timeout=0.1, initial_events_timeout=5.0)
     regressed = []
-    with Running("Pod", server, picture, settings=settings) as running:
+    with Running("Pod", server, store, settings=settings) as running:
         followed(api, running)
         api.put("Pod", pod("later"))
         api.put("Pod", pod("last"))
-        synced(picture, api)
-        listed = picture.listed
+        synced(store, api)
+        listed = store.listed
 
         def listed_(kind, objects, version):
-            regressed.append(running.status.regressed)
+            regressed.append(running.state.regressed)
             listed(kind, objects, version)
 
-        picture.listed = listed_
+        store.listed = listed_
         api.rewind(backup)
-        synced(picture, api)
-        assert picture.names == {"a", "b", "c"}
-        assert picture.calls[-1] == f"listed 3 @{backup}"
+        synced(store, api)
+        assert store.names == {"a", "b", "c"}
+        assert store.calls[-1] == f"listed 3 @{backup}"
     assert any(regressed)
-    assert running.status.regressed is False
+    assert running.state.regressed is False
 
 
 # --- C5 -------------------------------------------------------------------------------------------------------------
 
 
-def test_C5_a_stalled_connection_is_left_after_the_silence_limit(api, chaos, server, picture):
-    settings = WatchSettings(backoff=(0.01, 0.05), silence=0.3)
-    with Running("Pod", server, picture, settings=settings) as running:
+def test_C5_a_stalled_connection_is_left_after_the_silence_limit(api, chaos, server, store):
+    settings = WatchSettings(backoff=(0.01, 0.05), idle_timeout=0.3)
+    with Running("Pod", server, store, settings=settings) as running:
         followed(api, running)
         chaos.stall()
         api.put("Pod", pod("a"))
         chaos.wait_for(connections=2, or_more=True)  # the old one, which is not told that it is over, and a new one
-        assert running.status.broken_since is not None
+        assert running.state.broken_since is not None
         chaos.resume()
-        synced(picture, api)
-        assert picture.versions.count(str(api.revision)) + picture.calls.count(f"listed 1 @{api.revision}") == 1
+        synced(store, api)
+        assert store.versions.count(str(api.revision)) + store.calls.count(f"listed 1 @{api.revision}") == 1
 
 
 # --- C8, C9 ---------------------------------------------------------------------------------------------------------
@@ -215,44 +215,44 @@ class Waits(FakeClock):
         return super().wait(event, seconds)
 
 
-def test_C8_after_a_restart_of_the_server_the_picture_is_true_within_35_s(api, server, picture):
+def test_C8_after_a_restart_of_the_server_the_picture_is_true_within_35_s(api, server, store):
     clock = Waits(12, api.start)
-    with Running("Pod", server, picture, clock=clock, wait=clock.wait) as running:
+    with Running("Pod", server, store, clock=clock, wait=clock.wait) as running:
         followed(api, running)
         api.stop()
         api.put("Pod", pod("a"))
-        synced(picture, api)
+        synced(store, api)
         assert clock.now - clock.returned <= 35.0
-        assert running.status.relists == 0
+        assert running.state.relists == 0
     assert max(clock.waits) <= 30.0
     assert sum(clock.waits) > 100.0
 
 
-def test_C8_5xx_is_waited_out_and_nothing_is_listed_anew(api, server, picture):
+def test_C8_5xx_is_waited_out_and_nothing_is_listed_anew(api, server, store):
     clock = FakeClock()
-    with Running("Pod", server, picture, clock=clock, wait=clock.wait) as running:
+    with Running("Pod", server, store, clock=clock, wait=clock.wait) as running:
         followed(api, running)
         api.faults.add(Fault("watch", "Pod", Answer(500), times=3))
         api.drop_connections()
         api.put("Pod", pod("a"))
-        synced(picture, api)
+        synced(store, api)
     assert 2 <= len(clock.waits) <= 3
-    assert running.status.relists == 0
+    assert running.state.relists == 0
 
 
-def test_C9_retry_after_is_honoured(api, server, picture):
+def test_C9_retry_after_is_honoured(api, server, store):
     clock = FakeClock()
     api.put("Pod", pod("a"))
     api.faults.add(Fault("watch", "Pod", Answer(429, retry_after=11)), Fault("list", "Pod", Answer(503, retry_after=9)))
-    with Running("Pod", server, picture, clock=clock, wait=clock.wait):
-        synced(picture, api)
+    with Running("Pod", server, store, clock=clock, wait=clock.wait):
+        synced(store, api)
     assert clock.waits[: 1 if api.watch_list else 2] == ([11.0] if api.watch_list else [11.0, 9.0])
 
 
 # --- C10, C11 -------------------------------------------------------------------------------------------------------
 
 
-def test_C10_a_rotated_token_does_not_disturb_the_following(api, picture, tmp_path):
+def test_C10_a_rotated_token_does_not_disturb_the_following(api, store, tmp_path):
     from kubernetes.client import Configuration
 
     path = tmp_path / "token"
@@ -260,27 +260,27 @@ def test_C10_a_rotated_token_does_not_disturb_the_following(api, picture, tmp_pa
     api.tokens = {"first"}
     where = Configuration(host=api.url)
     server = ApiServer(lambda: Credentials(where, "the test", f"Bearer {read_token(path)}", path))
-    with Running("Pod", server, picture, settings=QUICK) as running:
+    with Running("Pod", server, store, settings=QUICK) as running:
         followed(api, running)
         path.write_text("second")
         api.tokens = {"second"}
         api.drop_connections()
         api.put("Pod", pod("a"))
-        synced(picture, api)
+        synced(store, api)
     server.close()
-    assert running.status.relists == 0
-    assert "401" not in str(running.status.last_error)
+    assert running.state.relists == 0
+    assert "401" not in str(running.state.last_error)
 
 
-def test_C11_jumps_of_the_wall_clock_change_nothing(api, running, picture, monkeypatch):
+def test_C11_jumps_of_the_wall_clock_change_nothing(api, running, store, monkeypatch):
     followed(api, running)
     now = time.time()
     for jump in (3600, -3600):
         monkeypatch.setattr(time, "time", lambda jump=jump: now + jump)
         api.put("Pod", pod(f"p{jump}"))
-        synced(picture, api)
-    assert running.status.broken_since is None
-    assert running.status.relists == 0
+        synced(store, api)
+    assert running.state.broken_since is None
+    assert running.state.relists == 0
 
 
 @pytest.mark.parametrize("module", [api_module, list_watch, object_reader, reflector, stream])
@@ -293,49 +293,49 @@ def test_C11_no_wall_clock_is_read(module):
 # --- C13 ------------------------------------------------------------------------------------------------------------
 
 
-def test_C13_the_loop_lives_whatever_comes(api, running, picture):
+def test_C13_the_loop_lives_whatever_comes(api, running, store):
     followed(api, running)
     odd = [b'{"type":"SURPRISE","object":{}}\n', b'{"type":"ADDED","object":{"kind":"Pod","metadata":null}}\n', b"\n"]
     for line in odd:
         api.send_raw("Pod", line)
     api.put("Pod", pod("a"))
-    synced(picture, api)
-    assert running.status.skipped == 2
-    assert running.status.broken_since is None
+    synced(store, api)
+    assert running.state.skipped == 2
+    assert running.state.broken_since is None
 
 
-def test_C13_a_line_that_is_no_json_ends_the_connection(api, running, picture):
+def test_C13_a_line_that_is_no_json_ends_the_connection(api, running, store):
     followed(api, running)
     api.send_raw("Pod", b'{"type":"ADD\n')
     api.put("Pod", pod("a"))
-    synced(picture, api)
-    assert running.status.relists == 0
+    synced(store, api)
+    assert running.state.relists == 0
 
 
 # --- who may read what ----------------------------------------------------------------------------------------------
 
 
-def test_a_core_kind_that_may_not_be_read_ends_the_thread(api, server, picture):
+def test_a_core_kind_that_may_not_be_read_ends_the_thread(api, server, store):
     api.forbid("Pod", "watch")
-    with Running("Pod", server, picture, settings=QUICK) as running:
+    with Running("Pod", server, store, settings=QUICK) as running:
         running.thread.join(10)
         assert not running.thread.is_alive()
-    assert "no permission to watch pods" in str(running.status.fatal)
+    assert "no permission to watch pods" in str(running.state.fatal)
 
 
-def test_an_optional_kind_that_is_forbidden_absent_and_allowed_again(api, server, picture):
+def test_an_optional_kind_that_is_forbidden_absent_and_allowed_again(api, server, store):
     api.put("CSINode", {"metadata": {"name": "n1"}, "spec": {"drivers": []}})
     api.forbid("CSINode")
-    with Running("CSINode", server, picture, settings=QUICK) as running:
-        picture.wait_for(lambda: picture.calls == ["unreadable forbidden"])
+    with Running("CSINode", server, store, settings=QUICK) as running:
+        store.wait_for(lambda: store.calls == ["unreadable forbidden"])
         api.allow("CSINode")
-        picture.wait_for(lambda: picture.names == {"n1"})
+        store.wait_for(lambda: store.names == {"n1"})
         api.wait_for(lambda: api.open_watches("CSINode") == 1)
         api.remove_resource("CSINode")
-        picture.wait_for(lambda: picture.calls[-1] == "unreadable absent")
+        store.wait_for(lambda: store.calls[-1] == "unreadable absent")
         api.restore_resource("CSINode")
-        picture.wait_for(lambda: picture.names == {"n1"})
-    assert running.status.fatal is None
+        store.wait_for(lambda: store.names == {"n1"})
+    assert running.state.fatal is None
 
 
 # --- other threads --------------------------------------------------------------------------------------------------
@@ -348,10 +348,10 @@ def test_stop_ends_a_read(api, running):
     assert not running.thread.is_alive()
 
 
-def test_stop_ends_the_wait_for_an_answer(api, server, picture):
+def test_stop_ends_the_wait_for_an_answer(api, server, store):
     hang = Hang()
     api.faults.add(Fault("*", "Pod", hang))
-    with Running("Pod", server, picture) as running:
+    with Running("Pod", server, store) as running:
         api.wait_for(lambda: api.asked("watch"))
         running.reflector.stop()
         running.thread.join(20)
@@ -359,7 +359,7 @@ def test_stop_ends_the_wait_for_an_answer(api, server, picture):
     hang.release()
 
 
-def test_stop_ends_a_wait_of_its_own(api, server, picture):
+def test_stop_ends_a_wait_of_its_own(api, server, store):
     waits = threading.Event()
 
     def wait(event, seconds):
@@ -367,23 +367,23 @@ def test_stop_ends_a_wait_of_its_own(api, server, picture):
         return event.wait(seconds)
 
     api.faults.add(Fault("*", "Pod", Answer(503, retry_after=300), times=None))
-    with Running("Pod", server, picture, wait=wait) as running:
+    with Running("Pod", server, store, wait=wait) as running:
         assert waits.wait(10)
         running.reflector.stop()
         running.thread.join(20)
         assert not running.thread.is_alive()
 
 
-def test_C15_a_compare_asks_for_metadata_only_and_a_relist_is_done_at_once(api, running, picture):
+def test_C15_a_compare_asks_for_metadata_only_and_a_relist_is_done_at_once(api, running, store):
     for name in "abcd":
         api.put("Pod", pod(name))
-    synced(picture, api)
+    synced(store, api)
     followed(api, running)
-    truth = {key: (one.metadata.uid, one.metadata.resource_version) for key, one in picture.objects.items()}
-    assert running.reflector.metadata_list() == truth
+    truth = {key: (one.metadata.uid, one.metadata.resource_version) for key, one in store.objects.items()}
+    assert running.reflector.list_metadata() == truth
     assert api.asked("list", "Pod")[-1].partial
-    del picture.objects["default", "a"]
+    del store.objects["default", "a"]
     running.reflector.request_relist("the compare found a difference")
-    synced(picture, api)
-    assert running.status.relists == 1
-    assert running.status.last_error is None
+    synced(store, api)
+    assert running.state.relists == 1
+    assert running.state.last_error is None

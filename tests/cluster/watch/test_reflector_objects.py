@@ -43,15 +43,15 @@ def unreadable(name: str, version: int):
 )
 def test_C13_what_cannot_be_read_is_counted_and_skipped_and_the_loop_lives(odd):
     script = paged(a_list(7), Said([added("a", 8), odd, added("b", 10)]), ok()).run()
-    assert script.picture.names == {"a", "b"}
-    assert script.status.skipped == 1
+    assert script.store.names == {"a", "b"}
+    assert script.state.skipped == 1
     assert len(script.watches) == 3
 
 
 def test_C13_in_a_list_too():
     script = paged(a_list(7, unreadable("x", 3), a_pod("a", 4), {"metadata": None}), ok()).run()
-    assert script.picture.names == {"a"}
-    assert script.status.skipped == 2
+    assert script.store.names == {"a"}
+    assert script.state.skipped == 2
 
 
 def test_C13_a_change_that_cannot_be_read_leaves_what_is_held_and_its_deletion_deletes():
@@ -61,8 +61,8 @@ def test_C13_a_change_that_cannot_be_read_leaves_what_is_held_and_its_deletion_d
         a_list(9, unreadable("a", 8)),
         Said([line("DELETED", unreadable("a", 10))]),
     ).run()
-    assert script.picture.calls == ["listed 1 @7", "listed 1 @9", "changed -a"]
-    assert script.status.skipped == 3
+    assert script.store.calls == ["listed 1 @7", "listed 1 @9", "changed -a"]
+    assert script.state.skipped == 3
 
 
 def test_C13_an_unreadable_pod_of_another_uid_does_not_keep_the_old_one():
@@ -72,7 +72,7 @@ def test_C13_an_unreadable_pod_of_another_uid_does_not_keep_the_old_one():
         a_list(9, a_pod("a", 8, uid="another") | UNREADABLE),
         Said([line("DELETED", a_pod("a", 10, uid="third") | UNREADABLE)]),
     ).run()
-    assert script.picture.calls == ["listed 1 @7", "listed 0 @9"]
+    assert script.store.calls == ["listed 1 @7", "listed 0 @9"]
 
 
 def test_C13_what_is_skipped_is_logged_once_a_minute_by_kind_and_name(caplog):
@@ -84,19 +84,19 @@ def test_C13_what_is_skipped_is_logged_once_a_minute_by_kind_and_name(caplog):
         "Pod 'default/a' skipped",
         "Pod 'default/d' skipped",
     ]
-    assert script.status.skipped == 4
+    assert script.state.skipped == 4
 
 
 def test_C13_a_line_that_is_no_json_ends_the_connection_because_nobody_knows_what_it_was():
     script = paged(a_list(7), Said([added("a", 8), b'{"type":"ADDED","obj', added("c", 10)]), ok()).run()
-    assert script.picture.names == {"a"}
+    assert script.store.names == {"a"}
     assert script.watches[-1]["resourceVersion"] == "8"
 
 
 def test_C13_an_error_event_without_a_code_is_one_of_the_server():
     script = paged(a_list(7), Said([line("ERROR", {})]), Said([line("ERROR", {})]), ok()).run()
     assert script.clock.waits == [0.8]
-    assert script.status.last_error == "500 Unknown"
+    assert script.state.last_error == "500 Unknown"
 
 
 def test_a_bug_in_the_sink_costs_a_new_list_and_not_the_loop(caplog):
@@ -105,9 +105,9 @@ def test_a_bug_in_the_sink_costs_a_new_list_and_not_the_loop(caplog):
     def fails(kind, changes):
         raise ZeroDivisionError
 
-    script.picture.changed = fails  # type: ignore[method-assign]
+    script.store.apply = fails  # type: ignore[method-assign]
     script.run()
-    assert script.picture.calls == ["listed 0 @7", "listed 1 @9"]
+    assert script.store.calls == ["listed 0 @7", "listed 1 @9"]
     assert "unexpected error" in caplog.text
 
 
@@ -125,7 +125,7 @@ def test_a_relist_decodes_only_what_has_changed():
         decoder=counting,
     ).run()
     assert counting.decoded == 5
-    assert {key[1]: one.metadata.resource_version for key, one in script.picture.objects.items()} == {
+    assert {key[1]: one.metadata.resource_version for key, one in script.store.objects.items()} == {
         "same": "3",
         "newer": "9",
         "other": "5",
@@ -148,22 +148,22 @@ def test_where_there_is_doubt_the_same_version_is_no_proof(why):
 
 def test_C15_names_uids_and_versions_as_the_server_has_them():
     script = Script("Pod", a_list(7, a_pod("a", 3), rest="next"), a_list(7, a_pod("b", 5)))
-    assert script.reflector.metadata_list() == {("default", "a"): ("uid-a", "3"), ("default", "b"): ("uid-b", "5")}
+    assert script.reflector.list_metadata() == {("default", "a"): ("uid-a", "3"), ("default", "b"): ("uid-b", "5")}
 
 
 def test_C15_a_relist_that_is_asked_for_is_done_at_once():
     watch = Said([added("a", 8)], [added("b", 9)])
     script = paged(a_list(7), watch, a_list(9, a_pod("b", 9)), ok())
-    changed = script.picture.changed
+    changed = script.store.apply
 
     def ask(kind, changes):
         changed(kind, changes)
         script.reflector.request_relist("the compare found a difference")
-        script.picture.changed = changed  # type: ignore[method-assign]
+        script.store.apply = changed  # type: ignore[method-assign]
 
-    script.picture.changed = ask  # type: ignore[method-assign]
+    script.store.apply = ask  # type: ignore[method-assign]
     script.run()
-    assert script.picture.calls == ["listed 0 @7", "changed +a", "listed 1 @9"]
-    assert script.status.relists == 1
+    assert script.store.calls == ["listed 0 @7", "changed +a", "listed 1 @9"]
+    assert script.state.relists == 1
     assert script.clock.waits == []
-    assert script.status.last_error is None
+    assert script.state.last_error is None

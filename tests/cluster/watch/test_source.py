@@ -15,14 +15,14 @@ from extender.cluster.cache import assume
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
-from extender.cluster.watch import source as live
+from extender.cluster.watch import source as source_module
 from extender.cluster.watch.list_watch import RESOURCES, WatchSettings
 from extender.errors import ClusterLost, NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
 from tests.cluster.watch.reflector_rig import NO_INITIAL_EVENTS, bookmark
-from tests.cluster.watch.source_rig import QUICK, Clock, Live, following, held
+from tests.cluster.watch.source_rig import QUICK, Clock, SourceRig, following, held
 from tests.fakes.api_server import Answer, Fault, Hang
 from tests.fakes.watches import event_line
 
@@ -41,29 +41,29 @@ async def test_there_is_no_picture_before_every_kind_was_listed(api):
     api.put("Pod", pod("a"))
     hang = Hang()
     api.faults.add(Fault("watch" if api.watch_list else "list", "Service", hang))
-    async with following(api.url) as live:
-        assert (live.source.problem() or "").startswith("the cluster has not been read yet: waiting for nodes, pods, ")
+    async with following(api.url) as rig:
+        assert (rig.source.problem() or "").startswith("the cache has not synced yet: waiting for nodes, pods, ")
         with pytest.raises(NotReady):
-            live.cache.snapshot()
-        only_services = "the cluster has not been read yet: waiting for services"
-        await live.until(lambda: live.source.problem() == only_services)
-        assert live.cache.version == 0
+            rig.cache.snapshot()
+        only_services = "the cache has not synced yet: waiting for services"
+        await rig.until(lambda: rig.source.problem() == only_services)
+        assert rig.cache.version == 0
         hang.release()
-        await live.until(lambda: live.source.problem() is None)
-        assert set(live.cache.snapshot().objects.pods) == {("default", "a")}
+        await rig.until(lambda: rig.source.problem() is None)
+        assert set(rig.cache.snapshot().objects.pods) == {("default", "a")}
 
 
 async def test_why_there_is_no_picture_yet_is_said(api):
     api.faults.add(Fault("*", "PodDisruptionBudget", Answer(500, "etcd is slow today"), times=None))
-    async with following(api.url) as live:
-        budgets, others = live.status("PodDisruptionBudget"), len(RESOURCES) - 1
-        await live.until(lambda: len(live.lists) == others and live.source.queue.oldest is None and budgets.last_error)
-        problem = live.source.problem() or ""
-        assert problem.startswith("the cluster has not been read yet (500 ")
+    async with following(api.url) as rig:
+        budgets, others = rig.state("PodDisruptionBudget"), len(RESOURCES) - 1
+        await rig.until(lambda: len(rig.lists) == others and rig.source.queue.oldest is None and budgets.last_error)
+        problem = rig.source.problem() or ""
+        assert problem.startswith("the cache has not synced yet (500 ")
         assert problem.endswith(" etcd is slow today): waiting for poddisruptionbudgets")
         api.faults.clear()
-        await live.read()
-        assert live.source.problem() is None
+        await rig.read()
+        assert rig.source.problem() is None
 
 
 async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_picture(api):
@@ -72,51 +72,51 @@ async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_pictu
         api.put("Pod", pod(name))
     hang = Hang()
     api.faults.add(Fault("watch" if api.watch_list else "list", "Service", hang))
-    async with following(api.url) as live:
+    async with following(api.url) as rig:
         await asyncio.to_thread(api.wait_for, lambda: api.open_watches("Pod") == 1)
         api.put("Pod", pod("c"))
         api.delete("Pod", "a")
-        await live.until(lambda: live.status("Pod").events == 2)
+        await rig.until(lambda: rig.state("Pod").events == 2)
         hang.release()
-        await live.read()
-        await live.until(lambda: live.names() == {"b", "c"})
-        assert live.cache.version == 3  # one picture, two changes
+        await rig.read()
+        await rig.until(lambda: rig.names() == {"b", "c"})
+        assert rig.cache.version == 3  # one picture, two changes
 
 
 async def test_a_list_that_came_again_before_the_first_picture_is_the_one_that_counts(api):
     api.put("Pod", pod("a"))
     hang = Hang()
     api.faults.add(Fault("watch" if api.watch_list else "list", "Service", hang))
-    async with following(api.url) as live:
+    async with following(api.url) as rig:
         await asyncio.to_thread(api.wait_for, lambda: api.open_watches("Pod") == 1)
         api.put("Pod", pod("b"))
-        await live.until(lambda: live.status("Pod").events == 1)
+        await rig.until(lambda: rig.state("Pod").events == 1)
         with api.changed:
             api.send_error("Pod", 410)
             api.delete("Pod", "a")
             api.compact()
-        await live.followed("Pod", lists=2)
+        await rig.followed("Pod", lists=2)
         hang.release()
-        await live.read()
-        assert live.holds(api)
+        await rig.read()
+        assert rig.holds(api)
 
 
 async def test_read_once_comes_back_when_there_is_a_picture(api):
     api.put("Pod", pod("a"))
-    live = Live(api.url)
-    await live.source.read_once(20.0)
-    live.close()
-    assert live.names() == {"a"}
-    assert live.source.problem() is None
+    rig = SourceRig(api.url)
+    await rig.source.sync_once(20.0)
+    rig.close()
+    assert rig.names() == {"a"}
+    assert rig.source.problem() is None
 
 
 async def test_read_once_says_what_it_waited_for(api):
     hang = Hang()
     api.faults.add(Fault("*", "Node", hang, times=None))
-    live = Live(api.url)
-    with pytest.raises(ClusterLost, match=r"not read within 0.2 s: .*waiting for nodes"):
-        await live.source.read_once(0.2)
-    live.close()
+    rig = SourceRig(api.url)
+    with pytest.raises(ClusterLost, match=r"timed out after 0.2s waiting for the cache to sync: .*waiting for nodes"):
+        await rig.source.sync_once(0.2)
+    rig.close()
 
 
 # --- following ------------------------------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ async def test_read_once_says_what_it_waited_for(api):
 
 async def test_events_reach_the_picture(api):
     api.put("Node", node("n1").raw)
-    async with following(api.url) as live:
-        await live.read()
+    async with following(api.url) as rig:
+        await rig.read()
         api.put("Pod", placed(pod("a", cpu="1"), "n1"))
         api.put("Pod", placed(pod("b"), "n1"))
         api.put("Pod", placed(pod("a", cpu="3"), "n1"))
@@ -133,8 +133,8 @@ async def test_events_reach_the_picture(api):
         api.put("PodDisruptionBudget", budget(app="a"))
         api.put("Namespace", namespace("shop"))
         api.put("StorageClass", thing("StorageClass", "fast", provisioner="disk"))
-        await live.until(lambda: live.holds(api))
-        snapshot = live.cache.snapshot()
+        await rig.until(lambda: rig.holds(api))
+        snapshot = rig.cache.snapshot()
         assert [one.metadata.name for one in snapshot.pods_on("n1")] == ["a"]
         assert snapshot.used[0, 0] == 3000
         assert len(snapshot.budgets) == 1
@@ -142,36 +142,36 @@ async def test_events_reach_the_picture(api):
 
 async def test_what_the_streams_say_of_themselves(api):
     clock = Clock()
-    async with following(api.url, clock=clock) as live:
-        await live.read()
+    async with following(api.url, clock=clock) as rig:
+        await rig.read()
         api.put("Pod", pod("a"))
-        await live.until(lambda: live.holds(api))
+        await rig.until(lambda: rig.holds(api))
         clock.now += 7.0
-        views = {view.kind: view for view in live.source.reflector_statuses()}
+        views = {view.kind: view for view in rig.source.reflector_statuses()}
         assert list(views) == [one.kind for one in RESOURCES]
         assert {view.phase for view in views.values()} == {"watching"}
         assert views["Pod"].version == str(api.revision)
         assert (views["Pod"].events, views["Pod"].age) == (1, 7.0)
-        assert not live.source.warnings()
+        assert not rig.source.warnings()
 
 
 async def test_when_it_ends_so_does_everything_that_it_began(api):
-    async with following(api.url) as live:
-        await live.read()
+    async with following(api.url) as rig:
+        await rig.read()
         assert not gc.isenabled()
     assert gc.isenabled()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("follow-")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("reflector-")]
 
 
 async def test_changes_that_wait_too_long_are_a_problem(api):
     clock = Clock()
-    async with following(api.url, clock=clock, settings=QUICK) as live:
-        await live.read()
-        live.source.queue.changed("Pod", [change("a", 100)])
+    async with following(api.url, clock=clock, settings=QUICK) as rig:
+        await rig.read()
+        rig.source.queue.apply("Pod", [change("a", 100)])
         clock.now += 31.0
-        assert live.source.problem() == "changes have been waiting to be applied for 31 s"
-        await live.until(lambda: live.source.problem() is None)
-        assert "a" in live.names()
+        assert rig.source.problem() == "the cache is stale: changes have been queued for 31s"
+        await rig.until(lambda: rig.source.problem() is None)
+        assert "a" in rig.names()
 
 
 # --- C3: whatever comes, and in whatever order ----------------------------------------------------------------------
@@ -249,8 +249,8 @@ def empty() -> ClusterCache:
 
 
 async def test_C3_end_to_end_duplicates_swaps_and_replays_change_nothing(api):
-    async with following(api.url) as live:
-        await live.read()
+    async with following(api.url) as rig:
+        await rig.read()
         api.duplicate_next("Pod", 2)
         api.put("Pod", pod("a"))
         api.put("Pod", pod("a", cpu="2"))
@@ -263,9 +263,9 @@ async def test_C3_end_to_end_duplicates_swaps_and_replays_change_nothing(api):
         api.put("Pod", pod("b", metadata={"uid": "another"}))
         api.replay("Pod", 6)
         api.put("Pod", pod("c"))
-        await live.until(lambda: "c" in live.names())
-        assert live.differences(api) == []
-        assert live.status("Pod").relists == 0
+        await rig.until(lambda: "c" in rig.names())
+        assert rig.differences(api) == []
+        assert rig.state("Pod").relists == 0
 
 
 async def test_C3_an_event_from_before_the_list_tells_nothing(api):
@@ -274,22 +274,22 @@ async def test_C3_an_event_from_before_the_list_tells_nothing(api):
     (history,) = api.storage.history
     api.delete("Pod", "a")
     api.put("Pod", pod("b"))
-    async with following(api.url) as live:
-        await live.read()
+    async with following(api.url) as rig:
+        await rig.read()
         api.send_raw("Pod", event_line(history))
         api.put("Pod", pod("c"))
-        await live.until(lambda: "c" in live.names())
-        assert live.names() == {"b", "c"}
+        await rig.until(lambda: "c" in rig.names())
+        assert rig.names() == {"b", "c"}
 
 
 async def test_C3_the_same_name_with_a_new_uid_is_another_pod(api):
     api.put("Pod", pod("a"))
-    async with following(api.url) as live:
-        await live.read()
+    async with following(api.url) as rig:
+        await rig.read()
         api.put("Pod", pod("b"))
         api.put("Pod", pod("a", metadata={"uid": "another"}))
-        await live.until(lambda: live.holds(api))
-        assert [key[1] for key in live.cache.snapshot().objects.pods] == ["b", "a"]
+        await rig.until(lambda: rig.holds(api))
+        assert [key[1] for key in rig.cache.snapshot().objects.pods] == ["b", "a"]
 
 
 # --- C6, C11 --------------------------------------------------------------------------------------------------------
@@ -371,19 +371,19 @@ class QuietStream(Stream):
 async def test_C6_a_quiet_healthy_cluster_stays_ready_for_10_minutes_without_any_event(bookmarks):
     clock = Clock()
     quiet = Quiet(clock, bookmarks)
-    async with following(quiet, clock=clock, settings=WatchSettings()) as live:
-        await live.read()
+    async with following(quiet, clock=clock, settings=WatchSettings()) as rig:
+        await rig.read()
         for _ in range(20):
             await asyncio.to_thread(quiet.pass_time, 30.0)
-            assert live.source.problem() is None
+            assert rig.source.problem() is None
         assert clock.now == 1600.0
-        views = live.source.reflector_statuses()
+        views = rig.source.reflector_statuses()
         assert sum(view.events for view in views) == 0
         assert max(view.age or 0.0 for view in views) <= (0.0 if bookmarks else 90.0)
         assert sum(view.watch_restarts for view in views) >= len(RESOURCES)
 
 
-@pytest.mark.parametrize("module", [live, delta_queue, cache_module, assume])
+@pytest.mark.parametrize("module", [source_module, delta_queue, cache_module, assume])
 def test_C11_no_wall_clock_is_read(module):
     source = inspect.getsource(module)
     assert "time.time" not in source

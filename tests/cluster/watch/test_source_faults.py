@@ -10,7 +10,7 @@ import time
 import pytest
 
 from extender.cluster.cache.cache import Change
-from extender.cluster.watch import source as live_module
+from extender.cluster.watch import source as source_module
 from extender.k8s.requests import running_usage
 from tests.builders import node, placed, pod
 from tests.cluster.watch.source_rig import MANY, Clock, following, serving, unseen
@@ -25,23 +25,23 @@ pytestmark = pytest.mark.anyio
 
 async def test_C4_while_the_server_shows_an_older_state_nothing_is_decided(shop):
     backup = shop.revision
-    async with serving(shop.url, clock=time.monotonic) as (client, live):
-        await live.read()
-        live.impatient("Pod", 0.1)
+    async with serving(shop.url, clock=time.monotonic) as (client, rig):
+        await rig.read()
+        rig.impatient("Pod", 0.1)
         shop.delete("Pod", "small", "shop")
-        await live.until(lambda: live.holds(shop))
+        await rig.until(lambda: rig.holds(shop))
         second_list = Hang()
         shop.faults.add(Fault("list", "Pod", second_list, skip=1))
         shop.rewind(backup)
-        await live.until(lambda: live.status("Pod").regressed)
-        problem = "the API server shows pods as they were before what it has shown already"
-        await live.until(lambda: live.source.problem() == problem)
+        await rig.until(lambda: rig.state("Pod").regressed)
+        problem = "resourceVersion of pods went backwards, waiting for a second list to confirm it"
+        await rig.until(lambda: rig.source.problem() == problem)
         assert error_of(await client.get("/readyz")) == problem
         assert (await client.post("/filter", content=filter_body())).status_code == 503
-        assert "small" not in live.names()
+        assert "small" not in rig.names()
         second_list.release()
-        await live.until(lambda: live.holds(shop) and live.source.problem() is None)
-        assert "small" in live.names()
+        await rig.until(lambda: rig.holds(shop) and rig.source.problem() is None)
+        assert "small" in rig.names()
         assert (await client.get("/readyz")).status_code == 200
 
 
@@ -49,53 +49,53 @@ async def test_C4_what_bears_a_version_for_the_second_time_is_taken_for_what_it_
     """A restored etcd gives versions away again: the same uid and version need not be the same object."""
     api.put("Pod", pod("a", cpu="1"))
     backup = api.revision
-    async with following(api.url, clock=time.monotonic) as live:
-        await live.read()
-        live.impatient("Pod", 0.1)
+    async with following(api.url, clock=time.monotonic) as rig:
+        await rig.read()
+        rig.impatient("Pod", 0.1)
         api.put("Pod", pod("a", cpu="2"))
         api.put("Pod", pod("b"))
-        await live.until(lambda: live.holds(api))
+        await rig.until(lambda: rig.holds(api))
         api.rewind(backup)
         api.put("Pod", pod("a", cpu="3"))
-        await live.until(lambda: live.holds(api))
-        assert [running_usage(one).requests["cpu"] for one in live.cache.snapshot().objects.pods.values()] == [3000]
+        await rig.until(lambda: rig.holds(api))
+        assert [running_usage(one).requests["cpu"] for one in rig.cache.snapshot().objects.pods.values()] == [3000]
 
 
 # --- C7 -------------------------------------------------------------------------------------------------------------
 
 
-async def broken(api, live, kind):
+async def broken(api, rig, kind):
     """One stream ends, and does not come back."""
     api.faults.add(Fault("*", kind, Answer(500, "etcd has no leader"), times=None))
     api.end_watches(kind)
-    await live.until(lambda: live.status(kind).broken_since is not None)
+    await rig.until(lambda: rig.state(kind).broken_since is not None)
 
 
 @pytest.mark.parametrize("kind", ["Pod", "Service"])
 async def test_C7_one_broken_stream_is_a_problem_although_all_others_are_fine(api, kind):
     clock, plural = Clock(), {"Pod": "pods", "Service": "services"}[kind]
-    async with following(api.url, clock=clock, stale_after=30.0) as live:
-        await live.read()
-        await broken(api, live, kind)
+    async with following(api.url, clock=clock, stale_after=30.0) as rig:
+        await rig.read()
+        await broken(api, rig, kind)
         clock.now += 30.0
-        assert live.source.problem() is None
+        assert rig.source.problem() is None
         clock.now += 1.0
-        problem = live.source.problem() or ""
-        assert problem.startswith(f"{plural} have not been followed for 31 s: ")
+        problem = rig.source.problem() or ""
+        assert problem.startswith(f"{plural} are stale: not watched for 31s: ")
         assert "etcd has no leader" in problem
-        assert {view.kind for view in live.source.reflector_statuses() if view.phase != "watching"} == {kind}
+        assert {view.kind for view in rig.source.reflector_statuses() if view.phase != "watching"} == {kind}
         api.faults.clear()
-        await live.until(lambda: live.source.problem() is None)
+        await rig.until(lambda: rig.source.problem() is None)
 
 
 @pytest.mark.parametrize(("on_failure", "status"), [("Error", 503), ("Veto", 200)])
 async def test_C7_the_failure_rule_as_long_as_a_stream_is_broken(shop, on_failure, status):
     clock = Clock()
     sections = {"preemption": {"onFailure": on_failure}}
-    async with serving(shop.url, sections, clock=clock) as (client, live):
-        await live.read()
+    async with serving(shop.url, sections, clock=clock) as (client, rig):
+        await rig.read()
         assert await ask(client) == {"/readyz": 200, "/filter": 200, "/prioritize": 200, "/preempt": 200}
-        await broken(shop, live, "PodDisruptionBudget")
+        await broken(shop, rig, "PodDisruptionBudget")
         assert await ask(client) == {"/readyz": 200, "/filter": 200, "/prioritize": 200, "/preempt": 200}
         clock.now += 31.0
         assert await ask(client) == {"/readyz": 503, "/filter": 503, "/prioritize": 200, "/preempt": status}
@@ -103,13 +103,13 @@ async def test_C7_the_failure_rule_as_long_as_a_stream_is_broken(shop, on_failur
         if on_failure == "Veto":
             answer = await client.post("/preempt", content=preempt_body())
             assert answer.json() == {"NodeNameToMetaVictims": {}}
-        assert "poddisruptionbudgets have not been followed" in error_of(await client.get("/readyz"))
+        assert "poddisruptionbudgets are stale: not watched for" in error_of(await client.get("/readyz"))
         assert "[-] PodDisruptionBudget: broken" in (await client.get("/readyz?verbose")).text
         assert "extender_cache_ready 0.0" in (await client.get("/metrics")).text
         assert 'extender_watch_streams{phase="broken"} 1.0' in (await client.get("/metrics")).text
         assert (await client.get("/livez")).status_code == 200
         shop.faults.clear()
-        await live.until(lambda: live.source.problem() is None)
+        await rig.until(lambda: rig.source.problem() is None)
         assert await ask(client) == {"/readyz": 200, "/filter": 200, "/prioritize": 200, "/preempt": 200}
 
 
@@ -133,18 +133,18 @@ ODD = (
 
 
 async def test_C13_what_cannot_be_read_is_counted_and_left_out_and_the_rest_goes_on(shop):
-    async with serving(shop.url) as (client, live):
-        await live.read()
+    async with serving(shop.url) as (client, rig):
+        await rig.read()
         for line in ODD:
             shop.send_raw("Pod", line)
         shop.put("Pod", pod("many", cpu="many"))
         shop.put("Pod", pod("wrong") | {"spec": {"containers": 7}})
         shop.put("Pod", pod("good"))
-        await live.until(lambda: "good" in live.names())
-        assert not {"many", "wrong", "x"} & live.names()
+        await rig.until(lambda: "good" in rig.names())
+        assert not {"many", "wrong", "x"} & rig.names()
         assert f"extender_watch_skipped_objects_total {len(ODD) + 2}.0" in (await client.get("/metrics")).text
         assert (await client.get("/readyz")).status_code == 200
-        assert live.status("Pod").relists == 0
+        assert rig.state("Pod").relists == 0
 
 
 @pytest.mark.parametrize("count", [1, MANY])
@@ -152,17 +152,17 @@ async def test_C13_what_cannot_be_read_is_left_out_of_lists(shop, count):
     """Before the first picture, when few objects differ from it, and when many do."""
     shop.put("Pod", pod("many", cpu="many"))
     shop.put("Node", node("n1", cpu="lots").raw)
-    async with following(shop.url) as live:
-        await live.read()
-        assert live.names() == {"small", "large"}
+    async with following(shop.url) as rig:
+        await rig.read()
+        assert rig.names() == {"small", "large"}
         with unseen(shop, "Pod"):
             shop.put("Pod", pod("more", cpu="even more"))
             for number in range(count):
                 shop.put("Pod", pod(f"p{number}"))
-        await live.until(lambda: f"p{count - 1}" in live.names())
-        assert len(live.names()) == 2 + count
-        assert live.source.problem() is None
-        assert live.status("Pod").relists == 1
+        await rig.until(lambda: f"p{count - 1}" in rig.names())
+        assert len(rig.names()) == 2 + count
+        assert rig.source.problem() is None
+        assert rig.state("Pod").relists == 1
 
 
 @pytest.mark.parametrize("count", [1, MANY])
@@ -174,21 +174,21 @@ async def test_C13_two_pods_of_one_uid_cost_one_of_them_and_nothing_else(shop, c
 
     put("one")
     put("two")
-    async with following(shop.url) as live:
-        await live.read()
-        assert len(live.cache.snapshot().objects.pods) == 3
+    async with following(shop.url) as rig:
+        await rig.read()
+        assert len(rig.cache.snapshot().objects.pods) == 3
         with unseen(shop, "Pod"):
             put("three")
             for number in range(count):
                 shop.put("Pod", pod(f"p{number}"))
-        await live.until(lambda: f"p{count - 1}" in live.names())
+        await rig.until(lambda: f"p{count - 1}" in rig.names())
         put("four")
         shop.put("Pod", pod("last"))
-        await live.until(lambda: "last" in live.names())
-        assert live.names() == {"small", "large", "a", "last", *(f"p{number}" for number in range(count))}
-        assert live.status("Pod").relists == 1
-        assert live.source.problem() is None
-        (view,) = (view for view in live.source.reflector_statuses() if view.kind == "Pod")
+        await rig.until(lambda: "last" in rig.names())
+        assert rig.names() == {"small", "large", "a", "last", *(f"p{number}" for number in range(count))}
+        assert rig.state("Pod").relists == 1
+        assert rig.source.problem() is None
+        (view,) = (view for view in rig.source.reflector_statuses() if view.kind == "Pod")
         assert view.skipped >= 3
 
 
@@ -197,23 +197,23 @@ async def test_C13_two_pods_of_one_uid_cost_one_of_them_and_nothing_else(shop, c
 
 async def test_what_cannot_be_applied_for_a_bug_costs_a_new_picture_and_a_list(api, monkeypatch, caplog):
     api.put("Pod", pod("a"))
-    async with following(api.url) as live:
-        await live.read()
-        apply = live.cache.apply
+    async with following(api.url) as rig:
+        await rig.read()
+        apply = rig.cache.apply
 
         def apply_wrongly(change: Change) -> bool:
-            live.cache.apply = apply  # type: ignore[method-assign]
-            live.cache.mutable_snapshot().remove("Pod", ("default", "a"))
+            rig.cache.apply = apply  # type: ignore[method-assign]
+            rig.cache.mutable_snapshot().remove("Pod", ("default", "a"))
             raise RuntimeError("a bug")
 
-        live.cache.apply = apply_wrongly  # type: ignore[method-assign]
+        rig.cache.apply = apply_wrongly  # type: ignore[method-assign]
         api.put("Pod", pod("b"))
-        await live.sleeps.end(live_module.RELIST_DELAY_SECONDS)
-        await live.until(lambda: live.status("Pod").relists == 1 and live.holds(api))
+        await rig.sleeps.end(source_module.RELIST_DELAY_SECONDS)
+        await rig.until(lambda: rig.state("Pod").relists == 1 and rig.holds(api))
         api.put("Pod", pod("c"))
-        await live.until(lambda: live.holds(api))
-        assert live.source.problem() is None
-    assert [r.getMessage() for r in caplog.records if r.exc_info] == ["Pod: what was read could not be applied"]
+        await rig.until(lambda: rig.holds(api))
+        assert rig.source.problem() is None
+    assert [r.getMessage() for r in caplog.records if r.exc_info] == ["applying changes of Pod failed, relisting"]
 
 
 async def test_a_bug_that_cannot_be_mended_is_openly_the_end(shop, monkeypatch, caplog):
@@ -223,10 +223,10 @@ async def test_a_bug_that_cannot_be_mended_is_openly_the_end(shop, monkeypatch, 
         raise RuntimeError("a bug")
 
     stopped = asyncio.Event()
-    async with serving(shop.url, on_stop=stopped.set) as (client, live):
-        await live.read()
-        live.cache.apply = fail  # type: ignore[method-assign]
-        live.cache.rebuild = fail  # type: ignore[method-assign]
+    async with serving(shop.url, on_stop=stopped.set) as (client, rig):
+        await rig.read()
+        rig.cache.apply = fail  # type: ignore[method-assign]
+        rig.cache.rebuild = fail  # type: ignore[method-assign]
         shop.put("Pod", pod("a"))
         await asyncio.wait_for(stopped.wait(), 20)
         assert "internal error" in error_of(await client.get("/readyz"))

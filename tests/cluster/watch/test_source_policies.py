@@ -60,9 +60,9 @@ def members(name, minimum):
     return thing("PodGroup", name, namespace="shop", spec={"minMember": minimum})
 
 
-def minimums(live):
+def minimums(rig):
     """Of the groups of either sort, by name."""
-    objects = live.cache.snapshot().frozen()
+    objects = rig.cache.snapshot().frozen()
     return [{one.metadata.name: one.minimum for one in of} for of in (objects.pod_groups, objects.coscheduling_groups)]
 
 
@@ -71,13 +71,13 @@ def minimums(live):
 
 async def test_pod_groups_are_not_followed_unless_they_are_asked_for(api):
     api.put("PodGroup", gang("train", 3))
-    async with following(api.url) as live:
-        await live.read()
-        assert [view.kind for view in live.source.reflector_statuses()] == [one.kind for one in RESOURCES]
-        snapshot = live.cache.snapshot()
+    async with following(api.url) as rig:
+        await rig.read()
+        assert [view.kind for view in rig.source.reflector_statuses()] == [one.kind for one in RESOURCES]
+        snapshot = rig.cache.snapshot()
         assert not snapshot.objects.pod_groups
-        assert not snapshot.unread  # there are none as far as decisions go
-        assert await live.source.compare(NATIVE) == 0
+        assert not snapshot.unreadable_tables  # there are none as far as decisions go
+        assert await rig.source.verify(NATIVE) == 0
     assert not [request for request in api.requests if "podgroups" in request.path]
 
 
@@ -85,38 +85,38 @@ async def test_pod_groups_of_both_apis_are_followed(api, other):
     api.put("PodGroup", gang("train", 3))
     api.put("PodGroup", gang("both", 2))
     other.put("PodGroup", members("both", 7))
-    async with following(Aggregated(api, other), pod_groups=True) as live:
-        await live.read()
-        assert minimums(live) == [{"train": 3, "both": 2}, {"both": 7}]
+    async with following(Aggregated(api, other), pod_groups=True) as rig:
+        await rig.read()
+        assert minimums(rig) == [{"train": 3, "both": 2}, {"both": 7}]
         api.delete("PodGroup", "train", "shop")
         other.put("PodGroup", members("both", 8))
         other.put("PodGroup", members("sort", 4))
-        await live.until(lambda: minimums(live) == [{"both": 2}, {"both": 8, "sort": 4}])
-        views = {view.kind: view for view in live.source.reflector_statuses()}
+        await rig.until(lambda: minimums(rig) == [{"both": 2}, {"both": 8, "sort": 4}])
+        views = {view.kind: view for view in rig.source.reflector_statuses()}
         assert [views[kind].phase for kind in (NATIVE, COSCHEDULING)] == ["watching", "watching"]
         assert sum(view.skipped for view in views.values()) == 0
-        assert [await live.source.compare(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
+        assert [await rig.source.verify(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
 
 
 async def test_pod_groups_that_a_cluster_does_not_have_are_known_not_to_be_there(api):
     for one in POD_GROUP_RESOURCES:
         api.remove_resource(one.kind)
-    async with following(api.url, pod_groups=True) as live:
-        await live.read()
-        assert [live.status(one.kind).phase for one in POD_GROUP_RESOURCES] == ["absent", "absent"]
-        assert live.source.problem() is None
-        assert not live.cache.snapshot().unread
+    async with following(api.url, pod_groups=True) as rig:
+        await rig.read()
+        assert [rig.state(one.kind).phase for one in POD_GROUP_RESOURCES] == ["absent", "absent"]
+        assert rig.source.problem() is None
+        assert not rig.cache.snapshot().unreadable_tables
 
 
 async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tmp_path):
     for one in POD_GROUP_RESOURCES:
         api.forbid(one.kind)
-    async with following(api.url, pod_groups=True) as live:
-        await live.read()
-        assert live.source.problem() is None
-        assert live.cache.snapshot().unread == {"pod_groups", "coscheduling_groups"}
-        dump.write_dump(live.cache.snapshot().frozen(), tmp_path / "cluster.json")
-    assert load_cluster(tmp_path / "cluster.json").unread == ("coscheduling_groups", "pod_groups")
+    async with following(api.url, pod_groups=True) as rig:
+        await rig.read()
+        assert rig.source.problem() is None
+        assert rig.cache.snapshot().unreadable_tables == {"pod_groups", "coscheduling_groups"}
+        dump.write_dump(rig.cache.snapshot().frozen(), tmp_path / "cluster.json")
+    assert load_cluster(tmp_path / "cluster.json").unreadable_tables == ("coscheduling_groups", "pod_groups")
 
 
 # --- pods and budgets -----------------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
     api.put("Pod", annotated("a", "n1", **{"shop/keep": "yes", "shop/other": "no"}))
     api.put("PodDisruptionBudget", budget(app="a") | {"metadata": {"name": "b", "annotations": {"shop/keep": "yes"}}})
     keys = frozenset({"shop/keep"})
-    async with following(api.url, pod_annotations=keys) as live:
-        await live.read()
-        found = live.cache.snapshot().frozen()
+    async with following(api.url, pod_annotations=keys) as rig:
+        await rig.read()
+        found = rig.cache.snapshot().frozen()
         dump.write_dump(found, tmp_path / "cluster.json", keys)
     assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
     assert found.budgets[0].metadata.annotations is None
@@ -144,19 +144,19 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
 async def test_a_pod_that_becomes_ready_is_ready_in_the_picture_too(api):
     api.put("Node", node("n1").raw)
     api.put("Pod", placed(pod("a"), "n1"))
-    async with following(api.url) as live:
-        await live.read()
-        assert [one.is_ready for one in live.cache.snapshot().pods_on("n1")] == [False]
+    async with following(api.url) as rig:
+        await rig.read()
+        assert [one.is_ready for one in rig.cache.snapshot().pods_on("n1")] == [False]
         api.put("Pod", placed(pod("a", status={"conditions": [{"type": "Ready", "status": "True"}]}), "n1"))
-        await live.until(lambda: live.holds(api))
-        assert [one.is_ready for one in live.cache.snapshot().pods_on("n1")] == [True]
+        await rig.until(lambda: rig.holds(api))
+        assert [one.is_ready for one in rig.cache.snapshot().pods_on("n1")] == [True]
 
 
 async def test_a_budget_says_whether_its_status_is_of_this_spec(api):
     one = budget(app="a")
     one["metadata"]["generation"], one["status"]["observedGeneration"] = 5, 4
     api.put("PodDisruptionBudget", one)
-    async with following(api.url) as live:
-        await live.read()
-        (found,) = live.cache.snapshot().budgets
+    async with following(api.url) as rig:
+        await rig.read()
+        (found,) = rig.cache.snapshot().budgets
         assert (found.metadata.generation, found.status.observed_generation) == (5, 4)

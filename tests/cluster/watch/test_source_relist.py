@@ -8,7 +8,7 @@ import pytest
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.cluster.watch import source as live_module
+from extender.cluster.watch import source as source_module
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from tests.builders import node, placed, pod, thing, typed
@@ -24,13 +24,13 @@ def names(cache):
 
 def before_the_next_list(queue):
     """An event that is set when a thread has read a list and is about to hand it over."""
-    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), queue.listed
+    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), queue.replace
 
     def listed_(*args):
         loop.call_soon_threadsafe(event.set)
         listed(*args)
 
-    queue.listed = listed_
+    queue.replace = listed_
     return event
 
 
@@ -43,27 +43,27 @@ async def observe(cache, seen, begin):
 
 
 async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
-    monkeypatch.setattr(live_module, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(source_module, "TURN_SECONDS", 0.0)
     for number in range(MANY):
         api.put("Pod", pod(f"old-{number}"))
         api.put("Pod", pod(f"kept-{number}"))
-    async with following(api.url) as live:
-        await live.read()
-        old, seen = names(live.cache), list[frozenset[str]]()
-        reading = asyncio.create_task(observe(live.cache, seen, before_the_next_list(live.source.queue)))
+    async with following(api.url) as rig:
+        await rig.read()
+        old, seen = names(rig.cache), list[frozenset[str]]()
+        reading = asyncio.create_task(observe(rig.cache, seen, before_the_next_list(rig.source.queue)))
         with unseen(api, "Pod"):
             for number in range(MANY):
                 api.delete("Pod", f"old-{number}")
                 api.put("Pod", pod(f"new-{number}"))
-        await live.until(lambda: live.holds(api))
+        await rig.until(lambda: rig.holds(api))
         await asyncio.sleep(0)  # the reader's turn
-        new = names(live.cache)
+        new = names(rig.cache)
         reading.cancel()
     assert len(old) == len(new) == 2 * MANY
     assert len(old & new) == MANY
     assert set(seen) == {old, new}
     assert len(seen) > 2 * MANY / cache_module.OBJECTS_PER_STEP
-    assert live.status("Pod").relists == 1
+    assert rig.state("Pod").relists == 1
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count)
 
     def look():
         snapshot = cache.snapshot()
-        return len(snapshot.objects.volumes), *snapshot.unread
+        return len(snapshot.objects.volumes), *snapshot.unreadable_tables
 
     for objects, before, after in (((), (count,), (0, "volumes")), (volumes, (0, "volumes"), (count,))):
         assert look() == before
@@ -114,21 +114,21 @@ def test_C2_a_kind_is_unread_from_the_moment_on_when_its_objects_are_gone(count)
 async def test_C2_what_was_deleted_in_the_gap_is_gone_and_what_came_is_there(api):
     for name in "abc":
         api.put("Pod", pod(name))
-    async with following(api.url) as live:
-        await live.read()
+    async with following(api.url) as rig:
+        await rig.read()
         with unseen(api, "Pod"):
             api.delete("Pod", "a")
             api.put("Pod", pod("b", metadata={"uid": "another"}))
             api.put("Pod", pod("d"))
-        await live.until(lambda: live.holds(api))
-        assert live.names() == {"b", "c", "d"}
-        assert live.status("Pod").relists == 1
-        assert all(live.status(kind).relists == 0 for kind in ("Node", "Service"))
+        await rig.until(lambda: rig.holds(api))
+        assert rig.names() == {"b", "c", "d"}
+        assert rig.state("Pod").relists == 1
+        assert all(rig.state(kind).relists == 0 for kind in ("Node", "Service"))
 
 
 async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monkeypatch):
     """No turn of the loop puts more than a step's objects into the picture; every request in between has its answer."""
-    monkeypatch.setattr(live_module, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(source_module, "TURN_SECONDS", 0.0)
     turns = [0]
     put = Snapshot.put
 
@@ -141,20 +141,20 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
             await asyncio.sleep(0)
             turns.append(0)
 
-    async with serving(shop.url) as (client, live):
-        await live.read()
+    async with serving(shop.url) as (client, rig):
+        await rig.read()
         monkeypatch.setattr(Snapshot, "put", counting)
         counting_turns = asyncio.create_task(count_turns())
         with unseen(shop, "Pod"):
             shop.load("Pod", (pod(f"p{number}", cpu="1m") for number in range(3000)))
         answered = 0
-        while not live.status("Pod").relists or len(live.names()) < 3000:
+        while not rig.state("Pod").relists or len(rig.names()) < 3000:
             response = await client.post("/filter", content=filter_body())
             assert response.json()["NodeNames"] == ["worker-1"]
             answered += 1
             await asyncio.sleep(0)  # as a socket does: the loop turns
         counting_turns.cancel()
-        assert live.holds(shop)
+        assert rig.holds(shop)
     assert answered > 10
     assert sum(turns) >= 3000
     assert max(turns) <= cache_module.OBJECTS_PER_STEP

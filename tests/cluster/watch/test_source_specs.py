@@ -17,32 +17,32 @@ from tests.server.conftest import pod
 pytestmark = pytest.mark.anyio
 
 
-def spec(live, name="p"):
-    return live.cache.mutable_snapshot().objects.pods["shop", name].spec
+def spec(rig, name="p"):
+    return rig.cache.mutable_snapshot().objects.pods["shop", name].spec
 
 
-def cpu(live):
-    return spec(live).containers[0].resources.requests["cpu"]
+def cpu(rig):
+    return spec(rig).containers[0].resources.requests["cpu"]
 
 
 async def test_C4_a_pod_that_is_bound_elsewhere_since_the_server_was_set_back_is_seen_there(shop):
     """The server has got to our version again, and so the watch goes on as if nothing had happened."""
     shop.put("Pod", pod("p"))
-    async with following(shop.url, clock=time.monotonic) as live:
-        await live.read()
+    async with following(shop.url, clock=time.monotonic) as rig:
+        await rig.read()
         backup = shop.revision
         shop.put("Pod", pod("p", on="worker-1"))
-        await live.until(lambda: spec(live).node_name == "worker-1")
+        await rig.until(lambda: spec(rig).node_name == "worker-1")
         late = Hang()
         shop.faults.add(Fault("watch", "Pod", late))
         shop.rewind(backup)
         for number in range(2):
             shop.put("Node", {"metadata": {"name": f"unrelated-{number}"}})
         late.release()
-        await live.until(lambda: live.status("Pod").phase == "watching")
+        await rig.until(lambda: rig.state("Pod").phase == "watching")
         shop.put("Pod", pod("p", on="worker-2"))
-        await live.until(lambda: live.holds(shop, ["Pod"]))
-        assert spec(live).node_name == "worker-2"
+        await rig.until(lambda: rig.holds(shop, ["Pod"]))
+        assert spec(rig).node_name == "worker-2"
 
 
 @pytest.mark.parametrize("is_applied", [True, False], ids=["the list is applied", "the list waits"])
@@ -54,45 +54,45 @@ async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_b
     def changed(to):
         return pod("p", on=to) if what == "bound" else pod("p", on="worker-1", cpu=to)
 
-    def found(live):
-        return spec(live).node_name if what == "bound" else cpu(live)
+    def found(rig):
+        return spec(rig).node_name if what == "bound" else cpu(rig)
 
     shop.put("Pod", pod("p", on="" if what == "bound" else "worker-1"))
     backup = shop.revision
-    async with following(shop.url, clock=time.monotonic) as live:
-        await live.read()
+    async with following(shop.url, clock=time.monotonic) as rig:
+        await rig.read()
         shop.put("Pod", changed(first))
         for name in ("q", "r"):
             shop.put("Pod", pod(name))
-        await live.until(lambda: live.holds(shop))
-        busy = Piling([Change("Pod", live.cache.mutable_snapshot().objects.pods["shop", "large"])])
+        await rig.until(lambda: rig.holds(shop))
+        busy = Piling([Change("Pod", rig.cache.mutable_snapshot().objects.pods["shop", "large"])])
         busy.ended = is_applied
-        live.source.queue.changed("Pod", busy)
-        live.impatient("Pod", 0.5)
+        rig.source.queue.apply("Pod", busy)
+        rig.impatient("Pod", 0.5)
         shop.rewind(backup)
-        await live.followed("Pod", lists=2)
-        await live.until(lambda: not is_applied or live.holds(shop))
-        events = live.status("Pod").events
+        await rig.followed("Pod", lists=2)
+        await rig.until(lambda: not is_applied or rig.holds(shop))
+        events = rig.state("Pod").events
         shop.put("Pod", changed(second))
-        await live.until(lambda: live.status("Pod").events > events)
+        await rig.until(lambda: rig.state("Pod").events > events)
         busy.ended = True
-        await live.until(lambda: live.holds(shop))
-        assert found(live) == second
+        await rig.until(lambda: rig.holds(shop))
+        assert found(rig) == second
 
 
 async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop):
     """The thread that reads looks the pod up while it is assumed to be bound, and asks on when it no longer is."""
     clock = Clock()
     shop.put("Pod", pod("p"))
-    async with following(shop.url, clock=clock) as live:
-        await live.read()
-        assumed = live.cache.assumed
+    async with following(shop.url, clock=clock) as rig:
+        await rig.read()
+        assumed = rig.cache.assumed
         assumed.assume_bound("shop", "p", "uid-p", "worker-1")
-        assert spec(live).node_name == "worker-1"
-        said, asked, go_on = assumed.said, threading.Event(), threading.Event()
+        assert spec(rig).node_name == "worker-1"
+        said, asked, go_on = assumed.api_object, threading.Event(), threading.Event()
 
         def said_late(held):
-            if held.metadata.name == "p" and threading.current_thread().name == "follow-pods":
+            if held.metadata.name == "p" and threading.current_thread().name == "reflector-pods":
                 asked.set()
                 go_on.wait(20)
             return said(held)
@@ -101,8 +101,8 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
         shop.put("Pod", pod("p") | {"status": {"phase": "Pending", "conditions": []}})
         await asyncio.to_thread(asked.wait, 20)
         clock.now += 31
-        live.cache.snapshot()
-        assert spec(live).node_name == ""
+        rig.cache.snapshot()
+        assert spec(rig).node_name == ""
         go_on.set()
-        await live.until(lambda: live.holds(shop))
-        assert spec(live).node_name == ""
+        await rig.until(lambda: rig.holds(shop))
+        assert spec(rig).node_name == ""

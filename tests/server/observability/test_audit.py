@@ -11,7 +11,7 @@ from extender.core import engine
 from extender.core.engine import Candidate
 from extender.server.app import create_app
 from extender.server.observability import audit_log
-from extender.server.observability.audit import BindLine, PreemptLine, encoded
+from extender.server.observability.audit import BindLine, PreemptLine, encode_line
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NoSource
 from tests.cluster.watch.reflector_rig import server_at
@@ -59,7 +59,7 @@ class Audited:
         self.put(audit=self.audit)
 
     def put(self, **parts):
-        self.app.state.service = dataclasses.replace(self.app.state.service, **parts)
+        self.app.state.server_context = dataclasses.replace(self.app.state.server_context, **parts)
 
     async def post(self, path="/preempt", body=None):
         async with client_for(self.app) as client:
@@ -79,7 +79,7 @@ class Audited:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """A busy machine may take longer than an answer waits."""
-    monkeypatch.setattr(audit_log, "PATIENCE", 60.0)
+    monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ async def test_a_veto_says_why(audited):
     service = audited({"preemption": {"disruptionBudgets": "Strict"}})
     response = await service.post(body=preempt_body(**{"worker-1": ["uid-small"]}))
     line = service.line()
-    assert (line["answer"], line["vetoed"]) == ("nobody", response.headers["X-Extender-Vetoed"])
+    assert (line["answer"], line["vetoed"]) == ("noVictims", response.headers["X-Extender-Vetoed"])
     assert "for-small" in line["vetoed"]
     assert "kept" not in line
     assert "disruptionBudgets: Strict" in line["policies"]
@@ -187,23 +187,23 @@ async def test_live_accounting_says_what_it_counted(audited):
 async def test_a_node_that_the_guard_rejects_is_dropped_and_says_so(audited, monkeypatch):
     service, right = audited(), engine.preempt
 
-    def planted(snapshot, pod, offers, *more):
-        decision = right(snapshot, pod, offers, *more)
+    def planted(snapshot, pod, sent, *more):
+        decision = right(snapshot, pod, sent, *more)
         wrong = Candidate("worker-2", (), 0)
-        return dataclasses.replace(decision, kept=(wrong, *decision.kept)) if "worker-2" in offers else decision
+        return dataclasses.replace(decision, kept=(wrong, *decision.kept)) if "worker-2" in sent else decision
 
     monkeypatch.setattr(engine, "preempt", planted)
     await service.post(body=preempt_body(**{"worker-1": ["uid-small"], "worker-2": []}))
     reasons = {node: why for why, nodes in service.line().get("dropped", {}).items() for node in nodes}
-    assert "rejected by the last check" in reasons["worker-2"]
+    assert "rejected by the guard" in reasons["worker-2"]
 
 
 @pytest.mark.parametrize(
     ("sections", "mode", "answer"),
     [
-        ({"mode": "Observe"}, "observed", "asOffered"),
-        ({"killSwitch": {"enabled": True}}, "handsOff", "nobody"),
-        ({"killSwitch": {"enabled": True, "preempt": "PassThrough"}}, "handsOff", "asOffered"),
+        ({"mode": "Observe"}, "observed", "asSent"),
+        ({"killSwitch": {"enabled": True}}, "passthrough", "noVictims"),
+        ({"killSwitch": {"enabled": True, "preempt": "PassThrough"}}, "passthrough", "asSent"),
     ],
     ids=["Observe", "kill switch, Veto", "kill switch, PassThrough"],
 )
@@ -217,17 +217,17 @@ async def test_what_was_answered_is_told_apart_from_what_was_decided(audited, se
 
 class NotTrue(NoSource):
     def problem(self):
-        return "pods have not been followed for 31 s"
+        return "pods are stale: not watched for 31s"
 
 
-@pytest.mark.parametrize(("on_failure", "answer", "status"), [("Error", "error", 503), ("Veto", "nobody", 200)])
+@pytest.mark.parametrize(("on_failure", "answer", "status"), [("Error", "error", 503), ("Veto", "noVictims", 200)])
 async def test_a_failure_has_a_line_too(audited, on_failure, answer, status):
     app = create_app(filled_cache(), configuration(preemption={"onFailure": on_failure}), NotTrue())
     service = audited(app=app)
     await service.post()
     line = service.line()
     assert (line["mode"], line["answer"], line["status"]) == ("failed", answer, status)
-    assert line["error"] == "pods have not been followed for 31 s"
+    assert line["error"] == "pods are stale: not watched for 31s"
     assert line["preemptor"]["name"] == "urgent"
 
 
@@ -259,7 +259,7 @@ async def test_other_verbs_have_none_but_their_answers_say_their_id_too(audited)
 async def test_the_id_leads_to_the_decision(audited):
     service = audited()
     header = (await service.post()).headers["X-Extender-Decision"]
-    async with admin_client(service.app.state.service) as people:
+    async with admin_client(service.app.state.server_context) as people:
         shown = (await people.get(f"/decisions/{header}")).json()
     line = service.line()
     assert (shown["id"], shown["uid"], shown["chosen"]) == (line["id"], "uid-urgent", [line["kept"][0]["node"]])
@@ -312,7 +312,7 @@ async def bound(audited, api, **changes):
     app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "2s"}), api=server)
     service = audited(app=app)
     response = await service.post("/bind", json.dumps(REQUEST | changes).encode())
-    app.state.service.binder.threads.shutdown()
+    app.state.server_context.binder.threads.shutdown()
     server.close()
     line = service.line()
     assert response.headers["X-Extender-Decision"] == line["id"] == "bind-1"
@@ -399,10 +399,10 @@ async def test_names_that_would_break_a_line_or_steer_a_terminal_are_escaped(aud
 
 
 def test_a_delete_character_is_escaped_where_all_else_is_plain():
-    assert encoded({"error": "a\x7f"}) == b'{"error":"a\\u007f"}\n'
+    assert encode_line({"error": "a\x7f"}) == b'{"error":"a\\u007f"}\n'
 
 
 def test_a_lone_surrogate_breaks_no_line():
-    raw = encoded({"error": "\ud800 and \udc80"})
+    raw = encode_line({"error": "\ud800 and \udc80"})
     assert raw.isascii()
     assert json.loads(raw) == {"error": "\ud800 and \udc80"}
