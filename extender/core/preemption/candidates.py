@@ -1,11 +1,21 @@
-"""Whom to evict from each of some nodes: what the reprieve leaves, or a better set where a policy asks for one.
+"""Find the preemption candidates (framework/preemption Evaluator.findCandidates, v1.36) and apply the policies to them.
 
-    dry run -> the other order, where a budget would break -> whole gangs -> the fewest on the best nodes -> what is out
+    dry run                          the victims that kube-scheduler would select
+    least important first (Strict)   on nodes where these exceed a budget: count the least important pods first instead
+    whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
+    minimal victims (Minimal)        on the best candidates: search for the best set of victims
+    policy vetoes                    a candidate whose victims a policy rejects is not a candidate
 
-Each step proposes other victims for some nodes; they are taken where they are better, and never otherwise: what a
-policy forbids is worse than what none does, and then the profile's ranking decides.
+Without policies only the first step runs. Each later step proposes other victims for some nodes, and they replace the
+earlier ones only if they are better: vetoed victims are worse than victims that are not, then the profile's ranking
+decides.
 
-Rule: pods are put back in `dry_run` alone; here it is only said in which groups and in which order.
+Minimal victims are searched on a few candidates only, because the search takes milliseconds per node: the best few by
+the reprieve's victims (`top_k`). As the search can only improve a candidate, and the best candidate by the reprieve is
+among those searched, the answer is never worse than the reprieve's. It is not guaranteed to be the best in the cluster:
+a node outside the best few may have had a still better set.
+
+Rule: pods are put back in `dry_run` only; this module decides in which groups and in which order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,217 +23,237 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, Constraint, Evictable, Rows, SchedulingContext
-from extender.core.preemption.criteria import Losses, keys_in_turn, top_k
+from extender.core.framework.constraint import Check, Constraint, EvictablePods, NodeRows, SchedulingContext
+from extender.core.preemption.criteria import CandidateVictims, iter_ranking_keys, top_k
 from extender.core.preemption.dry_run import (
-    FEWEST,
-    OTHER_ORDER,
-    WHOLE_GANGS,
+    LEAST_IMPORTANT_FIRST,
+    MINIMAL,
+    WHOLE_POD_GROUPS,
     DryRun,
     PolicyVeto,
     dry_run_preemption,
-    fits_emptied,
+    fits_without_potential_victims,
     remove_pods,
 )
-from extender.core.preemption.minimal_victims import Problem, fewest
-from extender.core.preemption.pdb.violations import charging_of, exceeded, overdrawn
-from extender.core.preemption.potential_victims import in_other_order
-from extender.core.preemption.rate_limits import barriers, rule_out_victims
-from extender.core.snapshot.arrays import BoolArray, IntArray, columns, mask_of
-from extender.core.snapshot.workloads import NONE, Gangs
+from extender.core.preemption.minimal_victims import MinimalVictimsProblem, find_minimal_victims
+from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
+from extender.core.preemption.potential_victims import potential_victims_least_important_first
+from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
+from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
 
-FINALISTS = 2
-"""On how many of the best nodes the fewest victims are searched for, if no more are to be answered, …"""
+MIN_SEARCHED_CANDIDATES = 2
+"""Candidates on which minimal victims are searched for, even if the answer keeps fewer (keepCandidates)."""
 
-MOST_FINALISTS = 16
-"""… and on how many at most."""
+MAX_SEARCHED_CANDIDATES = 16
+"""Candidates on which minimal victims are searched for at most: this bounds the time that the search adds to a call."""
 
 
 def find_candidates(
-    incoming: SchedulingContext, checks: Sequence[Check], rows: Rows, chosen: BoolArray | None = None
+    context: SchedulingContext, checks: Sequence[Check], rows: NodeRows, scheduler_victims: BoolArray | None = None
 ) -> DryRun:
-    """A dry run with the victims that the profile's policies prefer, and what they forbid.
+    """Dry-run the preemption on `rows`, with the victims that the profile's policies prefer and with their vetoes.
 
     `checks` are of the whole snapshot; `chosen`: see `core.preemption.protections.Protections.mask`.
     """
-    policy = incoming.profile.preemption
-    run = dry_run_preemption(incoming, checks, rows, chosen)
-    run = replace(run, barriers=tuple(_barriers(run, np.arange(len(rows)))))
+    policy = context.profile.preemption
+    run = dry_run_preemption(context, checks, rows, scheduler_victims)
+    run = replace(run, vetoes=tuple(_policy_vetoes(run, np.arange(len(rows)))))
     if policy.disruption_budgets == "Strict":
-        run = _in_the_other_order(run, run.barriers[0].nodes, chosen)
+        run = _retry_least_important_first(run, run.vetoes[0].nodes, scheduler_victims)
     if policy.reads_pod_groups:
-        run = _whole_gangs(run)
-    if policy.victims == "Fewest":
-        run = _fewest(run)
+        run = _evict_whole_pod_groups(run)
+    if policy.victim_selection == "Minimal":
+        run = _search_minimal_victims(run)
     return run
 
 
-def preemption_would_help(incoming: SchedulingContext, checks: Sequence[Check], rows: Rows) -> BoolArray:
-    """[row]: would `find_candidates` find a candidate, on nodes that do not take the pod as they are?
+def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
+    """Return [row]: `find_candidates` would find a candidate there; all `rows` must reject the pod as they are.
 
-    Victims are chosen only where policies may rule them out.
+    Victims are selected only if a policy may veto them; otherwise it is enough that the pod fits without all potential
+    victims.
     """
-    if incoming.profile.preemption.disruption_budgets == "Strict" or rule_out_victims(incoming):
-        return find_candidates(incoming, checks, rows).candidate
-    helped: BoolArray = fits_emptied(incoming, checks)[rows]
+    if context.profile.preemption.disruption_budgets == "Strict" or has_victim_limits(context):
+        return find_candidates(context, checks, rows).candidate
+    helped: BoolArray = fits_without_potential_victims(context, checks)[rows]
     return helped
 
 
-def with_victims(run: DryRun, places: IntArray, victims: BoolArray, way: int) -> DryRun:
-    """Other victims on some of the nodes, [k, place]; `way`: see `core.preemption.dry_run_preemption.WAYS`."""
+def replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
+    """Replace the victims on the nodes in `places` by `victims` [k, place]; `method`: how they were selected.
+
+    Updates the vetoes as well. `method` is a place in `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
+    """
     if not len(places):
         return run
     changed = run.victims.copy()
     changed[:, places] = victims
-    ways = run.ways.copy()
-    ways[places] = way
-    run = replace(run, victims=changed, ways=ways)
-    return replace(run, barriers=tuple(_renewed(run, places)))
+    methods = run.methods.copy()
+    methods[places] = method
+    run = replace(run, victims=changed, methods=methods)
+    return replace(run, vetoes=tuple(_updated_vetoes(run, places)))
 
 
-def _renewed(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    for before, after in zip(run.barriers, _barriers(run, places), strict=True):
+def _updated_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
+    """Yield the vetoes of `run` with those on the nodes in `places` decided again."""
+    for before, after in zip(run.vetoes, _policy_vetoes(run, places), strict=True):
         nodes = before.nodes.copy()
         nodes[places] = after.nodes
         yield replace(before, nodes=nodes)
 
 
-def _barriers(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Which of these nodes are out, given their victims, [place]; that of Strict budgets comes first."""
-    if run.incoming.profile.preemption.disruption_budgets == "Strict":
-        yield PolicyVeto(_breaks(run, places), _what_breaks)
-    yield from barriers(run, places)
+def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
+    """Yield the vetoes on the victims of these nodes, [place], in a fixed order: that of Strict budgets comes first."""
+    if run.context.profile.preemption.disruption_budgets == "Strict":
+        yield PolicyVeto(_exceeds_budgets(run, places), _exceeded_budget_messages)
+    yield from victim_limit_vetoes(run, places)
 
 
-def _where_cheaper(run: DryRun, places: IntArray, victims: BoolArray, way: int) -> DryRun:
-    """Other victims on those of some nodes, [k, place], where they are allowed and were not, or else are cheaper."""
-    other = with_victims(run, places, victims, way)
-    cheaper = _is_cheaper(other, run, places) & victims.any(axis=0)
-    return with_victims(run, places[cheaper], victims[:, cheaper], way)
+def _replace_where_better(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
+    """Replace the victims on those nodes in `places` where `victims` [k, place] are better, and not empty."""
+    other = replace_victims(run, places, victims, method)
+    better = _is_better(other, run, places) & victims.any(axis=0)
+    return replace_victims(run, places[better], victims[:, better], method)
 
 
-def _is_cheaper(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
-    """[place]: is the first key that differs smaller than in the other?"""
-    cheaper, equal = np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
-    for this, that in zip(_keys(run, places), _keys(other, places), strict=True):
-        cheaper |= equal & (this < that)
+def _is_better(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
+    """Return [place]: the victims of `run` rank before those of `other`, by the first key that differs."""
+    better, equal = np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
+    for this, that in zip(_comparison_keys(run, places), _comparison_keys(other, places), strict=True):
+        better |= equal & (this < that)
         equal &= this == that
         if not equal.any():
             break
-    return cheaper
+    return better
 
 
-def _keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
-    """By what two choices of victims are compared: [place] each, the smaller the better."""
-    yield run.forbidden[places].astype(np.int64)
-    yield from keys_in_turn(run, places)
+def _comparison_keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
+    """Yield the keys by which two selections of victims compare, [place], the smaller the better."""
+    yield run.vetoed[places].astype(np.int64)
+    yield from iter_ranking_keys(run, places)
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def _breaks(run: DryRun, places: IntArray) -> BoolArray:
-    """[place]: do the victims charge a budget more than it allows? Not if none of them is violating."""
-    flagged = columns(run.victims, places) & columns(run.grouped.violating, places)
-    charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    breaks = overdrawn(charging, run.taken_on(places, flagged))  # the violating ones alone tell of most nodes
-    suspects = np.flatnonzero(flagged.any(axis=0) & ~breaks)
-    breaks[suspects] = overdrawn(charging, run.taken_on(places[suspects]))
-    return breaks
+def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
+    """Return [place]: a budget selects more of the victims than it allows.
+
+    The split of `pods_violating_pdbs` narrows the work down. If no victim is in the violating group, no budget is
+    exceeded, for the split counts all evictable pods and the victims are among them. If the violating victims alone
+    exceed a budget, so do all of them.
+    """
+    violating = select_columns(run.victims, places) & select_columns(run.potential.violating, places)
+    pdbs = budget_index(run.snapshot, run.context.profile.preemption)
+    exceeds = exceeds_budgets(pdbs, run.victim_rows(places, violating))
+    suspects = np.flatnonzero(violating.any(axis=0) & ~exceeds)
+    exceeds[suspects] = exceeds_budgets(pdbs, run.victim_rows(places[suspects]))
+    return exceeds
 
 
-def _what_breaks(run: DryRun, places: IntArray) -> list[str]:
-    """[place]: the budgets that the victims charge more than they allow."""
-    charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    broken: list[list[str]] = [[] for _ in places]
-    for nth, budget in zip(*(found.tolist() for found in exceeded(charging, run.taken_on(places))), strict=True):
-        broken[nth].append(charging.names[budget])
-    said = (f"{'budgets' if len(names) > 1 else 'budget'} {', '.join(sorted(names))}" for names in broken)
-    return [f"would break disruption {one}" for one in said]
+def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
+    """Return [place]: a message that names the budgets that the victims exceed."""
+    pdbs = budget_index(run.snapshot, run.context.profile.preemption)
+    names_at: list[list[str]] = [[] for _ in places]
+    nths, budgets = exceeded_budgets(pdbs, run.victim_rows(places))
+    for nth, budget in zip(nths.tolist(), budgets.tolist(), strict=True):
+        names_at[nth].append(pdbs.names[budget])
+    return [
+        f"would break disruption {'budgets' if len(names) > 1 else 'budget'} {', '.join(sorted(names))}"
+        for names in names_at
+    ]
 
 
-def _in_the_other_order(run: DryRun, breaks: BoolArray, chosen: BoolArray | None) -> DryRun:
-    """Where a budget would break, charge the least important pods first: others are spared then."""
-    other_groups = in_other_order(run.incoming, chosen, run.grouped)
-    differs = (columns(other_groups.violating, run.rows) != run.grouped.violating).any(axis=0)
-    places = np.flatnonzero(run.makes_room & breaks & differs)
+def _retry_least_important_first(run: DryRun, exceeds: BoolArray, scheduler_victims: BoolArray | None) -> DryRun:
+    """Retry the nodes whose victims exceed a budget, with budgets counted from the least important pod on.
+
+    The order of counting decides which pods of a budget are violating and so get the headroom first. Where one order
+    keeps the wrong ones, so that more of the budget must go than it allows, the other order sometimes does not.
+    """
+    other_groups = potential_victims_least_important_first(run.context, scheduler_victims, run.potential)
+    differs = (select_columns(other_groups.violating, run.rows) != run.potential.violating).any(axis=0)
+    places = np.flatnonzero(run.makes_room & exceeds & differs)
     if not len(places):
         return run
-    grouped = other_groups.at(run.rows[places])
-    other = run.again(places, grouped, (grouped.violating, grouped.others))
-    keeps = other.makes_room & ~_breaks(other, np.arange(len(places)))
-    return with_victims(run, places[keeps], other.victims[:, keeps], OTHER_ORDER)
+    potential = other_groups.at(run.rows[places])
+    other = run.rerun(places, potential, (potential.violating, potential.non_violating))
+    within_budgets = other.makes_room & ~_exceeds_budgets(other, np.arange(len(places)))
+    return replace_victims(run, places[within_budgets], other.victims[:, within_budgets], LEAST_IMPORTANT_FIRST)
 
 
-# --- gangs ------------------------------------------------------------------------------------------------------------
+# --- pod groups -------------------------------------------------------------------------------------------------------
 
 
-def _whole_gangs(run: DryRun) -> DryRun:
-    """Where a gang falls below its minimum, its other members are worth nothing: put them back last."""
-    if not run.snapshot.index(Gangs).members:
+def _evict_whole_pod_groups(run: DryRun) -> DryRun:
+    """Where a pod group falls below its minimum, reprieve its remaining members last: they are of no use alone."""
+    if not run.snapshot.index(PodGroupIndex).members:
         return run
     places = np.flatnonzero(run.makes_room)
-    members, broken = _of_broken_gangs(run, places)
+    members, broken = _members_of_broken_groups(run, places)
     places, members = places[broken], members[:, broken]
     if not len(places):
         return run
-    grouped = run.grouped.at(places)
-    last = members & grouped.evictable.mask
-    other = run.again(places, grouped, (grouped.violating & ~last, grouped.others & ~last, last))
-    return _where_cheaper(run, places, other.victims, WHOLE_GANGS)
+    potential = run.potential.at(places)
+    last = members & potential.evictable.mask
+    other = run.rerun(places, potential, (potential.violating & ~last, potential.non_violating & ~last, last))
+    return _replace_where_better(run, places, other.victims, WHOLE_POD_GROUPS)
 
 
-def _of_broken_gangs(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
-    """[k, place]: members of gangs that break there; [place]: is there one?"""
-    gangs, losses = run.snapshot.index(Gangs), Losses(run, places)
-    place, gang, _ = gangs.broken(losses.pods, losses.of)
+def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Return [k, place]: member of a pod group that falls below its minimum there; and [place]: such a group exists."""
+    groups, victims = run.snapshot.index(PodGroupIndex), CandidateVictims(run, places)
+    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_of)
     pods = run.pods[:, places]
-    numbers = np.where(pods >= 0, gangs.of_pod[pods], NONE)
+    group_of = np.where(pods >= 0, groups.of_pod[pods], NO_GROUP)
     members = np.zeros(pods.shape, np.bool_)
-    for where, number in zip(place.tolist(), gang.tolist(), strict=True):
-        members[:, where] |= numbers[:, where] == number
-    return members, mask_of(place, len(places))
+    for place, group in zip(broken_at.tolist(), broken_group.tolist(), strict=True):
+        members[:, place] |= group_of[:, place] == group
+    return members, mask_of(broken_at, len(places))
 
 
-# --- the fewest -------------------------------------------------------------------------------------------------------
+# --- minimal victims --------------------------------------------------------------------------------------------------
 
 
-def _fewest(run: DryRun) -> DryRun:
-    """Search the best sets on the best nodes; on more of them where all that is known is ruled out."""
+def _search_minimal_victims(run: DryRun) -> DryRun:
+    """Search for the best set of victims on the best candidates, and on more of them if all are vetoed.
+
+    Candidates that are vetoed so far take part: a smaller set may satisfy the policy.
+    """
     places = np.flatnonzero(run.makes_room)
-    strict = run.incoming.profile.preemption.disruption_budgets == "Strict"
+    strict = run.context.profile.preemption.disruption_budgets == "Strict"
     names = run.snapshot.name_order[run.rows[places]]
     victims = run.victims.copy()
-    answered = run.incoming.profile.keep_candidates or MOST_FINALISTS
-    wanted = MOST_FINALISTS if run.forbidden[places].all() else max(answered, FINALISTS)
-    finalists = min(wanted, MOST_FINALISTS)
-    for place in top_k(run, places, finalists, (run.forbidden[places].astype(np.int64),), (names,)).tolist():
-        known = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
-        found = fewest(_problem(run, place, strict=strict), known).victims
+    kept = run.context.profile.keep_candidates or MAX_SEARCHED_CANDIDATES
+    wanted = MAX_SEARCHED_CANDIDATES if run.vetoed[places].all() else max(kept, MIN_SEARCHED_CANDIDATES)
+    limit = min(wanted, MAX_SEARCHED_CANDIDATES)
+    for place in top_k(run, places, limit, (run.vetoed[places].astype(np.int64),), (names,)).tolist():
+        start = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
+        found = find_minimal_victims(_minimal_victims_problem(run, place, strict=strict), start).victims
         if found is not None:
             victims[:, place] = False
             victims[list(found), place] = True
     changed = np.flatnonzero((victims != run.victims).any(axis=0))
-    return _where_cheaper(run, changed, victims[:, changed], FEWEST) if len(changed) else run
+    return _replace_where_better(run, changed, victims[:, changed], MINIMAL) if len(changed) else run
 
 
-def _problem(run: DryRun, place: int, *, strict: bool) -> Problem:
-    """One node, its evictable pods taken off; where budgets are strict, those stay whose budgets allow nothing."""
+def _minimal_victims_problem(run: DryRun, place: int, *, strict: bool) -> MinimalVictimsProblem:
+    """Describe the search on one node; with Strict budgets, pods whose budgets allow nothing are not evictable."""
     one = np.array([place])
-    mask, pods = run.grouped.evictable.mask[:, one].copy(), run.incoming.layout.pod[:, run.rows[place]].tolist()
-    charging = charging_of(run.snapshot, run.incoming.profile.preemption)
-    charges = {k: charging.charged_by(pods[k]) for k in np.flatnonzero(mask[:, 0]).tolist()}
+    mask, pods = run.potential.evictable.mask[:, one].copy(), run.context.layout.pod[:, run.rows[place]].tolist()
+    pdbs = budget_index(run.snapshot, run.context.profile.preemption)
+    budgets_of = {k: pdbs.budgets_of(pods[k]) for k in np.flatnonzero(mask[:, 0]).tolist()}
     if strict:
-        spent = {k for k, budgets in charges.items() if any(charging.allowed[budget] <= 0 for budget in budgets)}
-        mask[list(spent)] = False
+        exhausted = {k for k, budgets in budgets_of.items() if any(pdbs.allowed[budget] <= 0 for budget in budgets)}
+        mask[list(exhausted)] = False
     constraints = [check.at(one) for check in run.checks if isinstance(check, Constraint)]
-    return Problem(
+    return MinimalVictimsProblem(
         constraints=tuple(constraints),
-        rooms=tuple(remove_pods(constraints, Evictable(mask))),
+        headrooms=tuple(remove_pods(constraints, EvictablePods(mask))),
         evictable=tuple(np.flatnonzero(mask[:, 0]).tolist()),
-        priority=run.incoming.layout.priority[:, run.rows[place]],
-        violating=run.grouped.violating[:, place],
-        charges=charges,
-        allowed=charging.allowed,
+        priority=run.context.layout.priority[:, run.rows[place]],
+        violating=run.potential.violating[:, place],
+        budgets_of=budgets_of,
+        allowed=pdbs.allowed,
         strict=strict,
     )

@@ -1,8 +1,18 @@
-"""What a candidate costs, by the criteria of the profile's ranking.
+"""Compute the ranking keys of preemption candidates, one criterion of the profile's ranking after the other.
 
-Upstream's five (pickOneNodeForPreemption, framework/preemption, v1.36), and those that operators may add.
+The default ranking is kube-scheduler's, in this order (pickOneNodeForPreemption, framework/preemption, v1.36):
 
-Rule: [candidate] of whole numbers, the smaller the better.
+    criterion        upstream                         key, the smaller the better
+    PDBViolations    minNumPDBViolatingScoreFunc      number of victims whose eviction violates a PDB
+    HighestPriority  minHighestPriorityScoreFunc      priority of the most important victim
+    PrioritySum      minSumPrioritiesScoreFunc        sum over the victims of (priority + 2^31)
+    VictimCount      minNumPodsScoreFunc              number of victims
+    LatestStartTime  latestStartTimeScoreFunc         -(earliest start time among the victims of highest priority)
+
+2^31 makes every summand positive: without it, one more victim of negative priority would make a candidate look better.
+The other criteria in `CRITERIA` are this extender's own; operators may put them anywhere in the ranking.
+
+Rule: a key is [candidate], int64, the smaller the better.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,38 +22,38 @@ from functools import cached_property, partial
 import numpy as np
 
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.ranking import Keys, rank
-from extender.core.profile import IMPORTANCE
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, Taken, columns, count_per_node
-from extender.core.snapshot.pod_costs import Traits
-from extender.core.snapshot.workloads import Gangs, Workloads
+from extender.core.preemption.ranking import RankingKeys, rank
+from extender.core.profile import DEFAULT_IMPORTANCE
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.pod_costs import PodCosts
+from extender.core.snapshot.workloads import PodGroupIndex, WorkloadIndex
+from extender.k8s.priority import PRIORITY_OFFSET
 from extender.k8s.requests import incoming_requests
 
-NON_NEGATIVE = 2**31
-"""Added to every priority before summing, so that a pod less never costs more."""
+_LOWEST_KEY = -(2**63)
+"""Smallest int64, the neutral element of a maximum."""
 
-_LOWEST = -(2**63)
-
-_PARTS = 10**6
-"""Shares are counted in parts per million."""
+_PARTS_PER_MILLION = 10**6
+"""Keys are integers, so shares of a node's capacity are counted in parts per million."""
 
 
-def ranking_keys(run: DryRun, places: IntArray) -> Keys:
-    """Of the nodes in these places, which must be candidates; at least one key for each criterion."""
-    return list(keys_in_turn(run, places))
+def ranking_keys(run: DryRun, places: IntArray) -> RankingKeys:
+    """Return the keys of the candidates in `places` of the dry run; one or more for each criterion."""
+    return list(iter_ranking_keys(run, places))
 
 
-def keys_in_turn(run: DryRun, places: IntArray) -> Iterator[IntArray]:
-    """The same, one by one: no more is worked out than is asked for."""
-    losses = Losses(run, places)
-    for name in run.incoming.profile.preemption.ranking:
-        yield from CRITERIA[name](losses)
+def iter_ranking_keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
+    """Yield the keys of `ranking_keys` one by one, so that a caller that stops early computes no more than it needs."""
+    victims = CandidateVictims(run, places)
+    for name in run.context.profile.preemption.ranking:
+        yield from CRITERIA[name](victims)
 
 
-def best_of(run: DryRun, places: IntArray, limit: int | None, then: Keys = ()) -> IntArray:
-    """The best `limit` (None: all) of these candidates in order; no more is worked out of the others than needed.
+def best_candidates(run: DryRun, places: IntArray, limit: int | None, then: RankingKeys = ()) -> IntArray:
+    """Return the places of the best `limit` candidates (None: all), best first.
 
-    `then`: keys of all of them [candidate], asked after the profile's ranking.
+    With limit 1 this is pickOneNodeForPreemption (framework/preemption, v1.36). `then`: keys [candidate] that decide
+    after the profile's ranking.
     """
     best = places if limit is None else top_k(run, places, limit, then=then)
     if len(best) <= 1:
@@ -53,178 +63,199 @@ def best_of(run: DryRun, places: IntArray, limit: int | None, then: Keys = ()) -
     return order
 
 
-def top_k(run: DryRun, places: IntArray, limit: int, first: Keys = (), then: Keys = ()) -> IntArray:
-    """The best `limit` in no order: of those that are equal by a criterion, the next one is asked.
+def top_k(run: DryRun, places: IntArray, limit: int, first: RankingKeys = (), then: RankingKeys = ()) -> IntArray:
+    """Return the places of the best `limit` candidates, ascending, not by rank.
 
-    `first`, `then`: keys of all of them [candidate], asked before and after the profile's ranking.
+    A partial sort, criterion by criterion. Let `bound` be the smallest key value so that at least the wanted number of
+    candidates is at or below it: candidates below `bound` are among the best whatever the later criteria say,
+    candidates above it are not, and only those equal to it go on to the next criterion. So expensive criteria are
+    computed for few candidates.
+
+    `first`, `then`: keys [candidate] that decide before and after the profile's ranking.
     """
-    sure: list[int] = []
-    left = np.arange(len(places))
-    for keys_of in _in_turn(run, places, first, then):
-        if len(sure) + len(left) <= limit:
+    selected: list[int] = []
+    tied = np.arange(len(places))
+    for keys_of in _iter_criteria(run, places, first, then):
+        if len(selected) + len(tied) <= limit:
             break
-        keys = keys_of(left)
-        while keys and len(sure) + len(left) > limit:
+        keys = keys_of(tied)
+        while keys and len(selected) + len(tied) > limit:
             key, *keys = keys
-            wanted, bound = limit - len(sure), key.min()
+            wanted, bound = limit - len(selected), key.min()
             if np.count_nonzero(key == bound) < wanted:
                 bound = np.partition(key, wanted - 1)[wanted - 1]
             equal = key == bound
-            sure += left[key < bound].tolist()
-            left, keys = left[equal], [one[equal] for one in keys]
-    return places[sorted([*sure, *left[: limit - len(sure)].tolist()])]
+            selected += tied[key < bound].tolist()
+            tied, keys = tied[equal], [later[equal] for later in keys]
+    return places[sorted([*selected, *tied[: limit - len(selected)].tolist()])]
 
 
-def _in_turn(run: DryRun, places: IntArray, first: Keys, then: Keys) -> Iterator[Callable[[IntArray], Keys]]:
-    """Criteria in order, each to be asked for some of the candidates."""
+def _iter_criteria(
+    run: DryRun, places: IntArray, first: RankingKeys, then: RankingKeys
+) -> Iterator[Callable[[IntArray], RankingKeys]]:
+    """Yield the criteria in order, as functions from some of the candidates to their keys."""
     for key in first:
-        yield partial(_some_of, key)
-    for name in run.incoming.profile.preemption.ranking:
-        yield partial(_asked, run, places, CRITERIA[name])
+        yield partial(_select_keys, key)
+    for name in run.context.profile.preemption.ranking:
+        yield partial(_criterion_keys, run, places, CRITERIA[name])
     for key in then:
-        yield partial(_some_of, key)
+        yield partial(_select_keys, key)
 
 
-def _some_of(key: IntArray, left: IntArray) -> Keys:
-    return [key[left]]
+def _select_keys(key: IntArray, tied: IntArray) -> RankingKeys:
+    return [key[tied]]
 
 
-def _asked(run: DryRun, places: IntArray, criterion: "Criterion", left: IntArray) -> Keys:
-    return criterion(Losses(run, places[left]))
+def _criterion_keys(run: DryRun, places: IntArray, criterion: "Criterion", tied: IntArray) -> RankingKeys:
+    return criterion(CandidateVictims(run, places[tied]))
 
 
 @dataclass(frozen=True)
-class Losses:
-    """The victims of some candidates."""
+class CandidateVictims:
+    """The victims of some candidates, with the sums and maxima that criteria need."""
 
     run: DryRun
     places: IntArray
+    """[candidate]: place in the dry run."""
 
     @cached_property
-    def victims(self) -> BoolArray:
-        """[k, candidate]."""
-        victims: BoolArray = columns(self.run.victims, self.places)
-        return victims
+    def mask(self) -> BoolArray:
+        """[k, candidate]: the pod is a victim."""
+        mask: BoolArray = select_columns(self.run.victims, self.places)
+        return mask
 
     @cached_property
     def rows(self) -> IntArray:
-        """[candidate] -> node row."""
+        """[candidate]: node row."""
         return self.run.rows[self.places]
 
     @cached_property
     def count(self) -> IntArray:
-        """[candidate]: how many victims."""
-        return count_per_node(self.victims)
+        """[candidate]: number of victims."""
+        return count_per_node(self.mask)
 
     @cached_property
-    def taken(self) -> Taken:
-        """The victims one by one."""
-        return self.run.taken_on(self.places)
+    def victim_rows(self) -> VictimRows:
+        """The victims one by one; computed once, for several criteria."""
+        return self.run.victim_rows(self.places)
 
     @property
     def pods(self) -> IntArray:
-        """[victim] -> pod row."""
-        return self.taken.pods
+        """[victim]: pod row."""
+        return self.victim_rows.pods
 
     @property
-    def of(self) -> IntArray:
-        """[victim] -> candidate."""
-        return self.taken.places
+    def candidate_of(self) -> IntArray:
+        """[victim]: place of its candidate in `places`."""
+        return self.victim_rows.places
 
     def total(self, amounts: IntArray) -> IntArray:
-        """[victim] -> [candidate]."""
+        """Sum `amounts` [victim] per candidate."""
         total = np.zeros(len(self.places), np.int64)
-        np.add.at(total, self.of, amounts)
+        np.add.at(total, self.candidate_of, amounts)
         return total
 
     def highest(self, amounts: IntArray) -> IntArray:
-        """[victim] -> [candidate]."""
-        highest = np.full(len(self.places), _LOWEST, np.int64)
-        np.maximum.at(highest, self.of, amounts)
+        """Take the maximum of `amounts` [victim] per candidate."""
+        highest = np.full(len(self.places), _LOWEST_KEY, np.int64)
+        np.maximum.at(highest, self.candidate_of, amounts)
         return highest
 
     @cached_property
     def highest_priority(self) -> IntArray:
-        if self.run.incoming.profile.preemption.importance[0] == "Priority":
-            return self.run.first_priority[self.places]
+        """[candidate]: highest priority of a victim."""
+        # Sorted by priority first, the most important victim has it: no need to list the victims.
+        if self.run.context.profile.preemption.importance[0] == "Priority":
+            return self.run.first_victim_priority[self.places]
         return self.highest(self.run.snapshot.pod_table.priority[self.pods])
 
     @property
     def earliest_start(self) -> IntArray:
-        """Of the victims that have the highest priority, nanoseconds."""
-        layout, running = self.run.incoming.layout, self.run.snapshot.pod_table
-        if self.run.incoming.profile.preemption.importance[:2] == IMPORTANCE:
-            first: IntArray = running.start[layout.pod[self.run.first_victim[self.places], self.rows]]
+        """[candidate]: earliest start time, in nanoseconds, among the victims of the highest priority.
+
+        Mirrors util.GetEarliestPodStartTime (pkg/scheduler/util, v1.36).
+        """
+        layout, pod_table = self.run.context.layout, self.run.snapshot.pod_table
+        if self.run.context.profile.preemption.importance[:2] == DEFAULT_IMPORTANCE:
+            first: IntArray = pod_table.start[layout.pod[self.run.first_victim[self.places], self.rows]]
             return first
-        top = running.priority[self.pods] == self.highest_priority[self.of]
+        top = pod_table.priority[self.pods] == self.highest_priority[self.candidate_of]
         earliest = np.full(len(self.places), NEVER)
-        np.minimum.at(earliest, self.of[top], running.start[self.pods[top]])
+        np.minimum.at(earliest, self.candidate_of[top], pod_table.start[self.pods[top]])
         return earliest
 
-    def trait(self, name: str) -> IntArray:
-        """[victim]."""
-        annotation = self.run.incoming.profile.preemption.eviction_cost_annotation
-        return self.run.snapshot.index(Traits, annotation).of[name][self.pods]
+    def pod_cost(self, name: str) -> IntArray:
+        """Return [victim]: its value by one of the criteria in `PodCosts`."""
+        annotation = self.run.context.profile.preemption.eviction_cost_annotation
+        return self.run.snapshot.index(PodCosts, annotation).by_criterion[name][self.pods]
 
 
-# --- upstream's -------------------------------------------------------------------------------------------------------
+# --- kube-scheduler's criteria ----------------------------------------------------------------------------------------
 
 
-def _violations(losses: Losses) -> Keys:
-    """Victims whose loss breaks a budget."""
-    return [losses.run.violations[losses.places]]
+def _violations(victims: CandidateVictims) -> RankingKeys:
+    """Number of victims whose eviction violates a disruption budget."""
+    return [victims.run.violations[victims.places]]
 
 
-def _priority_sum(losses: Losses) -> Keys:
-    priorities = np.multiply(columns(losses.run.incoming.layout.priority, losses.rows), losses.victims)
-    return [priorities.sum(axis=0) + losses.count * NON_NEGATIVE]
+def _priority_sum(victims: CandidateVictims) -> RankingKeys:
+    """Sum over the victims of (priority + 2^31)."""
+    priorities = np.multiply(select_columns(victims.run.context.layout.priority, victims.rows), victims.mask)
+    return [priorities.sum(axis=0) + victims.count * PRIORITY_OFFSET]
 
 
-# --- others -----------------------------------------------------------------------------------------------------------
+# --- this extender's criteria -----------------------------------------------------------------------------------------
 
 
-def _workloads(losses: Losses) -> Keys:
-    """How many workloads lose a pod."""
-    numbers = losses.run.snapshot.index(Workloads).of_pod[losses.pods]
+def _workloads(victims: CandidateVictims) -> RankingKeys:
+    """Number of workloads with a victim."""
+    numbers = victims.run.snapshot.index(WorkloadIndex).of_pod[victims.pods]
     size = int(numbers.max(initial=0)) + 1
-    return [np.bincount(np.unique(losses.of * size + numbers) // size, minlength=len(losses.places))]
+    return [np.bincount(np.unique(victims.candidate_of * size + numbers) // size, minlength=len(victims.places))]
 
 
-def _pod_groups(losses: Losses) -> Keys:
-    """How many gangs fall below their minimum; then how many victims belong to none of those."""
-    candidate, _, lost = losses.run.snapshot.index(Gangs).broken(losses.pods, losses.of)
-    of_broken = np.zeros(len(losses.places), np.int64)
+def _pod_groups(victims: CandidateVictims) -> RankingKeys:
+    """Number of pod groups that fall below their minimum, then number of victims outside those groups.
+
+    A group below its minimum is lost as a whole, so more victims from the same group cost nothing more.
+    """
+    candidate, _, lost = victims.run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.candidate_of)
+    of_broken = np.zeros(len(victims.places), np.int64)
     np.add.at(of_broken, candidate, lost)
-    return [np.bincount(candidate, minlength=len(losses.places)), losses.count - of_broken]
+    return [np.bincount(candidate, minlength=len(victims.places)), victims.count - of_broken]
 
 
-def _unused_capacity(losses: Losses) -> Keys:
-    """The share of the node's cpu and memory that victims free and the preemptor leaves unused, parts per million."""
-    snapshot, rows = losses.run.snapshot, losses.rows
-    requests, unused = incoming_requests(losses.run.incoming.pod), np.zeros(len(rows), np.int64)
+def _unused_capacity(victims: CandidateVictims) -> RankingKeys:
+    """Share of the node's cpu plus memory that the victims free and the preemptor does not use, parts per million.
+
+    Per resource: clip(allocatable - used + freed - requested, 0, freed) / allocatable.
+    """
+    snapshot, rows = victims.run.snapshot, victims.rows
+    requests, unused = incoming_requests(victims.run.context.pod), np.zeros(len(rows), np.int64)
     for resource, name in enumerate(("cpu", "memory")):
-        freed = losses.total(snapshot.pod_table.demand[losses.pods, resource])
+        freed = victims.total(snapshot.pod_table.demand[victims.pods, resource])
         capacity = snapshot.allocatable[resource, rows]
-        left = capacity - snapshot.used[resource, rows] + freed - requests.get(name, 0)
-        share = np.clip(left, 0, freed) / np.maximum(capacity, 1)
-        unused += np.rint(share * _PARTS).astype(np.int64)
+        unclipped = capacity - snapshot.used[resource, rows] + freed - requests.get(name, 0)
+        share = np.clip(unclipped, 0, freed) / np.maximum(capacity, 1)
+        unused += np.rint(share * _PARTS_PER_MILLION).astype(np.int64)
     return [unused]
 
 
-Criterion = Callable[[Losses], Keys]
+Criterion = Callable[[CandidateVictims], RankingKeys]
+"""Computes the keys of some candidates, the most significant first."""
 
 CRITERIA: dict[str, Criterion] = {
     "PDBViolations": _violations,
-    "HighestPriority": lambda losses: [losses.highest_priority],
+    "HighestPriority": lambda victims: [victims.highest_priority],
     "PrioritySum": _priority_sum,
-    "VictimCount": lambda losses: [losses.count],
-    "LatestStartTime": lambda losses: [-losses.earliest_start],
-    "PodDeletionCost": lambda losses: [losses.total(losses.trait("PodDeletionCost"))],
-    "EvictionCost": lambda losses: [losses.total(losses.trait("EvictionCost"))],
-    "QoSClass": lambda losses: [losses.highest(losses.trait("QoSClass"))],
-    "GracePeriod": lambda losses: [losses.highest(losses.trait("GracePeriod"))],
+    "VictimCount": lambda victims: [victims.count],
+    "LatestStartTime": lambda victims: [-victims.earliest_start],
+    "PodDeletionCost": lambda victims: [victims.total(victims.pod_cost("PodDeletionCost"))],
+    "EvictionCost": lambda victims: [victims.total(victims.pod_cost("EvictionCost"))],
+    "QoSClass": lambda victims: [victims.highest(victims.pod_cost("QoSClass"))],
+    "GracePeriod": lambda victims: [victims.highest(victims.pod_cost("GracePeriod"))],
     "Workloads": _workloads,
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,
 }
-"""Name -> one key or more; see `extender.core.profile` for the names."""
+"""Name in the profile's ranking (`extender.core.profile`) -> function from victims to one or more keys."""

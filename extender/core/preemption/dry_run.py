@@ -1,10 +1,11 @@
-"""Choose which pods must leave so that one more fits, on every node at once.
+"""Dry-run the preemption on every node at once (framework/preemption Evaluator.DryRunPreemption, v1.36).
 
-Every evictable pod is taken off; if the preemptor still does not fit, the node is out. Then pods are put back,
-those whose loss breaks a budget first, the most important first; what no longer fits is a victim.
+Selects the victims of each node as defaultpreemption.SelectVictimsOnNode does: remove every potential victim; if the
+preemptor still does not fit, the node is not a candidate. Then reprieve the pods one by one, first those whose eviction
+would violate a disruption budget, then the others, each group most important first. A pod that no longer fits beside
+the preemptor stays a victim.
 
-Rule: only `reprieve` puts pods back; who is evictable, the budgets and the constraints are passed in.
-Mirrors defaultpreemption.SelectVictimsOnNode (v1.36).
+Rule: only `reprieve` puts pods back; the potential victims, the budgets and the constraints are passed in.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,217 +14,247 @@ from functools import cached_property
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, Constraint, Evictable, Rows, SchedulingContext
+from extender.core.framework.constraint import Check, CodeArray, Constraint, EvictablePods, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterResults, evaluate_constraints
-from extender.core.framework.status import NO_VICTIMS, Code, Status
-from extender.core.preemption.pdb.violations import charging_of
+from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
+from extender.core.preemption.pdb.violations import budget_index
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, count_per_node
-from extender.core.snapshot.pod_costs import Traits
+from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.pod_costs import PodCosts
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
 
-WAYS = ("reprieve", "other order", "whole gangs", "fewest", "named of equals", "kube-scheduler")
-"""How a node's victims were found: those that the reprieve left; those that it left where budgets were charged for the
-least important pods first, or where members of broken gangs were put back last; by a search; the reprieve's, but for
-equal pods that kube-scheduler had named; kube-scheduler's own, because a plugin that is not modelled has a say."""
+VICTIM_SELECTION_METHODS = ("reprieve", "other order", "whole gangs", "fewest", "named of equals", "kube-scheduler")
+"""How the victims of a node were selected, as decisions show it.
 
-REPRIEVE, OTHER_ORDER, WHOLE_GANGS, FEWEST, NAMED_OF_EQUALS, KUBE_SCHEDULER = range(len(WAYS))
+- reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
+- other order: the same with budgets counted from the least important pod on.
+- whole gangs: the same with members of broken pod groups put back last.
+- fewest: by the search for minimal victims.
+- named of equals: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
+- kube-scheduler: kube-scheduler's own, because a filter plugin that is not modelled matters on the node.
+"""
+
+REPRIEVE, LEAST_IMPORTANT_FIRST, WHOLE_POD_GROUPS, MINIMAL, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(
+    len(VICTIM_SELECTION_METHODS)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVeto:
-    """Nodes that a policy rules out, although their victims would make room."""
+    """Nodes that a policy rules out although evicting their victims would make room."""
 
     nodes: BoolArray
-    """[node]."""
-    why: Callable[["DryRun", IntArray], list[str]]
-    """[place] of some of them: what is wrong with the victims of the dry run there."""
+    """[node]: the policy rejects the victims there."""
+    messages: Callable[["DryRun", IntArray], list[str]]
+    """Places of vetoed nodes -> [place]: why the policy rejects the victims that the dry run selected there."""
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What preemption would take from each of some nodes; [node] is a place in `rows`."""
+    """The victims that preemption would evict on each of some nodes; in all arrays [node] is a place in `rows`."""
 
-    incoming: SchedulingContext
-    rows: Rows
-    """Node rows of the snapshot."""
+    context: SchedulingContext
+    rows: NodeRows
+    """[node]: node row in the snapshot."""
     checks: Sequence[Check]
-    """Of these nodes."""
+    """The filter checks, restricted to these nodes."""
     emptied: FilterResults
-    """Verdicts with all evictable pods taken off."""
-    grouped: PotentialVictims
+    """Filter results with all potential victims removed."""
+    potential: PotentialVictims
+    """The pods that may be evicted, restricted to these nodes."""
     victims: BoolArray
-    """[k, node]; none where the pod does not fit with all evictable pods taken off."""
-    ways: CodeArray
-    """[node] -> place in WAYS."""
-    barriers: tuple[PolicyVeto, ...] = ()
+    """[k, node]: selected victims; none where the pod does not fit even with all potential victims removed."""
+    methods: CodeArray
+    """[node]: place in VICTIM_SELECTION_METHODS."""
+    vetoes: tuple[PolicyVeto, ...] = ()
+    """Policies that reject victims; empty until `candidates` applies them."""
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.incoming.snapshot
+        return self.context.snapshot
 
     @property
     def pods(self) -> IntArray:
-        """[k, node] -> pod row, -1 where the node has fewer pods."""
-        pods: IntArray = columns(self.incoming.layout.pod, self.rows)
+        """[k, node]: pod row; -1 where the node has fewer pods."""
+        pods: IntArray = select_columns(self.context.layout.pod, self.rows)
         return pods
 
-    def taken_on(self, places: IntArray, victims: BoolArray | None = None) -> Taken:
-        """The victims of some nodes, or some of them, [k, place]."""
-        shown = columns(self.victims, places) if victims is None else victims
-        # In one dimension numpy finds what is set much faster than in two.
-        k, place = np.divmod(np.flatnonzero(shown.reshape(-1)), max(len(places), 1))
-        return Taken(self.incoming.layout.pod[k, self.rows[places[place]]].astype(np.int64), place, len(places))
+    def victim_rows(self, places: IntArray, victims: BoolArray | None = None) -> VictimRows:
+        """List the victims on the nodes in `places` one by one; `victims`: [k, place], a subset to list instead."""
+        mask = select_columns(self.victims, places) if victims is None else victims
+        # numpy finds set values in one dimension much faster than in two.
+        k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
+        return VictimRows(self.context.layout.pod[k, self.rows[places[place]]].astype(np.int64), place, len(places))
 
     @cached_property
     def makes_room(self) -> BoolArray:
-        """[node] where taking the victims makes room, and there is a victim."""
+        """[node]: evicting the victims makes room, and there is at least one victim."""
         return self.emptied.fits & self.victims.any(axis=0)
 
     @property
     def candidate(self) -> BoolArray:
-        """[node] where that may be done."""
-        candidate: BoolArray = self.makes_room & ~self.forbidden
+        """[node]: evicting the victims makes room and no policy objects."""
+        candidate: BoolArray = self.makes_room & ~self.vetoed
         return candidate
 
     @cached_property
     def first_victim(self) -> IntArray:
-        """[node] -> rank of the most important victim, where there is one."""
+        """[node]: rank of the most important victim; 0 where there is none."""
         first: IntArray = self.victims.argmax(axis=0)
         return first
 
     @cached_property
-    def first_priority(self) -> IntArray:
-        """[node] -> its priority."""
-        priority: IntArray = self.incoming.layout.priority[self.first_victim, self.rows]
+    def first_victim_priority(self) -> IntArray:
+        """[node]: priority of the most important victim."""
+        priority: IntArray = self.context.layout.priority[self.first_victim, self.rows]
         return priority
 
     @cached_property
-    def forbidden(self) -> BoolArray:
-        """[node] where a policy rules the victims out."""
-        forbidden = np.zeros(len(self.rows), np.bool_)
-        for barrier in self.barriers:
-            forbidden |= barrier.nodes
-        return forbidden
+    def vetoed(self) -> BoolArray:
+        """[node]: some policy rejects the victims."""
+        vetoed = np.zeros(len(self.rows), np.bool_)
+        for veto in self.vetoes:
+            vetoed |= veto.nodes
+        return vetoed
 
     @cached_property
     def violations(self) -> IntArray:
-        """[node] -> NumPDBViolations: violating pods that were not put back."""
-        if self.incoming.profile.preemption.disruption_budgets == "Strict":
-            return np.zeros(len(self.rows), np.int64)  # no candidate has any
-        return count_per_node(self.victims & self.grouped.violating)
+        """[node]: NumPDBViolations, the PDB-violating pods that were not reprieved."""
+        if self.context.profile.preemption.disruption_budgets == "Strict":
+            return np.zeros(
+                len(self.rows), np.int64
+            )  # no candidate exceeds a budget, whatever the upstream split counts
+        return count_per_node(self.victims & self.potential.violating)
 
-    def again(self, places: IntArray, grouped: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
-        """Some of the nodes once more, with other groups or put back in another order."""
-        return _run(self.incoming, [check.at(places) for check in self.checks], self.rows[places], grouped, order)
+    def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
+        """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
+        return _dry_run(self.context, [check.at(places) for check in self.checks], self.rows[places], potential, order)
 
-    def interchangeable(self, place: int, k: int, other: int) -> bool:
-        """May the node's pods of these ranks take each other's place? Equally important, and all takes the same."""
-        pods, running = self.incoming.layout.pod[[k, other], self.rows[place]], self.snapshot.pod_table
-        same = (array[k, place] == array[other, place] for array in (self.grouped.violating, self.grouped.others))
+    def are_interchangeable(self, place: int, k: int, other: int) -> bool:
+        """Whether the node's pods of ranks `k` and `other` can be exchanged as victims.
+
+        They can if they are equally important, take the same room, and no policy distinguishes them.
+        """
+        pods, pod_table = self.context.layout.pod[[k, other], self.rows[place]], self.snapshot.pod_table
+        masks = (self.potential.violating, self.potential.non_violating)
+        same = (mask[k, place] == mask[other, place] for mask in masks)
         return (
-            running.priority[pods[0]] == running.priority[pods[1]]
-            and running.start[pods[0]] == running.start[pods[1]]
+            pod_table.priority[pods[0]] == pod_table.priority[pods[1]]
+            and pod_table.start[pods[0]] == pod_table.start[pods[1]]
             and all(same)
             and all((one[k] == one[other]).all() for one in self._demand_on(place))
-            and (self.incoming.profile.preemption == UPSTREAM.preemption or _are_alike(self.incoming, *pods.tolist()))
+            and (
+                self.context.profile.preemption == UPSTREAM.preemption
+                or _are_equal_to_policies(self.context, *pods.tolist())
+            )
         )
 
     def _demand_on(self, place: int) -> Iterator[IntArray]:
-        """[k, column] of each constraint."""
+        """Yield what the node's pods take of each constraint, [k, column]."""
         one = np.array([place])
-        return (check.takes.at(one).laid_out()[:, :, 0] for check in self.checks if isinstance(check, Constraint))
+        return (
+            check.ranked_demand.at(one).to_dense()[:, :, 0] for check in self.checks if isinstance(check, Constraint)
+        )
 
-    def verdict(self, place: int) -> Status:
-        """Why a node is no candidate."""
-        return self.verdicts(np.array([place]))[0]
+    def status(self, place: int) -> Status:
+        """Return why the node in `place` is not a candidate."""
+        return self.statuses(np.array([place]))[0]
 
-    def verdicts(self, places: IntArray) -> list[Status]:
-        """The same of many."""
-        found = np.full(len(places), NO_VICTIMS, np.object_)
-        crowded = columns(self.grouped.evictable.mask, places).any(axis=0)
-        full, barred = crowded & ~self.makes_room[places], crowded & self.makes_room[places]
-        found[full] = self.emptied.verdicts(places[full])
-        found[barred] = self._barred(places[barred])
+    def statuses(self, places: IntArray) -> list[Status]:
+        """Return [place]: why each of these nodes is not a candidate; cheaper than one by one.
+
+        Without potential victims kube-scheduler's "No preemption victims found …"; with them the filter status after
+        removing all of them; where the preemptor would fit then, the messages of the policies that reject the victims.
+        """
+        found = np.full(len(places), NO_VICTIMS_FOUND, np.object_)
+        has_potential = select_columns(self.potential.evictable.mask, places).any(axis=0)
+        full, vetoed = has_potential & ~self.makes_room[places], has_potential & self.makes_room[places]
+        found[full] = self.emptied.statuses(places[full])
+        found[vetoed] = self._veto_statuses(places[vetoed])
         return list(found)
 
-    def _barred(self, places: IntArray) -> list[Status]:
-        """What rules out the victims of these nodes."""
+    def _veto_statuses(self, places: IntArray) -> list[Status]:
         reasons: list[list[str]] = [[] for _ in places]
-        for barrier in self.barriers:
-            own = np.flatnonzero(barrier.nodes[places])
-            for nth, why in zip(own.tolist(), barrier.why(self, places[own]), strict=True):
-                reasons[nth].append(why)
-        return [Status(Code.UNSCHEDULABLE, "", tuple(said)) for said in reasons]
+        for veto in self.vetoes:
+            own = np.flatnonzero(veto.nodes[places])
+            for nth, message in zip(own.tolist(), veto.messages(self, places[own]), strict=True):
+                reasons[nth].append(message)
+        return [Status(Code.UNSCHEDULABLE, "", tuple(messages)) for messages in reasons]
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
-        """The victims of one node in upstream's order: as they failed to be put back, then by importance."""
-        chosen, breaking = self.victims[:, place], self.grouped.violating[:, place]
-        ranks = [*np.flatnonzero(chosen & breaking), *np.flatnonzero(chosen & ~breaking)]
-        pods: list[int] = self.incoming.layout.pod[:, self.rows[place]][ranks].tolist()
-        running = self.snapshot.pod_table
-        mixed = breaking.any() and self.grouped.others[:, place].any()
-        if mixed or self.incoming.profile.preemption != UPSTREAM.preemption:  # upstream sorts again only then
-            pods = sorted(pods, key=lambda pod: (-running.priority[pod], running.start[pod]))
+        """Return the victims of one node in upstream's order.
+
+        That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
+        only if the node has potential victims of both groups.
+        """
+        victims, violating = self.victims[:, place], self.potential.violating[:, place]
+        ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
+        pods: list[int] = self.context.layout.pod[:, self.rows[place]][ranks].tolist()
+        pod_table = self.snapshot.pod_table
+        has_both = violating.any() and self.potential.non_violating[:, place].any()
+        if has_both or self.context.profile.preemption != UPSTREAM.preemption:
+            pods = sorted(pods, key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
 
 def dry_run_preemption(
-    incoming: SchedulingContext,
+    context: SchedulingContext,
     checks: Sequence[Check],
-    rows: Rows,
-    chosen: BoolArray | None = None,
+    rows: NodeRows,
+    scheduler_victims: BoolArray | None = None,
 ) -> DryRun:
-    """Preempt on each of `rows` as if it were the only one; `checks` are of the whole snapshot.
+    """Select the victims on each of `rows`, every node independently of the others.
 
-    `chosen`: see `potential_victims`.
+    Mirrors framework/preemption Evaluator.DryRunPreemption, v1.36, without its limit on the number of candidates.
+    `checks` cover the whole snapshot; `scheduler_victims`: see `potential_victims`.
     """
-    grouped = potential_victims(incoming, chosen)
-    if len(rows) < len(incoming.snapshot.nodes):
+    potential = potential_victims(context, scheduler_victims)
+    if len(rows) < len(context.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
-        grouped = grouped.at(rows)
-    return _run(incoming, checks, rows, grouped, (grouped.violating, grouped.others))
+        potential = potential.at(rows)
+    return _dry_run(context, checks, rows, potential, (potential.violating, potential.non_violating))
 
 
-def fits_emptied(incoming: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
-    """[node]: does the pod fit once all pods that it may evict have left? `checks` are of the whole snapshot.
+def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
+    """[node]: the pod fits with all potential victims removed; `checks` cover the whole snapshot.
 
-    Where it does not fit as it is, this says where a dry run finds victims: with all pods put back it would not fit.
+    On nodes that do not take the pod as they are, this is where a dry run finds victims: if it fits with all of them
+    removed and does not fit with all of them put back, some pod cannot be put back.
     """
-    evictable = potential_victims(incoming).evictable
-    return evaluate_constraints(checks, remove_pods(checks, evictable), len(incoming.snapshot.nodes)).fits
+    evictable = potential_victims(context).evictable
+    return evaluate_constraints(checks, remove_pods(checks, evictable), len(context.snapshot.nodes)).fits
 
 
-def remove_pods(checks: Sequence[Check], evictable: Evictable) -> list[IntArray]:
-    """Per check its room [column, node] without the evictable pods."""
-    return [check.taken_off(evictable) for check in checks]
+def remove_pods(checks: Sequence[Check], evictable: EvictablePods) -> list[IntArray]:
+    """Return for each check its room [column, node] without the evictable pods."""
+    return [check.remove_pods(evictable) for check in checks]
 
 
-def _run(
-    incoming: SchedulingContext,
+def _dry_run(
+    context: SchedulingContext,
     checks: Sequence[Check],
-    rows: Rows,
-    grouped: PotentialVictims,
+    rows: NodeRows,
+    potential: PotentialVictims,
     order: Sequence[BoolArray],
 ) -> DryRun:
-    emptied = evaluate_constraints(checks, remove_pods(checks, grouped.evictable), len(rows))
-    victims = reprieve(emptied, grouped.evictable, order)
-    return DryRun(incoming, rows, checks, emptied, grouped, victims, np.full(len(rows), REPRIEVE, np.uint8))
+    emptied = evaluate_constraints(checks, remove_pods(checks, potential.evictable), len(rows))
+    victims = reprieve(emptied, potential.evictable, order)
+    return DryRun(context, rows, checks, emptied, potential, victims, np.full(len(rows), REPRIEVE, np.uint8))
 
 
-def _are_alike(incoming: SchedulingContext, row: int, other: int) -> bool:
-    """Does no policy tell two running pods apart?"""
-    policy, snapshot = incoming.profile.preemption, incoming.snapshot
-    pods, charging = (snapshot.pods[row], snapshot.pods[other]), charging_of(snapshot, policy)
-    traits = snapshot.index(Traits, policy.eviction_cost_annotation).of.values()
+def _are_equal_to_policies(context: SchedulingContext, row: int, other: int) -> bool:
+    """Whether no policy distinguishes the running pods in these two pod rows."""
+    policy, snapshot = context.profile.preemption, context.snapshot
+    pods, budgets = (snapshot.pods[row], snapshot.pods[other]), budget_index(snapshot, policy)
+    costs = snapshot.index(PodCosts, policy.eviction_cost_annotation).by_criterion.values()
     return (
         snapshot.pod_table.terminating[row] == snapshot.pod_table.terminating[other]
-        and charging.charged_by(row) == charging.charged_by(other)
+        and budgets.budgets_of(row) == budgets.budgets_of(other)
         and workload_of(pods[0]) == workload_of(pods[1])
         and pods[0].pod_group == pods[1].pod_group
-        and all(trait[row] == trait[other] for trait in traits)
+        and all(cost[row] == cost[other] for cost in costs)
     )

@@ -1,33 +1,43 @@
-"""Decide whether a pod may preempt at all.
+"""Decide whether a pod may preempt at all (defaultpreemption.PodEligibleToPreemptOthers, v1.36).
 
-Rule: x.
+Rule: looks at the preemptor and at its nominated node only; rate limits and policies are checked elsewhere.
 """
 
 from extender.core.framework.filter import FilterRun
 from extender.core.framework.status import Code
 from extender.k8s.objects import Pod
 
-NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
-WAITS_FOR_VICTIMS = "not eligible due to a terminating pod on the nominated node."
+PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
+"""kube-scheduler's message for a pod that must not preempt."""
+
+TERMINATING_POD_ON_NOMINATED_NODE = "not eligible due to a terminating pod on the nominated node."
+"""kube-scheduler's message for a pod whose earlier victims are still terminating."""
 
 
-def eligible(filtering: FilterRun) -> tuple[bool, str]:
-    """May this pod preempt at all? (and why not): defaultpreemption.PodEligibleToPreemptOthers, v1.36."""
-    incoming = filtering.incoming
-    if incoming.pod.spec.preemption_policy == "Never":
-        return False, NEVER_PREEMPTS
-    nominated = incoming.snapshot.node_row.get(incoming.pod.status.nominated_node_name)
-    if nominated is None or filtering.codes[nominated] != Code.UNSCHEDULABLE:
+def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
+    """Return (eligible, kube-scheduler's message if not).
+
+    Mirrors defaultpreemption.PodEligibleToPreemptOthers, v1.36. A pod whose nominated node became unresolvable may
+    preempt elsewhere at once; otherwise it waits for victims that are still terminating there.
+    """
+    context = filter_run.context
+    if context.pod.spec.preemption_policy == "Never":
+        return False, PREEMPTION_POLICY_NEVER
+    nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
+    if nominated is None or filter_run.codes[nominated] != Code.UNSCHEDULABLE:
         return True, ""
-    leaving = (
-        pod.priority < incoming.pod.priority and is_terminating_by_preemption(pod)
-        for pod in incoming.snapshot.pods_on(incoming.snapshot.node_names[nominated])
+    terminating = (
+        pod.priority < context.pod.priority and is_terminating_by_preemption(pod)
+        for pod in context.snapshot.pods_on(context.snapshot.node_names[nominated])
     )
-    return (False, WAITS_FOR_VICTIMS) if any(leaving) else (True, "")
+    return (False, TERMINATING_POD_ON_NOMINATED_NODE) if any(terminating) else (True, "")
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:
-    """Is it on its way out because kube-scheduler preempted it? The first DisruptionTarget condition decides."""
+    """Whether the pod is terminating because kube-scheduler preempted it.
+
+    Mirrors defaultpreemption.podTerminatingByPreemption, v1.36: only the first DisruptionTarget condition counts.
+    """
     if pod.metadata.deletion_timestamp is None:
         return False
     disruptions = (condition for condition in pod.status.conditions or () if condition.type == "DisruptionTarget")

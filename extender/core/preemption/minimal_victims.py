@@ -2,7 +2,7 @@
 
 The reprieve spares the most important pods first, and may so lose many small ones where one would
 have done. Here sets are searched depth first, cut short by what no larger set can mend: columns in which there must be
-room (`EveryColumn`) only gain by a victim more, and so does the cost. Other constraints may lose by it (required pod
+room (`ColumnwiseConstraint`) only gain by a victim more, and so does the cost. Other constraints may lose by it (required pod
 affinity), so they are asked about whole sets and nothing is concluded for others.
 
 Of two sets the better has fewer violations; then the lower highest priority; then the smaller sum of (priority + 2^31),
@@ -22,29 +22,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, EveryColumn
+from extender.core.framework.constraint import ColumnwiseConstraint, Constraint
 from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.k8s.priority import PRIORITY_OFFSET
 
-STEPS = 5_000
+MAX_SEARCH_STEPS = 5_000
 """How many sets are tried on one node: at most some 40 ms (110 pods, four columns, Python 3.11). They also bound how
 deep the search goes."""
 
-_NON_NEGATIVE = 2**31
-"""Added to every priority before summing, so that a victim more never costs less."""
-
-_WHOLE = 2**20
+_WHOLE_NEED = 2**20
 """A column's need, where columns are added up in shares of it."""
 
-_STEPS_TO_LOOK = 10
+_STEPS_PER_FULL_CHECK = 10
 """To look at all pods, or to ask a constraint about its room, takes as long as to try so many sets."""
 
-_MOST_ROOMS = 50
+_MAX_REACHABLE_ROOMS = 50
 """About so many rooms that pods could free are looked at before the search, at most."""
 
 _VICTIMS_PER_STEP = 4
 """A larger set takes longer to try, by a step for so many."""
 
-Cost = tuple[int, int, int, int]
+VictimSetCost = tuple[int, int, int, int]
 """(violations, highest priority, sum of (priority + 2^31), victims): the smaller the better."""
 
 
@@ -52,12 +50,12 @@ Cost = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MinimalVictimsProblem:
     """One node, all pods that may leave taken off."""
 
     constraints: tuple[Constraint, ...]
     """Of this node alone."""
-    rooms: tuple[IntArray, ...]
+    headrooms: tuple[IntArray, ...]
     """Per constraint [column, 1]: what is left without the evictable pods."""
     evictable: tuple[int, ...]
     """Ranks, the most important first."""
@@ -65,27 +63,27 @@ class Problem:
     """[k]."""
     violating: BoolArray
     """[k]: losing it counts as a violation, unless `strict`."""
-    charges: Mapping[int, tuple[int, ...]]
+    budgets_of: Mapping[int, tuple[int, ...]]
     """Rank -> the budgets that its loss is charged to; none where it is left out."""
     allowed: Sequence[int]
     """[budget]: of how many pods it allows the loss."""
     strict: bool
     """No budget is charged more than it allows; then nothing is a violation."""
 
-    def cost(self, victims: Iterable[int]) -> Cost:
+    def cost(self, victims: Iterable[int]) -> VictimSetCost:
         """Of at least one victim."""
         priorities = [int(self.priority[k]) for k in victims]
         violations = 0 if self.strict else sum(bool(self.violating[k]) for k in victims)
-        return violations, max(priorities), sum(priorities) + len(priorities) * _NON_NEGATIVE, len(priorities)
+        return violations, max(priorities), sum(priorities) + len(priorities) * PRIORITY_OFFSET, len(priorities)
 
     def keeps_budgets(self, victims: Iterable[int]) -> bool:
         """Is no budget charged more than it allows?"""
-        charged = [budget for k in victims for budget in self.charges.get(k, ())]
+        charged = [budget for k in victims for budget in self.budgets_of.get(k, ())]
         return all(charged.count(budget) <= self.allowed[budget] for budget in set(charged))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MinimalVictimsResult:
     """The best victims; None: no set will do."""
 
     victims: frozenset[int] | None
@@ -95,36 +93,38 @@ class Found:
     """How many were used."""
 
 
-def fewest(problem: Problem, start: frozenset[int] | None, steps: int = STEPS) -> Found:
+def find_minimal_victims(
+    problem: MinimalVictimsProblem, start: frozenset[int] | None, steps: int = MAX_SEARCH_STEPS
+) -> MinimalVictimsResult:
     """The best set of victims; `start`, a set that makes room, is returned unless another one costs less.
 
     In strict mode a start that breaks a budget counts as none. At most `steps` sets are tried.
     """
     if not problem.evictable:
-        return Found(None, True, 0)
+        return MinimalVictimsResult(None, True, 0)
     if not start or (problem.strict and not problem.keeps_budgets(start)):
         start = None
     known = problem.cost(start) if start else None
-    search = _Search(_arranged(problem, _worth_losing(problem, known)), steps)
+    search = _Search(_encode(problem, _worth_evicting(problem, known)), steps)
     try:
         victims, exact = search.best(known), True
-    except _StepsUsedUp:
+    except _StepLimitReached:
         victims, exact = search.found, False
-    chosen = frozenset(search.pods.ranks[place] for place in _places(victims)) if victims else start
-    return Found(chosen, exact, steps - max(search.steps, 0))
+    chosen = frozenset(search.pods.ranks[place] for place in _members(victims)) if victims else start
+    return MinimalVictimsResult(chosen, exact, steps - max(search.steps, 0))
 
 
 # --- the pods, in places --------------------------------------------------------------------------------------------
 
-Places = int
+PodSet = int
 """A set of places, as bits. A node's evictable pods have places: the dearest one 0, the first to lose the last."""
 
 
-def _bits(places: Iterable[int]) -> Places:
+def _pod_set(places: Iterable[int]) -> PodSet:
     return sum(1 << place for place in places)
 
 
-def _places(bits: Places) -> Iterator[int]:
+def _members(bits: PodSet) -> Iterator[int]:
     """The last first."""
     while bits:
         place = bits.bit_length() - 1
@@ -133,21 +133,21 @@ def _places(bits: Places) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _ScarceColumn:
     """A column that lacks room as long as all pods stay; sizes are what a victim frees, at most the whole need."""
 
     need: int
     sizes: tuple[int, ...]
     """[place]."""
-    largest_first: tuple[tuple[int, int, Places], ...]
+    largest_first: tuple[tuple[int, int, PodSet], ...]
     """(the place's tightest cap or -1, its size, its bit)."""
     ascending: tuple[int, ...]
     """The sizes."""
-    from_here: tuple[Places, ...]
+    from_here: tuple[PodSet, ...]
     """[i]: who has ascending[i] or more; at the end nobody."""
 
     @classmethod
-    def of(cls, need: int, sizes: Sequence[int], caps: Sequence[int]) -> "_Column":
+    def of(cls, need: int, sizes: Sequence[int], caps: Sequence[int]) -> "_ScarceColumn":
         order = sorted(range(len(sizes)), key=sizes.__getitem__)
         from_here = list(accumulate((1 << place for place in reversed(order)), or_, initial=0))
         return cls(
@@ -158,10 +158,10 @@ class _Column:
             tuple(reversed(from_here)),
         )
 
-    def at_least(self, size: int) -> Places:
+    def at_least(self, size: int) -> PodSet:
         return self.from_here[bisect_left(self.ascending, size)]
 
-    def most(self, count: int, among: Places, left: Sequence[int]) -> tuple[int, int]:
+    def most(self, count: int, among: PodSet, left: Sequence[int]) -> tuple[int, int]:
         """What so many victims free at best, and what one less of them does; `left`: [cap].
 
         A pod counts for its tightest cap only.
@@ -182,123 +182,133 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Other:
+class _OpaqueConstraint:
     """A constraint that may lose by a victim more."""
 
     constraint: Constraint
-    room: IntArray
+    headroom: IntArray
     """[column, 1] while all pods stay."""
     takes: IntArray
     """[place, column]."""
 
     def fits(self, freed: IntArray) -> bool:
         """With so much more room, [column, 1]."""
-        room, nominated = self.room + freed, self.constraint.nominated
-        beside = nominated is None or bool(self.constraint.fits(room - nominated)[0])
-        return beside and bool(self.constraint.fits(room)[0])
+        headroom, nominated = self.headroom + freed, self.constraint.nominated_demand
+        beside = nominated is None or bool(self.constraint.fits(headroom - nominated)[0])
+        return beside and bool(self.constraint.fits(headroom)[0])
 
 
 @dataclass(frozen=True, slots=True)
-class _Pods:
+class _EncodedPods:
     """What a problem says, by place."""
 
     ranks: tuple[int, ...]
     """[place]."""
     weights: tuple[int, ...]
     """[place]: their sums order sets by the sum of (priority + 2^31), then the number of pods."""
-    blocks: tuple[tuple[int, Places], ...]
+    blocks: tuple[tuple[int, PodSet], ...]
     """(priority, who has it), the lowest first."""
-    capped: tuple[Places, ...]
+    capped: tuple[PodSet, ...]
     """[cap]: of these only so many may leave, those that are violating or charge one budget."""
     rounds: tuple[tuple[int, ...], ...]
     """[violations][cap]: how many may leave; there is one round only in strict mode."""
-    columns: tuple[_Column, ...]
-    others: tuple[_Other, ...]
+    columns: tuple[_ScarceColumn, ...]
+    others: tuple[_OpaqueConstraint, ...]
     moves: tuple[tuple[int, ...], ...]
     """[place]: the room in the others' columns that it frees; () if none."""
     caps: tuple[tuple[int, ...], ...]
     """[place]: those that it counts for, the tightest first."""
-    before: tuple[Places, ...]
+    before: tuple[PodSet, ...]
     """[place]: who is lost before it: would do in its place and is no dearer."""
 
 
-def _worth_losing(problem: Problem, known: Cost | None) -> list[int]:
+def _worth_evicting(problem: MinimalVictimsProblem, known: VictimSetCost | None) -> list[int]:
     """Ranks: where nothing is violated, no pod of a higher priority than the highest that is lost already."""
     if known is None or known[0] > 0:
         return list(problem.evictable)
     return [k for k in problem.evictable if problem.priority[k] <= known[1]]
 
 
-def _arranged(problem: Problem, worth_losing: Iterable[int]) -> _Pods:
+def _encode(problem: MinimalVictimsProblem, worth_losing: Iterable[int]) -> _EncodedPods:
     """All others stay."""
     ranks = sorted(worth_losing, key=lambda k: (-int(problem.priority[k]), k))
     priorities = [int(problem.priority[k]) for k in ranks]
     grouped = groupby(range(len(ranks)), key=priorities.__getitem__)
-    capped, rounds = _budgets(problem, ranks) if problem.strict else _violations(problem, ranks)
+    capped, rounds = _budget_caps(problem, ranks) if problem.strict else _violation_rounds(problem, ranks)
     tightest_first = sorted(range(len(capped)), key=rounds[-1].__getitem__)
     caps = [tuple(cap for cap in tightest_first if capped[cap] >> place & 1) for place in range(len(ranks))]
-    columns, others = _columns(problem, ranks, [own[0] if own else -1 for own in caps])
+    columns, others = _scarce_columns(problem, ranks, [own[0] if own else -1 for own in caps])
     moves = np.hstack([np.zeros((len(ranks), 0), np.int64), *(other.takes for other in others)])
-    return _Pods(
+    return _EncodedPods(
         tuple(ranks),
-        tuple((priority + _NON_NEGATIVE) * (len(ranks) + 1) + 1 for priority in priorities),
-        tuple((priority, _bits(places)) for priority, places in grouped)[::-1],
+        tuple((priority + PRIORITY_OFFSET) * (len(ranks) + 1) + 1 for priority in priorities),
+        tuple((priority, _pod_set(places)) for priority, places in grouped)[::-1],
         capped,
         rounds,
         columns,
         others,
         tuple(tuple(row) if any(row) else () for row in moves.tolist()),
         tuple(caps),
-        _before(columns, moves, capped),
+        _dominators(columns, moves, capped),
     )
 
 
-def _violations(problem: Problem, ranks: Sequence[int]) -> tuple[tuple[Places, ...], tuple[tuple[int, ...], ...]]:
+def _violation_rounds(
+    problem: MinimalVictimsProblem, ranks: Sequence[int]
+) -> tuple[tuple[PodSet, ...], tuple[tuple[int, ...], ...]]:
     """-> `capped`, `rounds`: of the violating pods first none may leave, then one, and so on."""
-    violating = _bits(place for place, k in enumerate(ranks) if problem.violating[k])
+    violating = _pod_set(place for place, k in enumerate(ranks) if problem.violating[k])
     return (violating,), tuple((count,) for count in range(violating.bit_count() + 1))
 
 
-def _budgets(problem: Problem, ranks: Sequence[int]) -> tuple[tuple[Places, ...], tuple[tuple[int, ...], ...]]:
+def _budget_caps(
+    problem: MinimalVictimsProblem, ranks: Sequence[int]
+) -> tuple[tuple[PodSet, ...], tuple[tuple[int, ...], ...]]:
     """-> `capped`, `rounds`: budgets that allow the loss of some of their pods, but not of all."""
-    charging: dict[int, Places] = {}
+    charging: dict[int, PodSet] = {}
     for place, k in enumerate(ranks):
-        for budget in problem.charges.get(k, ()):
+        for budget in problem.budgets_of.get(k, ()):
             charging[budget] = charging.get(budget, 0) | 1 << place
     allowed = {budget: max(problem.allowed[budget], 0) for budget in charging}
     tight = [budget for budget in charging if allowed[budget] < charging[budget].bit_count()]
     return tuple(charging[budget] for budget in tight), (tuple(allowed[budget] for budget in tight),)
 
 
-def _columns(
-    problem: Problem, ranks: Sequence[int], caps: Sequence[int]
-) -> tuple[tuple[_Column, ...], tuple[_Other, ...]]:
+def _scarce_columns(
+    problem: MinimalVictimsProblem, ranks: Sequence[int], caps: Sequence[int]
+) -> tuple[tuple[_ScarceColumn, ...], tuple[_OpaqueConstraint, ...]]:
     """The columns that only gain by a victim more and lack room, then the sum of these; and the other constraints."""
-    columns: list[_Column] = []
+    columns: list[_ScarceColumn] = []
     others = []
-    for constraint, emptied in zip(problem.constraints, problem.rooms, strict=True):
-        takes = constraint.demand[ranks, :, 0]
-        room = emptied - constraint.demand[list(problem.evictable), :, 0].sum(axis=0)[:, np.newaxis]
-        if type(constraint).fits is not EveryColumn.fits or (takes < 0).any():
-            others.append(_Other(constraint, room, takes))
+    for constraint, emptied in zip(problem.constraints, problem.headrooms, strict=True):
+        takes = constraint.dense_demand[ranks, :, 0]
+        headroom = emptied - constraint.dense_demand[list(problem.evictable), :, 0].sum(axis=0)[:, np.newaxis]
+        if type(constraint).fits is not ColumnwiseConstraint.fits or (takes < 0).any():
+            others.append(_OpaqueConstraint(constraint, headroom, takes))
             continue
-        beside = np.zeros_like(room) if constraint.nominated is None else np.maximum(constraint.nominated, 0)
-        for sizes, have, taken in zip(takes.T.tolist(), room[:, 0].tolist(), beside[:, 0].tolist(), strict=True):
+        beside = (
+            np.zeros_like(headroom)
+            if constraint.nominated_demand is None
+            else np.maximum(constraint.nominated_demand, 0)
+        )
+        for sizes, have, taken in zip(takes.T.tolist(), headroom[:, 0].tolist(), beside[:, 0].tolist(), strict=True):
             need = taken - have
             if need > 0:
-                columns.append(_Column.of(need, [min(size, need) for size in sizes], caps))
-    return tuple(columns) + _sum_of(columns, caps), tuple(others)
+                columns.append(_ScarceColumn.of(need, [min(size, need) for size in sizes], caps))
+    return tuple(columns) + _summed_column(columns, caps), tuple(others)
 
 
-def _sum_of(columns: Sequence[_Column], caps: Sequence[int]) -> tuple[_Column, ...]:
+def _summed_column(columns: Sequence[_ScarceColumn], caps: Sequence[int]) -> tuple[_ScarceColumn, ...]:
     """What several columns need together, each in shares of its own need: few pods are large in all of them."""
     if len(columns) < 2:
         return ()
-    shares = [[-(-size * _WHOLE // column.need) for size in column.sizes] for column in columns]
-    return (_Column.of(len(columns) * _WHOLE, [sum(of_place) for of_place in zip(*shares, strict=True)], caps),)
+    shares = [[-(-size * _WHOLE_NEED // column.need) for size in column.sizes] for column in columns]
+    return (
+        _ScarceColumn.of(len(columns) * _WHOLE_NEED, [sum(of_place) for of_place in zip(*shares, strict=True)], caps),
+    )
 
 
-def _before(columns: Sequence[_Column], moves: IntArray, capped: Sequence[Places]) -> tuple[Places, ...]:
+def _dominators(columns: Sequence[_ScarceColumn], moves: IntArray, capped: Sequence[PodSet]) -> tuple[PodSet, ...]:
     """[place] -> those of later places that free as much in each column and the same in others, under no other cap.
 
     A set with a pod and without such a one is never the best: the other in its place costs less, or spares more.
@@ -319,22 +329,22 @@ def _before(columns: Sequence[_Column], moves: IntArray, capped: Sequence[Places
 # --- the search -----------------------------------------------------------------------------------------------------
 
 
-class _StepsUsedUp(Exception):
+class _StepLimitReached(Exception):
     """What was found so far has to do."""
 
 
-class _Victims(NamedTuple):
+class _PartialSet(NamedTuple):
     """A set that is being put together."""
 
-    places: Places
+    places: PodSet
     weight: int
     needs: tuple[int, ...]
     """[column]: what is still to be freed."""
     freed: tuple[int, ...]
     """Room in the others' columns."""
 
-    def and_also(self, place: int, pods: _Pods) -> "_Victims":
-        return _Victims(
+    def and_also(self, place: int, pods: _EncodedPods) -> "_PartialSet":
+        return _PartialSet(
             self.places | 1 << place,
             self.weight + pods.weights[place],
             tuple(need - column.sizes[place] for need, column in zip(self.needs, pods.columns, strict=True)),
@@ -345,23 +355,23 @@ class _Victims(NamedTuple):
 class _Search:
     """Tries sets of one pod, then of two, and so on; of as many, those first that spare the dearest pods."""
 
-    def __init__(self, pods: _Pods, steps: int) -> None:
+    def __init__(self, pods: _EncodedPods, steps: int) -> None:
         self.pods = pods
         self.steps = steps
         """How many are left."""
-        self.found: Places = 0
+        self.found: PodSet = 0
         """The best set so far, if there is one."""
         self._below = 0
         """What sets must weigh less than."""
         self._left: list[int] = []
         """[cap]: how many more may leave."""
-        self._moving = _bits(place for place, moves in enumerate(pods.moves) if moves)
-        self._nobody = _Victims(
+        self._moving = _pod_set(place for place, moves in enumerate(pods.moves) if moves)
+        self._nobody = _PartialSet(
             0, 0, tuple(column.need for column in pods.columns), (0,) * sum(one.takes.shape[1] for one in pods.others)
         )
         self._answers: dict[tuple[int, ...], bool] = {} if pods.others else {(): True}
 
-    def best(self, known: Cost | None) -> Places:
+    def best(self, known: VictimSetCost | None) -> PodSet:
         """The best set that costs less than what is known; none if there is none."""
         pods = self.pods
         upto = list(accumulate((members for _, members in pods.blocks), or_))
@@ -378,53 +388,53 @@ class _Search:
                     return self.found
         return 0
 
-    def _could_do(self, among: Places, allowed: Sequence[int]) -> bool:
+    def _could_do(self, among: PodSet, allowed: Sequence[int]) -> bool:
         """Is there hope? Not if even as many as may leave would not do."""
-        self._use(_STEPS_TO_LOOK)
+        self._use(_STEPS_PER_FULL_CHECK)
         count = self._at_most(among, allowed)
         enough = all(column.most(count, among, allowed)[0] >= column.need for column in self.pods.columns)
         return enough and self._others_could_fit(among)
 
-    def _at_most(self, among: Places, allowed: Sequence[int]) -> int:
+    def _at_most(self, among: PodSet, allowed: Sequence[int]) -> int:
         """How many may leave, each pod counting for its tightest cap only."""
-        tightest = Counter(self.pods.caps[place][:1] for place in _places(among))
+        tightest = Counter(self.pods.caps[place][:1] for place in _members(among))
         return sum(min(count, *(allowed[cap] for cap in own)) if own else count for own, count in tightest.items())
 
-    def _others_could_fit(self, among: Places) -> bool:
+    def _others_could_fit(self, among: PodSet) -> bool:
         """Not if they do not with any room that some of these could free, where few different ones are possible."""
         reached = {self._nobody.freed}
-        for place in _places(among & self._moving):
+        for place in _members(among & self._moving):
             reached |= {tuple(map(add, freed, self.pods.moves[place])) for freed in reached}
-            if len(reached) > _MOST_ROOMS:
+            if len(reached) > _MAX_REACHABLE_ROOMS:
                 return True
         return any(self._others_fit(freed) for freed in sorted(reached))
 
-    def _least(self, first: Places, among: Places, allowed: Sequence[int], below: int) -> bool:
+    def _least(self, first: PodSet, among: PodSet, allowed: Sequence[int], below: int) -> bool:
         """Look for the best set whose dearest pod is one of `first`; it must weigh less than `below`. Is there one?"""
         self._below, self._left = below, list(allowed)
         for capped, left in zip(self.pods.capped, allowed, strict=True):
             among &= -1 if left else ~capped
-        cheapest = accumulate(self.pods.weights[place] for place in _places(among))
+        cheapest = accumulate(self.pods.weights[place] for place in _members(among))
         for count, least in zip(range(1, self._at_most(among, allowed) + 1), cheapest, strict=False):
             if least >= self._below:
                 break
             self._extend(self._nobody, count, among, first, 0)
         return self.found > 0
 
-    def _extend(self, victims: _Victims, count: int, among: Places, first: Places, forced: Places) -> None:
+    def _extend(self, victims: _PartialSet, count: int, among: PodSet, first: PodSet, forced: PodSet) -> None:
         """Try to take `count` more, the dearest one of `first`, all those that are `forced` with it."""
         self._use(1 + count // _VICTIMS_PER_STEP)
         among = self._useful(victims, count, among, forced)
         weight, rest = victims.weight, among
-        for place in islice(_places(among), count - 1):  # those that at best come after the dearest
+        for place in islice(_members(among), count - 1):  # those that at best come after the dearest
             weight += self.pods.weights[place]
             rest ^= 1 << place
-        for place in _places(first & rest):
+        for place in _members(first & rest):
             if weight + self.pods.weights[place] >= self._below:
                 return
             self._take(victims, count, among, forced, place)
 
-    def _useful(self, victims: _Victims, count: int, among: Places, forced: Places) -> Places:
+    def _useful(self, victims: _PartialSet, count: int, among: PodSet, forced: PodSet) -> PodSet:
         """Those of whom a set with `count` more victims can consist; none if there is no such set."""
         if forced.bit_count() == count:
             among &= forced
@@ -438,7 +448,7 @@ class _Search:
                 among &= column.at_least(need - without_last)
         return among
 
-    def _take(self, victims: _Victims, count: int, among: Places, forced: Places, place: int) -> None:
+    def _take(self, victims: _PartialSet, count: int, among: PodSet, forced: PodSet, place: int) -> None:
         """Try all sets with this pod and `count - 1` that come after it."""
         pods, bit = self.pods, 1 << place
         among &= -bit << 1
@@ -462,14 +472,14 @@ class _Search:
     def _others_fit(self, freed: tuple[int, ...]) -> bool:
         fit = self._answers.get(freed)
         if fit is None:
-            self._use(_STEPS_TO_LOOK)
+            self._use(_STEPS_PER_FULL_CHECK)
             ends = accumulate(other.takes.shape[1] for other in self.pods.others)
-            rooms = np.split(np.array(freed, np.int64)[:, np.newaxis], list(ends)[:-1])
-            fit = all(other.fits(room) for other, room in zip(self.pods.others, rooms, strict=True))
+            headrooms = np.split(np.array(freed, np.int64)[:, np.newaxis], list(ends)[:-1])
+            fit = all(other.fits(headroom) for other, headroom in zip(self.pods.others, headrooms, strict=True))
             self._answers[freed] = fit
         return fit
 
     def _use(self, steps: int) -> None:
         self.steps -= steps
         if self.steps < 0:
-            raise _StepsUsedUp
+            raise _StepLimitReached

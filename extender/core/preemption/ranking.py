@@ -1,9 +1,9 @@
-"""Which candidate is best: criteria asked in order, each only among those that the one before left equal.
+"""Rank preemption candidates by their keys: each criterion decides among those that are equal by all earlier ones.
 
-Mirrors pickOneNodeForPreemption (framework/preemption, v1.36), where the last tie is broken by map order; we
-take the first by name.
+Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; callers
+here add the node name as the last key.
 
-Rule: keys are [candidate] each, the smaller the better, the first criterion first; `criteria` makes them.
+Rule: a key is [candidate], the smaller the better; keys come in the order of the criteria. `criteria` computes them.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,26 @@ import numpy as np
 
 from extender.core.snapshot.arrays import IntArray
 
-Keys = Sequence[IntArray]
+RankingKeys = Sequence[IntArray]
+"""Keys [candidate], the most significant first."""
 
 
-def rank(keys: Keys, *then: IntArray) -> IntArray:
-    """Places of the candidates, best first; `then` are further criteria for those that cost the same."""
+def rank(keys: RankingKeys, *then: IntArray) -> IntArray:
+    """Return the candidates' places in `keys`, best first; `then`: further keys, less significant than all `keys`."""
     return np.lexsort((*reversed(then), *reversed(keys)))
 
 
-def dense_rank(keys: Keys) -> IntArray:
-    """[candidate] -> how many candidates are better; equal candidates stand equal."""
+def dense_rank(keys: RankingKeys) -> IntArray:
+    """Return [candidate]: how many candidates are better; candidates with equal keys have equal ranks."""
     stacked = np.stack(keys)
     order = np.lexsort(stacked[::-1])
     new = np.ones(len(order), np.bool_)
     new[1:] = (stacked[:, order[1:]] != stacked[:, order[:-1]]).any(axis=0)
-    standings = np.empty(len(order), np.int64)
-    standings[order] = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-    return standings
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    return ranks
 
 
-def tied_for_best(keys: Keys) -> IntArray:
-    """Places of the candidates that no criterion tells from the best."""
+def tied_for_best(keys: RankingKeys) -> IntArray:
+    """Return the places of the best candidate and of all candidates with equal keys."""
     return np.flatnonzero(dense_rank(keys) == 0)

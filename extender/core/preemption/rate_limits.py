@@ -1,8 +1,8 @@
-"""Not now, or not so many: how long a pod waits before it preempts, how often it may, and how much is evicted at once.
+"""Apply the rate limits on preemption: how soon and how often a pod may preempt, and how many pods one call may evict.
 
-What was approved before is in the Moment that a decision is made in. What is refused for a time says until when.
+Earlier evictions come from the EvictionHistory of the decision. A message about a limit that expires says when.
 
-Rule: a limit only ever refuses.
+Rule: a limit only ever refuses; it never changes which victims are selected.
 """
 
 from collections import Counter
@@ -14,61 +14,65 @@ import numpy as np
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.preemption.dry_run import DryRun, PolicyVeto
-from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, count_per_node, exceeding
-from extender.core.snapshot.workloads import Namespaces
+from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, over_limit, select_columns
+from extender.core.snapshot.workloads import NamespaceIndex
 from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE, SECOND, parse_time
 
 # --- the preemptor ----------------------------------------------------------------------------------------------------
 
 
-def veto(incoming: SchedulingContext) -> str | None:
-    """Why the pod may evict nobody now, and until when; None: it may."""
-    return next(_vetoes(incoming), None)
+def preemption_refusal(context: SchedulingContext) -> str | None:
+    """Return why the pod may not preempt on any node now, and until when; None if it may."""
+    return next(_refusals(context), None)
 
 
-def _vetoes(incoming: SchedulingContext) -> Iterator[str]:
-    yield from _in_the_dark(incoming)
-    policy, history = incoming.profile.preemption, incoming.history
-    limits, pod = policy.limits, incoming.pod
+def _refusals(context: SchedulingContext) -> Iterator[str]:
+    yield from _unreadable_kinds(context)
+    policy, history = context.profile.preemption, context.history
+    limits, pod = policy.limits, context.pod
     created = pod.metadata.creation_timestamp
     pending = history.now - parse_time(created) if policy.min_pending_duration and created else 0
     if pending < policy.min_pending_duration:
         yield (
-            f"a pod may preempt once it has been pending for {policy.min_pending_duration / SECOND:g}s: not "
+            f"pending for less than {policy.min_pending_duration / SECOND:g}s: may not preempt "
             f"{history.until(policy.min_pending_duration - pending)}"
         )
     if limits.max_attempts is not None:
-        attempts = [one.ago for one in history.attempts if one.preemptor == pod.metadata.uid]
-        wait = _wait(attempts, limits.attempts_within, limits.max_attempts)
+        attempts = [attempt.ago for attempt in history.attempts if attempt.preemptor == pod.metadata.uid]
+        wait = _wait_nanoseconds(attempts, limits.attempts_within, limits.max_attempts)
         if wait is not None:
             yield (
-                f"the pod has preempted {limits.max_attempts} times without coming to run: not {history.until(wait)}"
+                f"the pod has preempted {limits.max_attempts} times without starting to run: "
+                f"may not preempt {history.until(wait)}"
             )
     if limits.evictions_per_minute is not None:
-        wait = _wait([one.ago for one in history.evictions], MINUTE, limits.evictions_per_minute)
+        ages = [eviction.ago for eviction in history.evictions]
+        wait = _wait_nanoseconds(ages, MINUTE, limits.evictions_per_minute)
         if wait is not None:
-            yield f"{limits.evictions_per_minute} evictions a minute are the limit: not {history.until(wait)}"
+            yield f"eviction rate limit ({limits.evictions_per_minute} per minute) reached: not {history.until(wait)}"
 
 
-def _in_the_dark(incoming: SchedulingContext) -> Iterator[str]:
-    """What protects pods must not be guessed."""
-    policy, unread = incoming.profile.preemption, incoming.snapshot.unread
+def _unreadable_kinds(context: SchedulingContext) -> Iterator[str]:
+    """Yield a refusal for each protection that needs a kind without list permission: it must not be guessed."""
+    policy, unread = context.profile.preemption, context.snapshot.unreadable_tables
     if policy.tenant_label is not None and "namespaces" in unread:
-        yield "nobody knows of which tenant a pod is: Namespaces may not be read"
+        yield "cannot determine the pod's tenant: no permission to list Namespaces"
     if policy.preemption_toleration and "priority_classes" in unread:
-        yield "nobody knows who tolerates preemption: PriorityClasses may not be read"
+        yield "cannot determine preemption tolerations: no permission to list PriorityClasses"
 
 
-def _wait(ages: Iterable[int], window: int, at_most: int, wanted: int = 1) -> int | None:
-    """Nanoseconds until so many more are within the limit of the window; None: they are now.
+def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int = 1) -> int | None:
+    """Return after how many nanoseconds `wanted` more events stay within `limit` per sliding `window`; None: now.
 
-    If they never are, until the window is empty.
+    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, the time until the window is
+    empty.
     """
     within = sorted(age for age in ages if age < window)
-    if len(within) + wanted <= at_most:
+    if len(within) + wanted <= limit:
         return None
-    keep = max(at_most - wanted, 0)
+    # The newest `limit - wanted` events may still be in the window; the next older one must have left it.
+    keep = max(limit - wanted, 0)
     return window - within[keep] if keep < len(within) else 0
 
 
@@ -76,106 +80,112 @@ def _wait(ages: Iterable[int], window: int, at_most: int, wanted: int = 1) -> in
 
 
 @dataclass(frozen=True, slots=True)
-class _Limit:
-    """On the victims of one node; who is leaving already is not among them: nobody evicts it again."""
+class _VictimLimit:
+    """A limit on the victims of one node; terminating pods do not count, for they are not evicted again."""
 
-    harmless: int
-    """So many victims are never too many."""
-    exceeded: Callable[[Taken], BoolArray] | None
-    """[node] of the victims of nodes that have more; None: there they are too many."""
-    why: Callable[[Sequence[Pod]], str]
+    always_allowed: int
+    """Victim count up to which the limit is never exceeded."""
+    exceeds: Callable[[VictimRows], BoolArray] | None
+    """Victims of the nodes with more -> [node]: the limit is exceeded; None: it is on every such node."""
+    message: Callable[[Sequence[Pod]], str]
+    """Victims of one node -> why the limit rejects them."""
 
 
-def barriers(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Which of these nodes have too many victims, [place]."""
-    limits = tuple(_limits(run.incoming))
+def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
+    """Yield one veto, [place], for each configured limit on the victims of a node."""
+    limits = tuple(_victim_limits(run.context))
     if not limits:
         return
-    evicted = _without_the_leaving(run, places)
+    evicted = _running_victims(run, places)
     count = count_per_node(evicted)
     for limit in limits:
-        nodes = count > limit.harmless
-        if limit.exceeded is not None:
-            crowded = np.flatnonzero(nodes)
-            nodes[crowded] = limit.exceeded(run.taken_on(places[crowded], evicted[:, crowded]))
-        yield PolicyVeto(nodes, _of_each(limit.why))
+        nodes = count > limit.always_allowed
+        if limit.exceeds is not None:
+            suspects = np.flatnonzero(nodes)
+            nodes[suspects] = limit.exceeds(run.victim_rows(places[suspects], evicted[:, suspects]))
+        yield PolicyVeto(nodes, _messages_per_place(limit.message))
 
 
-def _of_each(why: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
-    return lambda run, places: [why(run.victims_on(place)) for place in places.tolist()]
+def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
+    return lambda run, places: [message(run.victims_on(place)) for place in places.tolist()]
 
 
-def rule_out_victims(incoming: SchedulingContext) -> bool:
-    """Is there a limit on the victims of one node?"""
-    return next(_limits(incoming), None) is not None
+def has_victim_limits(context: SchedulingContext) -> bool:
+    """Whether the profile limits the victims of one node, so that a node with room may still not be a candidate."""
+    return next(_victim_limits(context), None) is not None
 
 
-def _without_the_leaving(run: DryRun, places: IntArray) -> BoolArray:
-    """[k, place]: victims."""
-    victims: BoolArray = columns(run.victims, places)
-    leaving = run.snapshot.pod_table.terminating
-    return victims & ~leaving[columns(run.pods, places)] if leaving.any() else victims
+def _running_victims(run: DryRun, places: IntArray) -> BoolArray:
+    """Return [k, place]: the victims that are not terminating already."""
+    victims: BoolArray = select_columns(run.victims, places)
+    terminating = run.snapshot.pod_table.terminating
+    return victims & ~terminating[select_columns(run.pods, places)] if terminating.any() else victims
 
 
-def _limits(incoming: SchedulingContext) -> Iterator[_Limit]:
-    limits = incoming.profile.preemption.limits
+def _victim_limits(context: SchedulingContext) -> Iterator[_VictimLimit]:
+    limits = context.profile.preemption.limits
     if limits.max_victims is not None:
-        yield _at_once(limits.max_victims)
+        yield _per_preemption(limits.max_victims)
     if limits.evictions_per_minute is not None:
-        yield _per_minute(incoming.history, limits.evictions_per_minute)
+        yield _per_minute(context.history, limits.evictions_per_minute)
     if limits.namespace_evictions_per_minute is not None:
-        yield _per_namespace(incoming, limits.namespace_evictions_per_minute)
+        yield _per_namespace(context, limits.namespace_evictions_per_minute)
 
 
-def _at_once(limit: int) -> _Limit:
-    def why(victims: Sequence[Pod]) -> str:
-        return f"{len(_evicted(victims))} victims are more than the {limit} of a preemption"
+def _per_preemption(limit: int) -> _VictimLimit:
+    def message(victims: Sequence[Pod]) -> str:
+        return f"{len(_not_terminating(victims))} victims exceed the limit of {limit} per preemption"
 
-    return _Limit(limit, None, why)
+    return _VictimLimit(limit, None, message)
 
 
-def _per_minute(history: EvictionHistory, limit: int) -> _Limit:
-    ages = [one.ago for one in history.evictions if one.ago < MINUTE]
-    left = limit - len(ages)
+def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
+    ages = [eviction.ago for eviction in history.evictions if eviction.ago < MINUTE]
+    remaining = limit - len(ages)
 
-    def why(victims: Sequence[Pod]) -> str:
-        wanted = len(_evicted(victims))
-        wait = _wait(ages, MINUTE, limit, wanted) or 0
+    def message(victims: Sequence[Pod]) -> str:
+        wanted = len(_not_terminating(victims))
+        wait = _wait_nanoseconds(ages, MINUTE, limit, wanted) or 0
         when = f"not {history.until(wait)}" if wanted <= limit else "never"
-        return f"{wanted} victims are more than what is left of {limit} evictions a minute: {when}"
+        return f"{wanted} victims exceed what remains of the eviction rate limit ({limit} per minute): {when}"
 
-    return _Limit(left, None, why)
+    return _VictimLimit(remaining, None, message)
 
 
-def _per_namespace(incoming: SchedulingContext, limit: int) -> _Limit:
+def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
     ages: dict[str, list[int]] = {}
-    for one in incoming.history.evictions:
-        if one.ago < MINUTE:
-            ages.setdefault(one.namespace, []).append(one.ago)
-    namespaces = incoming.snapshot.index(Namespaces)
-    left = np.full(max(namespaces.things, default=0) + 1, limit, np.int64)
-    for number, namespace in namespaces.things.items():
-        left[number] -= len(ages.get(str(namespace), ()))
+    for eviction in context.history.evictions:
+        if eviction.ago < MINUTE:
+            ages.setdefault(eviction.namespace, []).append(eviction.ago)
+    namespaces = context.snapshot.index(NamespaceIndex)
+    remaining = np.full(max(namespaces.groups, default=0) + 1, limit, np.int64)
+    for number, namespace in namespaces.groups.items():
+        remaining[number] -= len(ages.get(str(namespace), ()))
 
-    def exceeded(taken: Taken) -> BoolArray:
-        return exceeding(taken.places, namespaces.of_pod[taken.pods], left, taken.size)
+    def exceeds(taken: VictimRows) -> BoolArray:
+        return over_limit(taken.places, namespaces.of_pod[taken.pods], remaining, taken.size)
 
-    def why(victims: Sequence[Pod]) -> str:
-        wanted = sorted(Counter(pod.metadata.namespace for pod in _evicted(victims)).items())
-        said = (_why(incoming.history, limit, ages.get(name, ()), name, count) for name, count in wanted)
-        return "; ".join(filter(None, said))
+    def message(victims: Sequence[Pod]) -> str:
+        wanted = sorted(Counter(pod.metadata.namespace for pod in _not_terminating(victims)).items())
+        messages = (
+            _namespace_limit_message(context.history, limit, ages.get(name, ()), name, count) for name, count in wanted
+        )
+        return "; ".join(filter(None, messages))
 
-    return _Limit(int(left.min()), exceeded, why)
+    return _VictimLimit(int(remaining.min()), exceeds, message)
 
 
-def _why(history: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int) -> str:
-    wait = _wait(ages, MINUTE, limit, wanted)
+def _namespace_limit_message(
+    history: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int
+) -> str:
+    wait = _wait_nanoseconds(ages, MINUTE, limit, wanted)
     if wait is None:
         return ""
     when = f"not {history.until(wait)}" if wanted <= limit else "never"
-    victims, are = ("1 victim", "is") if wanted == 1 else (f"{wanted} victims", "are")
-    return f"{victims} in {namespace} {are} more than what is left of {limit} evictions a minute there: {when}"
+    victims = "1 victim" if wanted == 1 else f"{wanted} victims"
+    verb = "exceeds" if wanted == 1 else "exceed"
+    return f"{victims} in {namespace} {verb} what remains of its eviction rate limit ({limit} per minute): {when}"
 
 
-def _evicted(victims: Sequence[Pod]) -> list[Pod]:
+def _not_terminating(victims: Sequence[Pod]) -> list[Pod]:
     return [pod for pod in victims if pod.metadata.deletion_timestamp is None]

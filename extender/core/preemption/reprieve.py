@@ -1,140 +1,169 @@
-"""Put the pods that were taken off back, one rank of all nodes after the other; those that cannot stay are victims.
+"""Reprieve potential victims: put removed pods back most important first; those that no longer fit are the victims.
 
-A node where the pod fits goes on fitting until a pod comes back that takes of a column which may run short. So only
-such columns are followed, and those that few pods take of on the nodes of these pods alone.
+The reprieve loop of defaultpreemption.SelectVictimsOnNode (v1.36), run for all nodes in parallel. Upstream puts one pod
+back on one node and runs the filters; here step k puts the pod of rank k back on every node, and the filters are
+additions and comparisons on arrays of headroom [column, node].
 
-Rule: this is the only reprieve loop there is; which pods, in which order and what they take is passed in.
+A worked example: two nodes, three potential victims each, all in one group of `order`. With all of them removed, the
+preemptor leaves 2 CPUs of headroom on both nodes:
+
+    CPUs that pods take [k, node]     n1  n2
+    k = 0 (most important)             1   2    headroom [2, 2]: both fit, both are put back
+    k = 1                              2   1    headroom [1, 0]: neither fits, both are victims
+    k = 2                              1   1    headroom [1, 0]: fits on n1 and is put back; a victim on n2
+    victims: rank 1 on n1; ranks 1 and 2 on n2
+
+With two groups (PDB-violating pods, then the others) the steps run once per group, on the headroom that the first group
+left; the masks in `order` say which pods of rank k belong to the group.
+
+Most columns never run short: a node on which the preemptor fits keeps fitting until a pod returns that takes of a
+column with too little headroom for all. So only columns that may run short are followed, and columns that few pods use
+only on the nodes of those pods.
+
+Rule: this is the only reprieve loop; the pods, their order and what they take are passed in.
 """
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, EveryColumn, Evictable
+from extender.core.framework.constraint import ColumnwiseConstraint, Constraint, EvictablePods
 from extender.core.framework.filter import FilterResults
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.node_layout import Taking
+from extender.core.snapshot.node_layout import SparseDemand
 
 
-def reprieve(emptied: FilterResults, evictable: Evictable, order: Sequence[BoolArray]) -> BoolArray:
-    """[k, node]: the evictable pods that cannot stay, none where the pod does not fit without them.
+def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[BoolArray]) -> BoolArray:
+    """Return the victims [k, node]: the evictable pods that cannot be put back.
 
-    `emptied`: the verdicts without all of them. `order`: masks [k, node], each evictable pod in one of them; the pods
-    of the first are put back first, within a mask the most important ones.
+    No victims where the preemptor does not fit even without them. `emptied`: the filter results with all of them
+    removed. `order`: masks [k, node] that partition the evictable pods; the pods of the first mask are put back first,
+    within a mask the most important ones.
     """
-    followed = list(_followed(emptied, evictable))
-    stayed = np.zeros_like(evictable.mask)
+    followed = list(_followed_columns(emptied, evictable))
+    reprieved = np.zeros_like(evictable.mask)
     for group in order:
         for k in np.flatnonzero(group.any(axis=1)).tolist():
-            stay = group[k].copy()
-            for one in followed:
-                one.ask(k, stay)
-            staying = stay.astype(np.int64)
-            for one in followed:
-                one.take(k, staying)
-            stayed[k] |= stay
-    victims: BoolArray = evictable.mask & emptied.fits & ~stayed
+            # All columns are checked before any is changed: a pod that one plugin rejects takes nothing of the others.
+            fits = group[k].copy()
+            for columns in followed:
+                columns.reject(k, fits)
+            amounts = fits.astype(np.int64)
+            for columns in followed:
+                columns.put_back(k, amounts)
+            reprieved[k] |= fits
+    victims: BoolArray = evictable.mask & emptied.fits & ~reprieved
     return victims
 
 
-class _Columns:
-    """What is left of some columns, on all nodes or some, while pods are put back; each needs room by itself."""
+class _FollowedColumns:
+    """Headroom of some columns while pods are put back, on all nodes or some; every column must stay >= 0."""
 
-    def __init__(self, nodes: IntArray | slice, room: IntArray, demand: IntArray) -> None:
-        """[place] -> node; [column, place], which is to change; [k, column, place]."""
-        self._nodes, self._room, self._demand = nodes, room, demand
-        self._enough, self._taken = np.empty(room.shape, np.bool_), np.empty_like(room)
+    def __init__(self, nodes: IntArray | slice, headroom: IntArray, demand: IntArray) -> None:
+        """`nodes`: [place], the node; `headroom`: [column, place], changed in place; `demand`: [k, column, place]."""
+        self._nodes, self._headroom, self._demand = nodes, headroom, demand
+        # Buffers for every step: the loop runs once per rank, and allocating would cost more than the arithmetic.
+        self._enough, self._taken = np.empty(headroom.shape, np.bool_), np.empty_like(headroom)
 
-    def ask(self, k: int, stay: BoolArray) -> None:
-        """Of the pods of rank `k` that want to `stay` [node], unset those that lack room."""
-        stay[self._nodes] &= self._fits(self._demand[k])
+    def reject(self, k: int, fits: BoolArray) -> None:
+        """Unset in `fits` [node] the pods of rank `k` that do not fit into these columns."""
+        fits[self._nodes] &= self._fits(self._demand[k])
 
     def _fits(self, demand: IntArray) -> BoolArray:
-        """[column, place] -> [place]."""
-        np.less_equal(demand, self._room, out=self._enough)
+        """Return [place]: a pod that takes `demand` [column, place] fits."""
+        np.less_equal(demand, self._headroom, out=self._enough)
         fits: BoolArray = np.logical_and.reduce(self._enough, axis=0)
         return fits
 
-    def take(self, k: int, staying: IntArray) -> None:
-        """Let the pods of rank `k` take their room where `staying` [node] is 1, and not where it is 0."""
-        np.multiply(self._demand[k], staying[self._nodes], out=self._taken)
-        np.subtract(self._room, self._taken, out=self._room)
+    def put_back(self, k: int, amounts: IntArray) -> None:
+        """Subtract the demand of the pods of rank `k` times `amounts` [node], which is 1 (put back) or 0."""
+        np.multiply(self._demand[k], amounts[self._nodes], out=self._taken)
+        np.subtract(self._headroom, self._taken, out=self._headroom)
 
 
-class _Constraint(_Columns):
-    """The columns of a constraint that has a rule of its own."""
+class _FollowedConstraint(_FollowedColumns):
+    """Headroom of a constraint whose rule is not `headroom >= 0` in every column, such as topology spread."""
 
-    def __init__(self, nodes: IntArray, room: IntArray, demand: IntArray, constraint: Constraint) -> None:
-        """`constraint`: of these nodes."""
-        super().__init__(nodes, room, demand)
+    def __init__(self, nodes: IntArray, headroom: IntArray, demand: IntArray, constraint: Constraint) -> None:
+        """`constraint`: restricted to these nodes; otherwise as in the base class."""
+        super().__init__(nodes, headroom, demand)
         self._constraint = constraint
 
     def _fits(self, demand: IntArray) -> BoolArray:
-        room, nominated = self._room - demand, self._constraint.nominated
-        fits = self._constraint.fits(room)
-        return fits if nominated is None else fits & self._constraint.fits(room - nominated)
+        headroom, nominated = self._headroom - demand, self._constraint.nominated_demand
+        fits = self._constraint.fits(headroom)
+        return fits if nominated is None else fits & self._constraint.fits(headroom - nominated)
 
 
-def _followed(emptied: FilterResults, evictable: Evictable) -> Iterator[_Columns]:
-    """What may run short on a node where the pod fits."""
-    few: list[tuple[IntArray, Taking]] = []
-    for check, beside, room in zip(emptied.checks, *emptied.rooms, strict=True):
-        if isinstance(check, EveryColumn):
-            # Room must do beside the nominated pods and without them; it is less beside them, unless one of them gives.
-            least = room if beside is room else np.minimum(room, beside)
-            yield from _of_all_pods(check, least, emptied.fits, evictable)
-            few += [(least[taking.column], taking) for taking in _of_few_pods(check, evictable)]
+def _followed_columns(emptied: FilterResults, evictable: EvictablePods) -> Iterator[_FollowedColumns]:
+    """Yield the columns that may run short on a node where the pod fits."""
+    sparse: list[tuple[IntArray, SparseDemand]] = []
+    for check, beside, headroom in zip(emptied.checks, *emptied.headrooms, strict=True):
+        if isinstance(check, ColumnwiseConstraint):
+            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. Headroom with
+            # them is the smaller one, unless one of them takes a negative amount; so follow the minimum.
+            least = headroom if beside is headroom else np.minimum(headroom, beside)
+            yield from _base_resources(check, least, emptied.fits, evictable)
+            sparse += [(least[taking.column], taking) for taking in _sparse_columns(check, evictable)]
         elif isinstance(check, Constraint):
-            yield from _constraint(check, room, emptied.fits, evictable)
-    yield from _where_short(few, emptied.fits, len(evictable.mask))
+            yield from _constraint_room(check, headroom, emptied.fits, evictable)
+    yield from _where_short(sparse, emptied.fits, len(evictable.mask))
 
 
-def _of_all_pods(check: Constraint, room: IntArray, fits: BoolArray, evictable: Evictable) -> Iterator[_Columns]:
-    """BASE_RESOURCES, from the first to the last that may run short."""
-    base = list(check.takes.base)
-    if evictable.freed is not None and not evictable.gives:
-        base = [column for column in base if (fits & (room[column] < evictable.freed[column])).any()]
+def _base_resources(
+    check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
+) -> Iterator[_FollowedColumns]:
+    """Yield the BASE_RESOURCES columns from the first to the last that may run short, for all nodes."""
+    base = list(check.ranked_demand.base)
+    if evictable.freed is not None and not evictable.has_negative_demand:
+        base = [column for column in base if (fits & (headroom[column] < evictable.freed[column])).any()]
     if base:
         columns = slice(base[0], base[-1] + 1)
-        yield _Columns(slice(None), room[columns].copy(), check.takes.demand(columns))
+        yield _FollowedColumns(slice(None), headroom[columns].copy(), check.ranked_demand.demand(columns))
 
 
-def _of_few_pods(check: Constraint, evictable: Evictable) -> list[Taking]:
-    """The other columns: the evictable pods that take of them."""
-    return [taking.among(evictable.mask) for taking in check.takes.takings]
+def _sparse_columns(check: Constraint, evictable: EvictablePods) -> list[SparseDemand]:
+    """Return the columns that few pods use, restricted to the evictable pods."""
+    return [taking.among(evictable.mask) for taking in check.ranked_demand.sparse]
 
 
-def _where_short(few: Sequence[tuple[IntArray, Taking]], fits: BoolArray, depth: int) -> Iterator[_Columns]:
-    """Columns, each with its room [node], on the nodes where one of them may run short."""
+def _where_short(
+    sparse: Sequence[tuple[IntArray, SparseDemand]], fits: BoolArray, depth: int
+) -> Iterator[_FollowedColumns]:
+    """Yield these columns, each with its headroom [node], on the nodes where at least one of them may run short."""
     short = np.zeros(len(fits), np.bool_)
-    for room, taking in few:
-        most = np.zeros(len(fits), np.int64)
-        np.add.at(most, taking.places, np.maximum(taking.amounts, 0))
-        short |= (most > room) & (most > 0)
+    for headroom, taking in sparse:
+        total = np.zeros(len(fits), np.int64)
+        np.add.at(total, taking.places, np.maximum(taking.amounts, 0))
+        short |= (total > headroom) & (total > 0)
     nodes = np.flatnonzero(short & fits)
     if len(nodes):
-        demand = _laid_out([taking for _, taking in few], nodes, (depth, len(fits)))
-        yield _Columns(nodes, np.stack([room[nodes] for room, _ in few]), demand)
+        demand = _dense_demand([taking for _, taking in sparse], nodes, (depth, len(fits)))
+        yield _FollowedColumns(nodes, np.stack([headroom[nodes] for headroom, _ in sparse]), demand)
 
 
-def _constraint(check: Constraint, room: IntArray, fits: BoolArray, evictable: Evictable) -> Iterator[_Columns]:
-    """On the nodes where some evictable pod takes of it."""
-    takings = _of_few_pods(check, evictable)
-    concerned = np.zeros(len(fits), np.bool_)
-    for taking in takings:
-        concerned[taking.places] = True
-    nodes = np.flatnonzero(concerned & fits)
+def _constraint_room(
+    check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
+) -> Iterator[_FollowedColumns]:
+    """Yield the constraint on the nodes where evictable pods take of it; elsewhere, putting pods back cannot matter."""
+    sparse = _sparse_columns(check, evictable)
+    has_demand = np.zeros(len(fits), np.bool_)
+    for taking in sparse:
+        has_demand[taking.places] = True
+    nodes = np.flatnonzero(has_demand & fits)
     if len(nodes):
-        yield _Constraint(nodes, room[:, nodes], _laid_out(takings, nodes, evictable.mask.shape), check.at(nodes))
+        yield _FollowedConstraint(
+            nodes, headroom[:, nodes], _dense_demand(sparse, nodes, evictable.mask.shape), check.at(nodes)
+        )
 
 
-def _laid_out(takings: Sequence[Taking], nodes: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """[k, column, place in nodes]; `shape`: of [k, node]."""
+def _dense_demand(sparse: Sequence[SparseDemand], nodes: IntArray, shape: tuple[int, ...]) -> IntArray:
+    """Return the demand as [k, column, place in `nodes`]; `shape`: (ranks, nodes of the whole dry run)."""
     depth, size = shape
     place_of = np.full(size, -1)
     place_of[nodes] = np.arange(len(nodes))
-    demand = np.zeros((depth, len(takings), len(nodes)), np.int64)
-    for column, taking in enumerate(takings):
+    demand = np.zeros((depth, len(sparse), len(nodes)), np.int64)
+    for column, taking in enumerate(sparse):
         places = place_of[taking.places]
         here = places >= 0
         demand[taking.ranks[here], column, places[here]] = taking.amounts[here]

@@ -1,4 +1,4 @@
-"""Which nodes and which victims policies find beyond those of kube-scheduler: AllNodes, Fewest and whole gangs.
+"""Which nodes and which victims policies find beyond those of kube-scheduler: AllNodes, Minimal and whole gangs.
 
 Every case says its sum. A pod takes 1 cpu unless it says otherwise, and so does the one that comes in.
 """
@@ -8,26 +8,27 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
-from extender.core.profile import RANKING, Limits, PreemptionPolicy, Profile
+from extender.core.preemption.drop_reasons import OUTRANKED, UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.sent_candidates import UNKNOWN_VICTIM, SentCandidate
+from extender.core.profile import DEFAULT_RANKING, Limits, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, node, pod, thing, typed
 
 ALL_NODES = PreemptionPolicy(candidates="AllNodes")
 OFFERED = PreemptionPolicy()
 NOBODY_NAMED: dict[str, list[str]] = {"n1": [], "n2": []}
-FEWEST = PreemptionPolicy(victims="Fewest")
-GANGS_FIRST = PreemptionPolicy(ranking=("PodGroups", *RANKING))
-GANGS_LAST = PreemptionPolicy(ranking=(*RANKING, "PodGroups"))
+FEWEST = PreemptionPolicy(victim_selection="Minimal")
+GANGS_FIRST = PreemptionPolicy(ranking=("PodGroups", *DEFAULT_RANKING))
+GANGS_LAST = PreemptionPolicy(ranking=(*DEFAULT_RANKING, "PodGroups"))
 
 
-def decide(nodes, offers, policy, preemptor=None, keep=None, **others):
+def decide(nodes, sent, policy, preemptor=None, keep=None, **others):
     """The decision, to which the guard must have no objection; offers are names of pods by node."""
     snapshot, waiting = built(cluster(nodes, **others)), typed(preemptor or incoming())
-    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in offers.items()}
+    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in sent.items()}
     profile = Profile(keep_candidates=keep, preemption=policy)
     decision = engine.preempt(snapshot, waiting, made, profile)
-    looked_at = guard_preempt(snapshot, waiting, made, decision.kept, as_offered=decision.as_offered, profile=profile)
+    looked_at = guard_preempt(snapshot, waiting, made, decision.kept, as_sent=decision.as_sent, profile=profile)
     assert looked_at.rejected == {}
     return decision
 
@@ -74,7 +75,7 @@ def test_why_an_offered_node_is_beaten_is_said_of_offered_nodes_only():
     nodes = {node(f"n{cost}", cpu="1"): [pod(f"a{cost}", priority=cost)] for cost in (1, 2, 3)}
     decision = decide(nodes, {"n2": ["a2"], "n3": ["a3"]}, ALL_NODES, keep=1)
     assert [one.node for one in decision.kept] == ["n1"]
-    assert decision.dropped == dict.fromkeys(("n2", "n3"), engine.BEATEN)
+    assert decision.dropped == dict.fromkeys(("n2", "n3"), OUTRANKED)
 
 
 MIRROR = {"annotations": {"kubernetes.io/config.mirror": "x"}}
@@ -115,18 +116,18 @@ def test_a_special_pod_of_an_offered_node_that_was_not_named_may_not(special):
 
 
 @pytest.mark.parametrize(
-    "offers",
+    "sent",
     [
-        pytest.param({"n1": ["a", "nobody"]}, id="a victim of no node"),
+        pytest.param({"n1": ["a", "noVictims"]}, id="a victim of no node"),
         pytest.param({"n1": ["a", "b"]}, id="a victim of another node"),
     ],
 )
-def test_a_node_whose_offer_names_a_victim_that_is_not_known_is_not_found_again(offers):
+def test_a_node_whose_offer_names_a_victim_that_is_not_known_is_not_found_again(sent):
     """n1 would be best, but kube-scheduler sees something else there; n2 is found all the same."""
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=10)]}
-    decision = decide(nodes, offers, ALL_NODES)
+    decision = decide(nodes, sent, ALL_NODES)
     assert [one.node for one in decision.kept] == ["n2"]
-    assert decision.dropped == {"n1": engine.UNKNOWN_VICTIM}
+    assert decision.dropped == {"n1": UNKNOWN_VICTIM}
 
 
 def test_nodes_on_which_the_pod_fits_or_that_eviction_does_not_help_are_not_added():
@@ -148,7 +149,7 @@ def test_nodes_of_which_a_plugin_that_is_not_modelled_has_a_say_are_not_added():
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b")]}
     decision = decide(nodes, {"n1": ["a"]}, ALL_NODES, preemptor)
     assert [one.node for one in decision.kept] == ["n1"]
-    assert decision.as_offered == {"n1"}
+    assert decision.as_sent == {"n1"}
 
 
 def test_the_clean_node_is_found_that_was_not_offered():
@@ -158,10 +159,10 @@ def test_the_clean_node_is_found_that_was_not_offered():
     decision = decide(nodes, {"n1": ["a"]}, strict, budgets=budgets)
     assert [one.node for one in decision.kept] == ["n2"]
     assert decision.dropped == {"n1": "would break disruption budget default/budget"}
-    assert kept(nodes, {"n1": ["a"]}, replace(strict, candidates="Offered"), budgets=budgets) == []
+    assert kept(nodes, {"n1": ["a"]}, replace(strict, candidates="Sent"), budgets=budgets) == []
 
 
-# --- victims: Fewest --------------------------------------------------------------------------------------------------
+# --- victims: Minimal --------------------------------------------------------------------------------------------------
 
 
 def start(second) -> str:
@@ -214,7 +215,7 @@ def test_a_clean_set_is_found_where_both_orders_break_a_budget():
     strict = replace(FEWEST, disruption_budgets="Strict")
     wanted = incoming(cpu="10")
     assert kept(nodes, {"n1": []}, strict, wanted, budgets=budgets) == [("n1", ["f", "d", "a2"])]
-    decision = decide(nodes, {"n1": []}, replace(strict, victims="Reprieve"), wanted, budgets=budgets)
+    decision = decide(nodes, {"n1": []}, replace(strict, victim_selection="Reprieve"), wanted, budgets=budgets)
     assert decision.kept == ()
     assert decision.dropped == {"n1": "would break disruption budget default/xs"}
 
@@ -233,7 +234,7 @@ def test_the_set_with_fewer_victims_is_not_taken_where_the_ranking_says_it_is_wo
     big = ONE_OR_THREE[0]
     costly = big | {"metadata": big["metadata"] | {"annotations": {"scheduling.extender/eviction-cost": "9"}}}
     nodes = {node("n1", cpu="6"): [costly, *ONE_OR_THREE[1:]]}
-    policy = replace(FEWEST, ranking=("EvictionCost", *RANKING))
+    policy = replace(FEWEST, ranking=("EvictionCost", *DEFAULT_RANKING))
     assert kept(nodes, {"n1": []}, policy, incoming(cpu="3")) == [("n1", ["s1", "s2", "s3"])]
 
 
@@ -263,7 +264,7 @@ def test_a_node_is_no_candidate_where_a_special_pod_would_go_that_was_not_named(
     assert kept(nodes, {"n1": ["a"], "n2": ["b"]}, OFFERED) == [("n1", ["a"]), ("n2", ["b"])]
     assert kept(nodes, {"n1": [], "n2": ["b"]}, OFFERED) == [("n2", ["b"])]
     decision = decide(nodes, {"n1": []}, OFFERED)
-    assert decision.dropped == {"n1": f"would evict {engine.SPECIAL}"}
+    assert decision.dropped == {"n1": f"would evict {UNREQUESTED_SYSTEM_POD}"}
 
 
 def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order():
@@ -279,7 +280,7 @@ def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order()
 def test_all_policies_about_candidates_go_together():
     """n1 is offered and breaks a budget whoever goes; n2 is not, and would lose three where one does."""
     nodes = {node("n1", cpu="3"): [pod("a", "3", labels={"app": "x"})], node("n2", cpu="6"): ONE_OR_THREE}
-    policy = PreemptionPolicy(disruption_budgets="Strict", candidates="AllNodes", victims="Fewest")
+    policy = PreemptionPolicy(disruption_budgets="Strict", candidates="AllNodes", victim_selection="Minimal")
     budgets = [budget(app="x")]
     assert kept(nodes, {"n1": ["a"]}, policy, incoming(cpu="3"), budgets=budgets) == [("n2", ["big"])]
 
@@ -379,10 +380,10 @@ def test_of_nodes_that_cost_the_same_the_one_where_no_gang_breaks_is_better(poli
         node("n2", cpu="1"): [pod("o")],
         node("n3", cpu="1"): [member("m2", priority=5000)],
     }
-    offers = NOBODY_NAMED
-    assert kept(nodes, offers, policy, others=[gang(2)]) == [("n2", ["o"]), ("n1", ["m1"])]
-    assert kept(nodes, offers, policy, others=[gang(1)]) == [("n1", ["m1"]), ("n2", ["o"])]
-    assert kept(nodes, offers, OFFERED, others=[gang(2)]) == [("n1", ["m1"]), ("n2", ["o"])]
+    sent = NOBODY_NAMED
+    assert kept(nodes, sent, policy, others=[gang(2)]) == [("n2", ["o"]), ("n1", ["m1"])]
+    assert kept(nodes, sent, policy, others=[gang(1)]) == [("n1", ["m1"]), ("n2", ["o"])]
+    assert kept(nodes, sent, OFFERED, others=[gang(2)]) == [("n1", ["m1"]), ("n2", ["o"])]
 
 
 def test_of_gangs_that_break_the_one_with_fewer_outsiders_is_better():
@@ -391,6 +392,6 @@ def test_of_gangs_that_break_the_one_with_fewer_outsiders_is_better():
         node("n1", cpu="2"): [pod("o"), member("m1", of="sort")],
         node("n2", cpu="2"): [member("m2"), member("m3")],
     }
-    groups, offers = [gang(1, name="sort"), gang(2)], NOBODY_NAMED
-    assert best(nodes, offers, GANGS_LAST, incoming(cpu="2"), others=groups) == ("n2", ["m2", "m3"])
-    assert best(nodes, offers, OFFERED, incoming(cpu="2"), others=groups) == ("n1", ["o", "m1"])
+    groups, sent = [gang(1, name="sort"), gang(2)], NOBODY_NAMED
+    assert best(nodes, sent, GANGS_LAST, incoming(cpu="2"), others=groups) == ("n2", ["m2", "m3"])
+    assert best(nodes, sent, OFFERED, incoming(cpu="2"), others=groups) == ("n1", ["o", "m1"])

@@ -11,33 +11,42 @@ import pytest
 from msgspec.structs import replace
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import CRITERIA, ranking_keys
-from extender.core.profile import IMPORTANCE, MORE_IMPORTANCE, MORE_RANKING, RANKING, PreemptionPolicy, Profile
+from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.profile import (
+    DEFAULT_IMPORTANCE,
+    DEFAULT_RANKING,
+    EXTRA_IMPORTANCE,
+    EXTRA_RANKING,
+    PreemptionPolicy,
+    Profile,
+)
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.workloads import NEVER_BREAKS, Gangs, Namespaces, Workloads
+from extender.core.snapshot.workloads import ALREADY_BELOW_MINIMUM, NamespaceIndex, PodGroupIndex, WorkloadIndex
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING, PodGroup, PodGroupSpec
 from extender.k8s.workloads import workload_of
 from tests.builders import budget, built, cluster, incoming, node, placed, pod, thing, typed
 from tests.property.generate import case
 
-ALL = (*RANKING, *MORE_RANKING)
+ALL = (*DEFAULT_RANKING, *EXTRA_RANKING)
 
 
-def profile(*ranking, importance=IMPORTANCE, keep=1):
-    return Profile(keep_candidates=keep, preemption=PreemptionPolicy(ranking=ranking or RANKING, importance=importance))
+def profile(*ranking, importance=DEFAULT_IMPORTANCE, keep=1):
+    return Profile(
+        keep_candidates=keep, preemption=PreemptionPolicy(ranking=ranking or DEFAULT_RANKING, importance=importance)
+    )
 
 
 def order_of(nodes, chosen, preemptor=None, **others):
     """The candidates, best first."""
     here = built(cluster(nodes, **others))
-    offers = _offers(*(one.name for one in nodes))
-    return [one.node for one in engine.preempt(here, typed(preemptor or incoming()), offers, keeping(chosen)).kept]
+    sent = _offers(*(one.name for one in nodes))
+    return [one.node for one in engine.preempt(here, typed(preemptor or incoming()), sent, keeping(chosen)).kept]
 
 
 def keeping(chosen, keep=None):
@@ -49,8 +58,8 @@ def _offers(*names):
 
 
 def tried(here, preemptor, chosen):
-    filtering = run_filter_plugins(scheduling_context(here, preemptor, chosen))
-    return find_candidates(filtering.incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+    filter_run = run_filter_plugins(scheduling_context(here, preemptor, chosen))
+    return find_candidates(filter_run.context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
 
 
 def keys(nodes, *ranking, preemptor=None, **others):
@@ -207,10 +216,10 @@ def test_to_keep_some_is_to_keep_the_first_of_all(seed):
     chance, sample = random.Random(seed), case(seed)
     chosen = profile(*chance.sample(ALL, chance.randint(1, 5)))
     here, preemptor = built(sample.cluster), typed(sample.pod)
-    offers = _offers(*here.node_names)
-    every = engine.preempt(here, preemptor, offers, keeping(chosen)).kept
+    sent = _offers(*here.node_names)
+    every = engine.preempt(here, preemptor, sent, keeping(chosen)).kept
     for keep in (1, 2, 3):
-        assert engine.preempt(here, preemptor, offers, keeping(chosen, keep)).kept == every[:keep]
+        assert engine.preempt(here, preemptor, sent, keeping(chosen, keep)).kept == every[:keep]
 
 
 def plain_costs(run, place):
@@ -231,8 +240,8 @@ def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
     seen = 0
     for seed in range(250):
         chance, sample = random.Random(seed), case(seed)
-        every = (*IMPORTANCE, *MORE_IMPORTANCE)
-        importance = IMPORTANCE if seed % 2 else tuple(chance.sample(every, chance.randint(1, 3)))
+        every = (*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE)
+        importance = DEFAULT_IMPORTANCE if seed % 2 else tuple(chance.sample(every, chance.randint(1, 3)))
         run = tried(built(sample.cluster), typed(sample.pod), profile(importance=importance))
         places = np.flatnonzero(run.candidate)
         found = [list(one) for one in zip(*(key.tolist() for key in ranking_keys(run, places)), strict=True)]
@@ -447,7 +456,7 @@ def plain_spares(here):
             lasting = sum(other.metadata.deletion_timestamp is None for other in members)
             known = tables[api_group].get((where, name))
             spare = lasting - ((known.minimum or 0) if known else lasting)
-            found[api_group, where, name] = spare if spare >= 0 else NEVER_BREAKS
+            found[api_group, where, name] = spare if spare >= 0 else ALREADY_BELOW_MINIMUM
     return found
 
 
@@ -455,7 +464,7 @@ def plain_spares(here):
 def test_members_are_known_in_a_changing_cluster(seed):
     """Numbers are given away and taken again, and more than 64 pods run at times."""
     chance, here = random.Random(seed), built(cluster({node("n1"): [], node("n2"): []}))
-    workloads, spaces, gangs = here.index(Workloads), here.index(Namespaces), here.index(Gangs)
+    workloads, spaces, gangs = here.index(WorkloadIndex), here.index(NamespaceIndex), here.index(PodGroupIndex)
     for number in range(300):
         if number == 150:
             for extra in range(80):
@@ -463,15 +472,15 @@ def test_members_are_known_in_a_changing_cluster(seed):
         step(here, chance, number)
         if number % 10:
             continue
-        here.settle()
+        here.refresh_layout()
         running = dict(here.running_pods())
         for index, of in ((workloads, workload_of), (spaces, lambda one: one.metadata.namespace)):
             expected = {row: of(one) for row, one in running.items()}
-            assert {row: index.things[int(index.of_pod[row])] for row in running} == expected
-            assert {thing: set(index.rows_of(thing).tolist()) for thing in index.things.values()} == {
+            assert {row: index.groups[int(index.of_pod[row])] for row in running} == expected
+            assert {thing: set(index.rows_of(thing).tolist()) for thing in index.groups.values()} == {
                 thing: {row for row in running if expected[row] == thing} for thing in expected.values()
             }
-        assert {gang: gangs.spare(number) for number, gang in gangs.things.items()} == plain_spares(here)
+        assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here)
         assert_breaks_as_counted(here, gangs, chance)
 
 
@@ -479,22 +488,22 @@ def assert_breaks_as_counted(here, gangs, chance):
     spares = plain_spares(here)
     drawn = [(row, place) for row, _ in here.running_pods() for place in range(3) if chance.random() < 0.5]
     lost = Counter(
-        (place, gangs.things[int(gangs.of_pod[row])])
+        (place, gangs.groups[int(gangs.of_pod[row])])
         for row, place in drawn
-        if int(gangs.of_pod[row]) in gangs.things and here.pods[row].metadata.deletion_timestamp is None
+        if int(gangs.of_pod[row]) in gangs.groups and here.pods[row].metadata.deletion_timestamp is None
     )
     expected = {(place, gang): count for (place, gang), count in lost.items() if count > spares[gang]}
     pods, places = (np.array(column, np.int64) for column in (list(zip(*drawn, strict=True)) or [(), ()]))
-    found = zip(*(column.tolist() for column in gangs.broken(pods, places)), strict=True)
-    assert {(place, gangs.things[gang]): count for place, gang, count in found} == expected
+    found = zip(*(column.tolist() for column in gangs.below_minimum(pods, places)), strict=True)
+    assert {(place, gangs.groups[gang]): count for place, gang, count in found} == expected
 
 
 def test_a_group_that_comes_changes_and_goes_counts_at_once():
     here = Snapshot.build(built(cluster({node("n1", cpu="2"): [member("a"), member("b")]})).frozen())
-    gangs = here.index(Gangs)
-    key, (number,) = ("default", "train"), gangs.things
+    gangs = here.index(PodGroupIndex)
+    key, (number,) = ("default", "train"), gangs.groups
     assert gangs.spare(number) == 0
-    for minimum, spare in ((1, 1), (2, 0), (3, NEVER_BREAKS), (0, 2)):
+    for minimum, spare in ((1, 1), (2, 0), (3, ALREADY_BELOW_MINIMUM), (0, 2)):
         here.put("PodGroup", PodGroup(replace(typed(pod("train")).metadata), PodGroupSpec(min_member=minimum)))
         assert gangs.spare(number) == spare
     here.remove("PodGroup", key)

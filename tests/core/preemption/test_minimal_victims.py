@@ -9,14 +9,19 @@ from random import Random
 import numpy as np
 import pytest
 
-from extender.core.framework.constraint import Conflicts, Constraint, EveryColumn
-from extender.core.preemption.minimal_victims import STEPS, Found, Problem, fewest
+from extender.core.framework.constraint import ColumnwiseConstraint, ConflictConstraint, Constraint
+from extender.core.preemption.minimal_victims import (
+    MAX_SEARCH_STEPS,
+    MinimalVictimsProblem,
+    MinimalVictimsResult,
+    find_minimal_victims,
+)
 from tests.builders import taken_of_one_node
 
 
 @dataclass(frozen=True)
-class Resources(EveryColumn):
-    def reasons(self, room, row):
+class Resources(ColumnwiseConstraint):
+    def reasons(self, headroom, row):
         return ()
 
 
@@ -24,10 +29,10 @@ class Resources(EveryColumn):
 class NotAlone(Constraint):
     """One pod of a kind has to stay: less room is better."""
 
-    def fits(self, room):
-        return room[0] < 0
+    def fits(self, headroom):
+        return headroom[0] < 0
 
-    def reasons(self, room, row):
+    def reasons(self, headroom, row):
         return ()
 
 
@@ -45,12 +50,12 @@ def problem(
     budgets: Sequence[tuple[int, Sequence[int]]] = (),
     strict: bool = False,
     evictable: Sequence[int] | None = None,
-) -> Problem:
+) -> MinimalVictimsProblem:
     """`violating`: ranks; `budgets`: (what it allows, whose loss it is charged for)."""
     size = len(priority)
-    return Problem(
+    return MinimalVictimsProblem(
         constraints,
-        tuple(one.room for one in constraints),
+        tuple(one.headroom for one in constraints),
         tuple(range(size)) if evictable is None else tuple(evictable),
         np.array(priority, np.int64),
         np.array([k in violating for k in range(size)], np.bool_),
@@ -65,8 +70,8 @@ def cpu(takes, free, *, priority=None, nominated=None, **others):
     return problem(columns(Resources, takes, free, nominated), priority=priority or [0] * len(takes), **others)
 
 
-def best(one: Problem, start=None):
-    found = fewest(one, None if start is None else frozenset(start))
+def best(one: MinimalVictimsProblem, start=None):
+    found = find_minimal_victims(one, None if start is None else frozenset(start))
     assert found.exact
     return None if found.victims is None else sorted(found.victims)
 
@@ -136,7 +141,7 @@ def test_a_set_is_enough_only_with_room_in_every_column():
 def test_who_is_in_the_way_leaves_and_frees_what_it_takes():
     """The conflict is with rank 1; its 1 is half of the 2 that must go, so one of the others goes with it."""
     resources = columns(Resources, [2, 1, 1, 1], 3)
-    conflicts = columns(Conflicts, [0, 1, 0, 0], 0, reason="in the way")
+    conflicts = columns(ConflictConstraint, [0, 1, 0, 0], 0, reason="in the way")
     assert best(problem(resources, conflicts, priority=[0] * 4)) == [1, 3]
 
 
@@ -152,7 +157,7 @@ def test_what_a_larger_set_would_break_is_not_concluded_from_it():
 def test_room_that_only_others_ask_for_is_found():
     """No resource is short; of the nominated pod's company one has to go and one has to stay, so it is rank 2."""
     company = columns(NotAlone, [0, 1, 1, 0], 0, nominated=1)
-    in_the_way = columns(Conflicts, [0, 1, 1, 0], 1, reason="in the way")
+    in_the_way = columns(ConflictConstraint, [0, 1, 1, 0], 1, reason="in the way")
     assert best(problem(company, in_the_way, priority=[0] * 4)) == [2]
 
 
@@ -211,20 +216,20 @@ def test_strict_a_start_that_breaks_a_budget_counts_as_none():
     one = cpu([2, 2], 2, budgets=[(0, [1])], strict=True)
     assert not one.keeps_budgets([1])
     assert best(one, start=[1]) == [0]
-    assert fewest(one, frozenset([1]), steps=0) == Found(None, False, 0)
+    assert find_minimal_victims(one, frozenset([1]), steps=0) == MinimalVictimsResult(None, False, 0)
 
 
-def hard(size: int = 110) -> Problem:
+def hard(size: int = 110) -> MinimalVictimsProblem:
     """Four columns in which all pods differ; three tenths of each have to go. Too much to be sure of."""
     takes = [[(k * factor) % 1009 + 1 for factor in (331, 577, 733, 919)] for k in range(1, size + 1)]
     free = [sum(column) * 7 // 10 for column in zip(*takes, strict=True)]
     return problem(columns(Resources, takes, free), priority=[0] * size)
 
 
-@pytest.mark.parametrize("steps", [0, 1, 100, STEPS])
+@pytest.mark.parametrize("steps", [0, 1, 100, MAX_SEARCH_STEPS])
 def test_when_steps_run_out_the_best_so_far_is_returned_and_it_says_so(steps):
     start = frozenset(range(100))
-    found = fewest(hard(), start, steps)
+    found = find_minimal_victims(hard(), start, steps)
     assert not found.exact
     assert found.steps <= steps
     assert found.victims is not None
@@ -232,15 +237,15 @@ def test_when_steps_run_out_the_best_so_far_is_returned_and_it_says_so(steps):
 
 
 def test_with_no_start_and_no_steps_there_is_no_answer():
-    assert fewest(hard(), None, steps=0) == Found(None, False, 0)
+    assert find_minimal_victims(hard(), None, steps=0) == MinimalVictimsResult(None, False, 0)
 
 
 def test_a_node_with_a_thousand_pods_is_searched_no_deeper_than_steps_allow():
-    assert not fewest(hard(1000), frozenset(range(1000))).exact
+    assert not find_minimal_victims(hard(1000), frozenset(range(1000))).exact
 
 
 def test_the_same_problem_has_the_same_answer():
-    first, second = fewest(hard(40), None), fewest(hard(40), None)
+    first, second = find_minimal_victims(hard(40), None), find_minimal_victims(hard(40), None)
     assert first == second
 
 
@@ -269,9 +274,9 @@ def test_on_ordinary_nodes_there_are_steps_to_spare(size, seed):
     priority = sorted((chance.choice((0, 0, 0, 1000, 100_000)) for _ in range(size)), reverse=True)
     violating = [k for k in range(size) if chance.random() < 0.3]
     one = problem(columns(Resources, takes, free), priority=priority, violating=violating)
-    found = fewest(one, frozenset(range(size)))
+    found = find_minimal_victims(one, frozenset(range(size)))
     assert found.exact
-    assert found.steps < STEPS // 10
+    assert found.steps < MAX_SEARCH_STEPS // 10
 
 
 def test_priorities_whose_pods_could_not_help_are_passed_over():
@@ -279,7 +284,7 @@ def test_priorities_whose_pods_could_not_help_are_passed_over():
     takes = [(k * 7 % 60 + 1, k * 11 % 60 + 1) for k in range(60)]
     resources = columns(Resources, takes, [sum(column) * 2 // 3 for column in zip(*takes, strict=True)])
     both = columns(NotAlone, [-1] + [0] * 58 + [-1], -1)
-    found = fewest(problem(resources, both, priority=[5] + [0] * 59), None)
+    found = find_minimal_victims(problem(resources, both, priority=[5] + [0] * 59), None)
     assert found.exact
     assert found.victims is not None
     assert found.victims >= {0, 59}
@@ -287,6 +292,6 @@ def test_priorities_whose_pods_could_not_help_are_passed_over():
 
 def test_a_hundred_pods_that_are_alike_are_not_tried_in_all_combinations():
     """50 of 100 must go."""
-    found = fewest(cpu([1] * 100, 50), None)
+    found = find_minimal_victims(cpu([1] * 100, 50), None)
     assert found.exact
     assert found.victims == frozenset(range(50, 100))

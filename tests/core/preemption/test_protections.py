@@ -1,6 +1,6 @@
 """Who may not be a victim: every condition of a rule, tolerations, tenants and cooldowns, one by one and together.
 
-What is said of one pod (`reasons`) and what is found of all at once (`Protections.mask`) is compared wherever either is
+What is said of one pod (`protection_reasons`) and what is found of all at once (`ProtectionIndex.mask`) is compared wherever either is
 asked. In all cases the preemptor has priority 1000, and everybody else less.
 """
 
@@ -12,11 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.framework.filter import scheduling_context
 from extender.core.preemption import protections as policies
-from extender.core.preemption.protections import Protections, Toleration, reasons, toleration_of
+from extender.core.preemption.protections import (
+    PreemptionToleration,
+    ProtectionIndex,
+    parse_preemption_toleration,
+    protection_reasons,
+)
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import LabelSelector, Namespace, PriorityClass
@@ -52,8 +57,8 @@ def why(one, chosen, history=None, preemptor=None, **others):
     """The reasons for one running pod; the mask must say the same."""
     here = built(cluster({node("n1"): [one]}, **others))
     asked = scheduling_context(here, typed(preemptor or incoming()), chosen, history or after())
-    said = reasons(asked, next(iter(here.objects.pods.values())))
-    mask = here.index(Protections, chosen.preemption).mask(asked, None)
+    said = protection_reasons(asked, next(iter(here.objects.pods.values())))
+    mask = here.index(ProtectionIndex, chosen.preemption).protected(asked, None)
     assert mask[0] == bool(said)
     return said
 
@@ -249,9 +254,9 @@ def test_all_reasons_are_collected():
         Protection("daemons", owner_kinds=frozenset({"DaemonSet"})),
         Protection("not-meant", namespaces=frozenset({"other"})),
         Protection("young", min_runtime=60 * SECOND),
-        Protection("passed", unless_priority_at_least=1000),
+        Protection("passthrough", unless_priority_at_least=1000),
     )
-    chosen = profile(*rules, limits=Limits(cooldown=MINUTE), tenant_label="tenant", preemption_toleration=True)
+    chosen = profile(*rules, limits=Limits(workload_cooldown=MINUTE), tenant_label="tenant", preemption_toleration=True)
     evicted = Eviction(20 * SECOND, ("shop", "DaemonSet", "web"))
     gold = priority_class("gold", {"minimum-preemptable-priority": "2000", "toleration-seconds": "90"})
     said = why(one, chosen, after(10, evicted), namespaces=[namespace("shop", tenant="red")], others=[gold])
@@ -259,14 +264,14 @@ def test_all_reasons_are_collected():
         "protected by daemons",
         "protected by young until 2026-01-01T00:01:00Z",
         "protected by PriorityClass gold from priorities below 2000 until 2026-01-01T00:01:30Z",
-        "of another tenant: tenant is red, not unset",
+        "in another tenant: tenant is red, not unset",
         "cooling down after an eviction from its workload, until 2026-01-01T00:00:50Z",
     )
 
 
 def test_who_is_leaving_already_is_not_protected():
     leaving = pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    chosen = profile(Protection("all"), limits=Limits(cooldown=MINUTE), tenant_label="tenant")
+    chosen = profile(Protection("all"), limits=Limits(workload_cooldown=MINUTE), tenant_label="tenant")
     evicted = Eviction(0, ("default", "Pod", "a"))
     assert (
         why(
@@ -282,7 +287,7 @@ def test_who_is_leaving_already_is_not_protected():
 
 def test_nobody_is_protected_without_a_policy():
     assert why(SHOP, Profile()) == ()
-    assert not policies.protects(PreemptionPolicy())
+    assert not policies.may_change_victims(PreemptionPolicy())
 
 
 # --- tolerations ------------------------------------------------------------------------------------------------------
@@ -332,18 +337,18 @@ def test_a_priority_class_says_from_whom_and_for_how_long(prefix, minimum, secon
     said = {"minimum-preemptable-priority": minimum, "toleration-seconds": seconds}
     given = {f"{prefix}/{key}": text for key, text in said.items() if text is not None}
     metadata = replace(typed(pod("any")).metadata, annotations=given)
-    found = toleration_of(PriorityClass(metadata, value=100))
-    assert found == (policies.NO_TOLERATION if expected is None else Toleration(*expected))
+    found = parse_preemption_toleration(PriorityClass(metadata, value=100))
+    assert found == (policies.NO_PREEMPTION_TOLERATION if expected is None else PreemptionToleration(*expected))
 
 
 def test_the_key_of_the_code_goes_before_the_one_of_the_proposal():
     given = {f"{OLD_PREFIX}/toleration-seconds": "60", f"{NEW_PREFIX}/toleration-seconds": "30"}
     metadata = replace(typed(pod("any")).metadata, annotations=given)
-    assert toleration_of(PriorityClass(metadata)).duration == 30 * SECOND
+    assert parse_preemption_toleration(PriorityClass(metadata)).duration == 30 * SECOND
 
 
 def test_no_class_tolerates_nothing():
-    assert toleration_of(None) == policies.NO_TOLERATION
+    assert parse_preemption_toleration(None) == policies.NO_PREEMPTION_TOLERATION
 
 
 GOLD = "protected by PriorityClass gold from priorities below"
@@ -415,7 +420,7 @@ def test_a_fence_stands_between_tenants(own, other, expected):
         preemptor=incoming(namespace="mine"),
         namespaces=namespaces,
     )
-    assert found == (() if expected is None else (f"of another tenant: tenant is {expected}",))
+    assert found == (() if expected is None else (f"in another tenant: tenant is {expected}",))
 
 
 def test_a_namespace_is_of_its_own_tenant_even_if_it_has_no_object():
@@ -455,7 +460,7 @@ WEB = pod("web-77-x", labels={"pod-template-hash": "77"}, metadata=owned("Replic
 )
 def test_a_workload_that_lost_a_pod_is_left_alone_for_a_while(one, workload, ago, cools):
     """A cooldown of 60 s, of which 10 have gone by: 50 s after 00:02:00."""
-    chosen = profile(limits=Limits(cooldown=60 * SECOND))
+    chosen = profile(limits=Limits(workload_cooldown=60 * SECOND))
     said = why(one, chosen, after(120, Eviction(round(ago * SECOND), workload)))
     ends = "2026-01-01T00:02:50Z" if ago == 10 else "2026-01-01T00:02:01Z"
     assert said == ((f"cooling down after an eviction from its workload, until {ends}",) if cools else ())
@@ -464,7 +469,7 @@ def test_a_workload_that_lost_a_pod_is_left_alone_for_a_while(one, workload, ago
 def test_the_last_eviction_of_a_workload_counts():
     """Evicted 55 s and 5 s ago: 55 s more."""
     evictions = [Eviction(ago * SECOND, ("default", "Pod", "a")) for ago in (5, 55)]
-    said = why(pod("a"), profile(limits=Limits(cooldown=60 * SECOND)), after(0, *evictions))
+    said = why(pod("a"), profile(limits=Limits(workload_cooldown=60 * SECOND)), after(0, *evictions))
     assert said == ("cooling down after an eviction from its workload, until 2026-01-01T00:00:55Z",)
 
 
@@ -479,8 +484,8 @@ DAEMONS = Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"}))
 
 def decide(nodes, chosen, history=None, preemptor=None, **others):
     here = built(cluster(nodes, **others))
-    offers = {one.name: SentCandidate(()) for one in nodes}
-    return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, history or after())
+    sent = {one.name: SentCandidate(()) for one in nodes}
+    return engine.preempt(here, typed(preemptor or incoming()), sent, chosen, history or after())
 
 
 def kept(decision):
@@ -684,7 +689,7 @@ class World:
         rules = tuple(self._rule(f"rule-{number}") for number in range(chance.randrange(4)))
         return profile(
             *rules,
-            limits=Limits(cooldown=chance.choice((0, 90)) * SECOND),
+            limits=Limits(workload_cooldown=chance.choice((0, 90)) * SECOND),
             tenant_label=chance.choice((None, "tenant")),
             preemption_toleration=chance.random() < 0.5,
         )
@@ -726,16 +731,16 @@ def typed_node(name):
 def masked(here, preemptor, chosen, history):
     """Pod -> protected? Both ways must agree."""
     asked = scheduling_context(here, preemptor, chosen, history)
-    mask = here.index(Protections, chosen.preemption).mask(asked, None)
+    mask = here.index(ProtectionIndex, chosen.preemption).protected(asked, None)
     found = {one.key: bool(mask[row]) for row, one in here.running_pods()}
-    assert found == {one.key: bool(reasons(asked, one)) for _, one in here.running_pods()}
+    assert found == {one.key: bool(protection_reasons(asked, one)) for _, one in here.running_pods()}
     return found
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_said_of_all_pods_at_once_is_said_of_each(seed):
     world = World(seed, pods=40)
-    world.snapshot.settle()
+    world.snapshot.refresh_layout()
     for _ in range(5):
         masked(world.snapshot, world.preemptor(), world.profile(), world.history())
 
@@ -751,7 +756,7 @@ def test_protections_follow_the_changes_of_a_cluster(seed):
         if world.chance.random() < 0.2:
             for _ in range(40):
                 world.put_pod()
-        world.snapshot.settle()
+        world.snapshot.refresh_layout()
         anew = Snapshot.build(world.snapshot.frozen())
         for chosen in profiles:
             preemptor, history = world.preemptor(), world.history()
@@ -764,9 +769,9 @@ def answer(here, preemptor, chosen, history):
     """What is evicted for a pod that needs nearly a whole node."""
     asked = replace(preemptor, spec=typed(incoming(cpu="990")).spec)
     asked = replace(asked, spec=replace(asked.spec, priority=preemptor.priority))
-    offers = {name: SentCandidate(()) for name in sorted(here.node_names)}
+    sent = {name: SentCandidate(()) for name in sorted(here.node_names)}
     every = Profile(keep_candidates=None, preemption=chosen.preemption)
-    decision = engine.preempt(here, asked, offers, every, history)
+    decision = engine.preempt(here, asked, sent, every, history)
     return {one.node: [victim.metadata.uid for victim in one.victims] for one in decision.kept}, decision.dropped
 
 
@@ -775,6 +780,6 @@ def test_random_cases_have_all_sorts_of_outcomes():
     outcomes: list[bool] = []
     for seed in range(20):
         world = World(seed, pods=20)
-        world.snapshot.settle()
+        world.snapshot.refresh_layout()
         outcomes += masked(world.snapshot, world.preemptor(), world.profile(), world.history()).values()
     assert 0.2 < np.mean(outcomes) < 0.8

@@ -6,8 +6,9 @@ Now is 2026-01-01T01:00:00Z, unless a case says otherwise.
 import pytest
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
+from extender.core.preemption.drop_reasons import OUTRANKED
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.k8s.time import MINUTE, SECOND
 from tests.builders import incoming, node, pod, snapshot, typed
@@ -42,8 +43,8 @@ FULL = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b")]}
 def decide(chosen, history, preemptor=None, nodes=FULL):
     here = snapshot(nodes)
     leaving = {one.name: [pod for pod in here.pods_on(one.name) if pod.metadata.deletion_timestamp] for one in nodes}
-    offers = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
-    return engine.preempt(here, typed(preemptor or incoming()), offers, chosen, history)
+    sent = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
+    return engine.preempt(here, typed(preemptor or incoming()), sent, chosen, history)
 
 
 def kept(decision):
@@ -54,7 +55,7 @@ def check_veto(chosen, history, preemptor, vetoed):
     """All three verbs heed it."""
     decision = decide(chosen, history, preemptor)
     assert decision.vetoed == vetoed
-    assert decision.dropped == (dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": engine.BEATEN})
+    assert decision.dropped == (dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": OUTRANKED})
     assert kept(decision) == ({} if vetoed else {"n1": ["a"]})
     here = snapshot(FULL)
     filtered = engine.filter(here, typed(preemptor), ["n1", "n2"], chosen, history)
@@ -66,7 +67,7 @@ def check_veto(chosen, history, preemptor, vetoed):
 
 # --- how long a pod waits before it preempts --------------------------------------------------------------------------
 
-PENDING = "a pod may preempt once it has been pending for 30s: not until"
+PENDING = "pending for less than 30s: may not preempt until"
 
 
 @pytest.mark.parametrize(
@@ -94,12 +95,12 @@ def test_without_that_policy_no_pod_waits(at, history):
 
 def test_half_a_second_is_said_as_it_is():
     decision = decide(profile(min_pending_duration=0.5), past(), incoming())
-    assert decision.vetoed == "a pod may preempt once it has been pending for 0.5s: not until 2026-01-01T01:00:01Z"
+    assert decision.vetoed == "pending for less than 0.5s: may not preempt until 2026-01-01T01:00:01Z"
 
 
 # --- how often it may -------------------------------------------------------------------------------------------------
 
-TWICE = "the pod has preempted 2 times without coming to run: not until"
+TWICE = "the pod has preempted 2 times without starting to run: may not preempt until"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_a_pod_may_preempt_so_often(attempts, vetoed):
 
 # --- how much is evicted ----------------------------------------------------------------------------------------------
 
-THREE = "3 evictions a minute are the limit: not until"
+THREE = "eviction rate limit (3 per minute) reached: not until"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def four(**fields):
     return {node("n1", cpu="4"): [pod(name, **fields) for name in "abcd"]}
 
 
-LEFT = "victims are more than what is left of 3 evictions a minute:"
+LEFT = "victims exceed what remains of the eviction rate limit (3 per minute):"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_a_node_with_more_victims_than_are_left_is_no_candidate(victims, evicted
     assert len(kept(decision).get("n1", [])) == (0 if said else victims)
 
 
-THERE = "are more than what is left of 2 evictions a minute there:"
+THERE = "exceed what remains of its eviction rate limit (2 per minute):"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ THERE = "are more than what is left of 2 evictions a minute there:"
         pytest.param(
             "s",
             [(10, "shop"), (20, "shop")],
-            f"1 victim in shop {THERE.replace('are', 'is', 1)} not until 2026-01-01T01:00:40Z",
+            f"1 victim in shop {THERE.replace('exceed', 'exceeds', 1)} not until 2026-01-01T01:00:40Z",
             id="6: none left",
         ),
         pytest.param("ss", [(60, "shop")], None, id="7: just over"),
@@ -216,8 +217,8 @@ def test_every_namespace_has_a_limit_of_its_own(victims, evicted, said):
     [
         pytest.param(1, None, id="1: fewer"),
         pytest.param(2, None, id="2: as many"),
-        pytest.param(3, "3 victims are more than the 2 of a preemption", id="3: one more"),
-        pytest.param(4, "4 victims are more than the 2 of a preemption", id="4: two more"),
+        pytest.param(3, "3 victims exceed the limit of 2 per preemption", id="3: one more"),
+        pytest.param(4, "4 victims exceed the limit of 2 per preemption", id="4: two more"),
     ],
 )
 def test_a_preemption_has_so_many_victims_at_most(victims, said):
@@ -229,9 +230,9 @@ def test_all_limits_that_a_node_exceeds_are_named():
     chosen = profile(max_victims=2, evictions_per_minute=3, namespace_evictions_per_minute=1)
     decision = decide(chosen, past([10]), incoming(cpu="3"), four())
     assert decision.dropped["n1"] == (
-        "3 victims are more than the 2 of a preemption, "
-        "3 victims are more than what is left of 3 evictions a minute: not until 2026-01-01T01:00:50Z, "
-        "3 victims in default are more than what is left of 1 evictions a minute there: never"
+        "3 victims exceed the limit of 2 per preemption, "
+        "3 victims exceed what remains of the eviction rate limit (3 per minute): not until 2026-01-01T01:00:50Z, "
+        "3 victims in default exceed what remains of its eviction rate limit (1 per minute): never"
     )
 
 
@@ -265,7 +266,7 @@ def test_the_first_veto_is_the_one_that_is_said():
     assert decide(chosen, history).vetoed == f"{PENDING} 2026-01-01T01:00:30Z"
     old = incoming(metadata=created("2026-01-01T00:00:00Z"))
     assert decide(chosen, history, old).vetoed.startswith("the pod has preempted 1 times")
-    assert decide(chosen, past([1]), old).vetoed.startswith("1 evictions a minute")
+    assert decide(chosen, past([1]), old).vetoed.startswith("eviction rate limit (1 per minute)")
     assert decide(chosen, past(), old).vetoed is None
 
 

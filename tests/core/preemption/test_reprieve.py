@@ -71,8 +71,8 @@ def test_a_pod_comes_back_only_where_that_will_do_beside_the_nominated_pods_too(
 
 def test_where_the_pod_does_not_fit_even_on_the_emptied_node_nobody_is_a_victim():
     here = built(cluster({node("n1", cpu="2"): [pod("small", cpu="1"), pod("tiny", cpu="100m")]}))
-    filtering = run_filter_plugins(scheduling_context(here, typed(incoming(cpu="4")), Profile()))
-    grouped = potential_victims(filtering.incoming)
-    emptied = evaluate_constraints(filtering.checks, remove_pods(filtering.checks, grouped.evictable), 1)
+    filter_run = run_filter_plugins(scheduling_context(here, typed(incoming(cpu="4")), Profile()))
+    grouped = potential_victims(filter_run.context)
+    emptied = evaluate_constraints(filter_run.checks, remove_pods(filter_run.checks, grouped.evictable), 1)
     assert grouped.evictable.mask.any()
-    assert not reprieve(emptied, grouped.evictable, (grouped.violating, grouped.others)).any()
+    assert not reprieve(emptied, grouped.evictable, (grouped.violating, grouped.non_violating)).any()

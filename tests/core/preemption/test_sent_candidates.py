@@ -3,14 +3,14 @@
 import pytest
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 
 
-def preempt(nodes, offers, pod, keep=None, **others):
+def preempt(nodes, sent, pod, keep=None, **others):
     snapshot = built(cluster(nodes, **others))
-    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in offers.items()}
+    made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in sent.items()}
     decision = engine.preempt(snapshot, typed(pod), made, Profile(keep_candidates=keep))
     return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
 

@@ -36,7 +36,7 @@ def looked_up(snapshot, offered):
 def known(snapshot, offered):
     """The same as decisions ask: node name and UIDs of each offer."""
     nodes = [snapshot.node_row[name] for name, _ in offered]
-    complete, rows = snapshot.index(VictimResolver).of(nodes, [uids for _, uids in offered])
+    complete, rows = snapshot.index(VictimResolver).resolve(nodes, [uids for _, uids in offered])
     return complete.tolist(), rows.tolist()
 
 
@@ -88,7 +88,7 @@ def test_after_any_changes_it_is_the_same_as_looked_up_and_laid_out_anew(seed):
     residents = snapshot.index(NodePods, UPSTREAM.preemption)
     for _ in range(60):
         change(chance, snapshot)
-        snapshot.settle()
+        snapshot.refresh_layout()
         there = [one for one in chance.sample(offered, len(offered)) if one[0] in snapshot.node_row]
         there = list({name: (name, uids) for name, uids in there}.values())  # a node is offered once
         assert known(snapshot, there) == looked_up(snapshot, there)

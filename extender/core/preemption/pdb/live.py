@@ -1,39 +1,44 @@
-"""Disruption budgets as the eviction API would treat them now, instead of as their status said some time ago.
+"""Live budgets: count pods against PodDisruptionBudgets as the eviction API would at this moment.
 
-A budget allows no more than the healthy pods that we see leave over, and no more than it reports, less those that were
-approved and are not yet seen to go. A pod that is leaving or has not started charges nothing; an unready one
-charges nothing either where the budget's unhealthyPodEvictionPolicy lets it go; a pod with several budgets is
-never allowed (pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption, v1.36).
+The status of a budget lags behind the pods. Here a budget allows
 
-Rule: all that counts is on the pods and budgets of the picture, so that nothing is lost with a restart.
+    min(status.disruptionsAllowed - approved evictions that the status cannot know of yet,
+        healthy pods in the cluster cache - status.desiredHealthy)
+
+and nothing while status.observedGeneration is behind. A terminating or Pending pod counts against no budget; an unready
+pod does not either where the budget's unhealthyPodEvictionPolicy allows its eviction; a pod with several budgets may
+never be evicted. Mirrors pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption, v1.36.
+
+Rule: everything is derived from pods and budgets in the cluster cache, so a restart loses nothing.
 """
 
 from dataclasses import dataclass
 
-from extender.core.preemption.pdb.index import Charging
-from extender.core.snapshot.pod_table import is_assumed_leaving
+from extender.core.preemption.pdb.index import BudgetIndex
+from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodDisruptionBudget
 
 UNLIMITED = 2**31
-"""More pods than any node holds."""
+"""Allowance of a budget row without a limit: more pods than any node holds."""
 
 
 @dataclass(slots=True)
-class Held:
-    """A budget and those of its pods that matter."""
+class LiveBudget:
+    """A budget with counts of its pods."""
 
     object: PodDisruptionBudget
-    unready: int
-    """The row that its unready pods charge."""
+    """The budget as last observed."""
+    unready_row: int
+    """Budget row that its unready pods count against."""
     healthy: int = 0
-    """Ready pods that are not leaving, nor charged by the API server already."""
+    """Ready pods that are neither terminating nor in status.disruptedPods."""
     approved: int = 0
-    """Ready pods that are assumed to be leaving: what is reported cannot know of them yet."""
+    """Ready pods assumed to be terminating: their eviction was approved here, and the status cannot know of it yet."""
 
     @property
     def allowed(self) -> int:
-        """How many healthy pods may be lost."""
+        """How many healthy pods may be evicted."""
         metadata, status = self.object.metadata, self.object.status
         if status.observed_generation < metadata.generation:
             return 0
@@ -41,100 +46,107 @@ class Held:
 
     @property
     def unready_allowed(self) -> int:
-        """How many unready ones."""
+        """How many unready pods may be evicted: all or none.
+
+        All with unhealthyPodEvictionPolicy AlwaysAllow, or (IfHealthyBudget) while the application is healthy.
+        """
         status = self.object.status
         is_healthy = min(status.current_healthy, self.healthy) >= status.desired_healthy > 0
-        return UNLIMITED if is_healthy or self.lets_unready_go else 0
+        return UNLIMITED if is_healthy or self.always_evicts_unready else 0
 
     @property
-    def lets_unready_go(self) -> bool:
+    def always_evicts_unready(self) -> bool:
         return self.object.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
 
     @property
     def is_shared(self) -> bool:
-        """Do unready pods charge what ready ones do? They do where no pod has to be healthy."""
-        return self.object.status.desired_healthy == 0 and not self.lets_unready_go
+        """Whether unready pods count against the same row as ready ones: they do if no pod has to be healthy.
+
+        With desiredHealthy 0 the eviction API skips its rule for unready pods, so they use up disruptionsAllowed.
+        """
+        return self.object.status.desired_healthy == 0 and not self.always_evicts_unready
 
 
-class LiveCharging(Charging):
-    """Two rows for a budget: one that its ready pods charge, one that its unready pods do."""
+class LiveBudgetIndex(BudgetIndex):
+    """Budget index with two rows per budget: one that its ready pods count against, one for its unready pods."""
 
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
         super().__init__(snapshot, empty_selects)
-        self._several = self._new_row()
-        """What pods charge that several budgets select: it never allows anything."""
-        self._held: dict[int, Held] = {}
+        self._multiple_budgets_row = self._new_row()
+        """Row that pods with several budgets count against: it allows nothing, for the eviction API rejects them."""
+        self._budgets_by_row: dict[int, LiveBudget] = {}
         self._counted: dict[int, tuple[int, int, tuple[int, ...]]] = {}
-        """[pod] -> what it adds to `healthy` and to `approved` of which budgets."""
+        """Pod row -> (1 if it is healthy, 1 if its eviction is approved, the budgets that count it)."""
         self._changed: set[int] = set()
+        """Budgets whose counts changed since the last `refresh`."""
 
     # --- pods ---
 
-    def _enter(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
-        self._charge(row, self._charged_for(pod, selected_by))
-        counting = tuple(one for one in selected_by if not self._is_disrupted(one, pod))
+    def _count_pod(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
+        self._set_budgets(row, self._rows_counted_against(pod, selected_by))
+        counting = tuple(budget for budget in selected_by if not self._is_disrupted(budget, pod))
         if pod.is_ready:
-            self._counted[row] = pod.metadata.deletion_timestamp is None, is_assumed_leaving(pod), counting
-            self._count(row, 1)
+            self._counted[row] = pod.metadata.deletion_timestamp is None, is_assumed_terminating(pod), counting
+            self._add_to_budgets(row, 1)
 
-    def _charged_for(self, pod: Pod, selected_by: tuple[int, ...]) -> tuple[int, ...]:
+    def _rows_counted_against(self, pod: Pod, selected_by: tuple[int, ...]) -> tuple[int, ...]:
         if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
             return ()
         if len(selected_by) > 1:
-            return (self._several,)
+            return (self._multiple_budgets_row,)
         (budget,) = selected_by
         if self._is_disrupted(budget, pod):
             return ()
-        held = self._held[budget]
-        return (budget if pod.is_ready or held.is_shared else held.unready,)
+        live = self._budgets_by_row[budget]
+        return (budget if pod.is_ready or live.is_shared else live.unready_row,)
 
-    def _count(self, row: int, sign: int) -> None:
+    def _add_to_budgets(self, row: int, sign: int) -> None:
         healthy, approved, budgets = self._counted[row]
         for budget in budgets:
-            held = self._held[budget]
-            held.healthy += sign * healthy
-            held.approved += sign * approved
+            live = self._budgets_by_row[budget]
+            live.healthy += sign * healthy
+            live.approved += sign * approved
         self._changed.update(budgets)
 
-    def _leave(self, row: int) -> None:
-        super()._leave(row)
+    def _uncount_pod(self, row: int) -> None:
+        super()._uncount_pod(row)
         if row in self._counted:
-            self._count(row, -1)
+            self._add_to_budgets(row, -1)
             del self._counted[row]
 
     # --- budgets ---
 
-    def _report(self, row: int, budget: PodDisruptionBudget) -> None:
-        held = self._held.get(row)
-        if held is None:
-            self._held[row] = Held(budget, self._new_row())
+    def _read_status(self, row: int, budget: PodDisruptionBudget) -> None:
+        live = self._budgets_by_row.get(row)
+        if live is None:
+            self._budgets_by_row[row] = LiveBudget(budget, self._new_row())
         else:
-            was_shared, held.object = held.is_shared, budget
-            if held.is_shared != was_shared:
-                self._look_at_all_of(row)
+            was_shared, live.object = live.is_shared, budget
+            if live.is_shared != was_shared:
+                self._recount_all_pods(row)
         self._changed.add(row)
 
-    def _look_at_all_of(self, row: int) -> None:
-        """Its pods may charge another row now."""
-        namespace = self._held[row].object.metadata.namespace
+    def _recount_all_pods(self, row: int) -> None:
+        """Count all pods of the budget again, because its unready pods count against another row now."""
+        namespace = self._budgets_by_row[row].object.metadata.namespace
         for group in self._groups.in_namespaces(frozenset((namespace,))):
-            if row in group.selected_by.get(self._way, ()):
+            if row in group.selected_by.get(self._cache_key, ()):
                 for member in group.members:
-                    self._look_again(member, self.snapshot.pods[member])
+                    self._recount_pod(member, self.snapshot.pods[member])
 
-    def _forget(self, row: int) -> None:
-        super()._forget(row)
-        self._free.append(self._held.pop(row).unready)
+    def _free_row(self, row: int) -> None:
+        super()._free_row(row)
+        self._free_rows.append(self._budgets_by_row.pop(row).unready_row)
         self._changed.discard(row)
 
     def _name_rows(self) -> dict[int, str]:
         names = super()._name_rows()
-        of_unready = {held.unready: names[row] for row, held in self._held.items() if row in names}
-        return {**names, **of_unready, self._several: "of several for one pod"}
+        of_unready = {live.unready_row: names[row] for row, live in self._budgets_by_row.items() if row in names}
+        return {**names, **of_unready, self._multiple_budgets_row: "(more than one for a pod)"}
 
     def refresh(self) -> None:
         for row in self._changed:
-            held = self._held[row]
-            self._allow(row, held.allowed)
-            self._allow(held.unready, held.unready_allowed)
+            live = self._budgets_by_row[row]
+            self._set_allowed(row, live.allowed)
+            self._set_allowed(live.unready_row, live.unready_allowed)
         self._changed.clear()

@@ -11,11 +11,11 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import SentCandidate
-from extender.core.preemption.pdb.index import Charging
-from extender.core.preemption.pdb.live import LiveCharging
+from extender.core.preemption.pdb.index import BudgetIndex
+from extender.core.preemption.pdb.live import LiveBudgetIndex
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
-from extender.core.snapshot.pod_table import LEAVING_SINCE
+from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import PodDisruptionBudget
@@ -54,10 +54,10 @@ def ask(snapshot, policy, count=1, names=("n1",)):
     """Who must go for a pod of so many cpus: names by node, and why other nodes are out; the guard has no objection."""
     profile = Profile(keep_candidates=None, preemption=policy)
     leaving = {name: [pod for pod in snapshot.pods_on(name) if pod.metadata.deletion_timestamp] for name in names}
-    offers = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
+    sent = {name: SentCandidate(tuple(pod.metadata.uid for pod in pods)) for name, pods in leaving.items()}
     waiting = typed(incoming(cpu=str(count)))
-    decision = engine.preempt(snapshot, waiting, offers, profile)
-    rejected = guard_preempt(snapshot, waiting, offers, decision.kept, profile=profile).rejected
+    decision = engine.preempt(snapshot, waiting, sent, profile)
+    rejected = guard_preempt(snapshot, waiting, sent, decision.kept, profile=profile).rejected
     assert rejected == {}
     victims = {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
     return victims, {one.node: one.num_pdb_violations for one in decision.kept}, decision.dropped
@@ -116,20 +116,20 @@ READY_PODS = {
     "16: one of another namespace does not, 2 - 1": Case([A, B], held(9, 1), 1, (one("c", namespace="shop"),)),
     "17: one of another label does not, 2 - 1": Case([A, B], held(9, 1), 1, (one("c", app="y"),)),
     "18: assumed to leave, reported does not know: 1 - 1": Case(
-        [A, B], held(1, 0), 0, (one("c", leaving=LEAVING_SINCE),)
+        [A, B], held(1, 0), 0, (one("c", leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "19: assumed to leave, reported does not know: 2 - 1": Case(
-        [A, B], held(2, 0), 1, (one("c", leaving=LEAVING_SINCE),)
+        [A, B], held(2, 0), 1, (one("c", leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "20: leaving, reported knows: 1": Case([A, B], held(1, 0), 1, (one("c", leaving=STARTED),)),
     "21: assumed to leave, but charged already: 1": Case(
-        [A, B], held(1, 0, disruptedPods={"c": STARTED}), 1, (one("c", leaving=LEAVING_SINCE),)
+        [A, B], held(1, 0, disruptedPods={"c": STARTED}), 1, (one("c", leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "22: assumed to leave, but never ready, so never counted: 1": Case(
-        [A, B], held(1, 0), 1, (one("c", ready=False, leaving=LEAVING_SINCE),)
+        [A, B], held(1, 0), 1, (one("c", ready=False, leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "23: two assumed to leave, 2 - 2": Case(
-        [A, B], held(2, 0), 0, (one("c", leaving=LEAVING_SINCE), one("d", leaving=LEAVING_SINCE))
+        [A, B], held(2, 0), 0, (one("c", leaving=ASSUMED_DELETION_TIMESTAMP), one("d", leaving=ASSUMED_DELETION_TIMESTAMP))
     ),
     "24: the status is of an older spec": Case([A, B], held(9, 0, observed=0), 0),
     "25: the status is of this spec": Case([A, B], held(9, 0, observed=1), 2),
@@ -151,7 +151,7 @@ def test_it_is_the_same_in_a_snapshot_that_pods_came_to_one_by_one(case):
     for kind in ("Pod", "PodDisruptionBudget", "Node"):
         for each in getattr(objects, KINDS[kind].field):
             snapshot.put(kind, each)
-    snapshot.settle()
+    snapshot.refresh_layout()
     assert may_lose(snapshot) == case.may_lose
 
 
@@ -208,7 +208,7 @@ def test_unready_pods_that_may_go_leave_the_ready_ones_their_share():
         pytest.param(one("a"), 0, id="1: a ready pod"),
         pytest.param(one("a", ready=False), 0, id="2: one that is not"),
         pytest.param(one("a", leaving=STARTED), 1, id="3: one that is leaving"),
-        pytest.param(one("a", leaving=LEAVING_SINCE), 1, id="4: one that is assumed to leave"),
+        pytest.param(one("a", leaving=ASSUMED_DELETION_TIMESTAMP), 1, id="4: one that is assumed to leave"),
         pytest.param(one("a", phase="Pending", ready=False), 1, id="5: one that has not started"),
         pytest.param(one("a", app="y"), 1, id="6: one of no budget"),
     ],
@@ -228,7 +228,7 @@ def test_a_pod_of_two_budgets_may_never_be_lost(ready):
     both["metadata"]["labels"]["two"] = "yes"
     snapshot = built(world([both], [one("h")], [held(9, 0, lets_go="AlwaysAllow"), also]))
     victims, _, dropped = ask(snapshot, LIVE)
-    assert (victims, dropped) == ({}, {"n1": "would break disruption budget of several for one pod"})
+    assert (victims, dropped) == ({}, {"n1": "would break disruption budget (more than one for a pod)"})
     assert ask(snapshot, REPORTED)[0] == {"n1": ["a"]}
     assert may_lose(built(world([one("a", ready=ready)], [one("h")], [held(9, 0, lets_go="AlwaysAllow"), also]))) == 1
 
@@ -361,7 +361,7 @@ BEFORE = (held(9, 1),)
             id="18: b is not charged any more",
         ),
         pytest.param([A], 0, [comes(B)], 1, id="19: b comes: 2 - 1"),
-        pytest.param([A, B], 1, [comes(one("b", leaving=LEAVING_SINCE)), comes(B)], 1, id="20: b stays after all"),
+        pytest.param([A, B], 1, [comes(one("b", leaving=ASSUMED_DELETION_TIMESTAMP)), comes(B)], 1, id="20: b stays after all"),
         pytest.param(
             [A, B], 1, [comes(one("b", ready=False)), comes(held(9, 1, lets_go="AlwaysAllow"))], 1, id="21: b may go"
         ),
@@ -373,7 +373,7 @@ def test_a_change_is_heeded(here, before, changes, after):
     assert may_lose(snapshot) == before
     for change in changes:
         change(snapshot)
-        snapshot.settle()
+        snapshot.refresh_layout()
         put(snapshot, node("n1", cpu=str(len(snapshot.pods_on("n1")))).raw)
         assert may_lose(snapshot) == may_lose(Snapshot.build(snapshot.frozen()))
     assert may_lose(snapshot) == after
@@ -384,11 +384,11 @@ def test_who_goes_after_a_change_is_who_may():
     snapshot = built(world([B, A], budgets=BEFORE))
     assert ask(snapshot, LIVE)[0] == {"n1": ["b"]}  # a charges second, and is put back first
     put(snapshot, one("b", ready=False))
-    snapshot.settle()
+    snapshot.refresh_layout()
     assert ask(snapshot, LIVE)[0] == {"n1": ["b"]}
     put(snapshot, one("a", ready=False))
     put(snapshot, B)
-    snapshot.settle()
+    snapshot.refresh_layout()
     assert ask(snapshot, LIVE)[0] == {"n1": ["a"]}
 
 
@@ -403,7 +403,7 @@ def any_pod(chance) -> JSON:
         chance.choice(NAMES),
         ready=chance.random() < 0.7,
         app=chance.choice(("x", "x", "y", None)),
-        leaving=chance.choice((None, None, None, None, STARTED, LEAVING_SINCE)),
+        leaving=chance.choice((None, None, None, None, STARTED, ASSUMED_DELETION_TIMESTAMP)),
         phase=chance.choice(("Running",) * 5 + ("Pending", "Succeeded")),
         priority=chance.choice((0, 0, 5)),
     )
@@ -444,7 +444,7 @@ def test_a_changed_snapshot_decides_as_a_new_one_in_every_way(seed):
     for _ in range(15):
         for _ in range(chance.randint(1, 4)):
             change(snapshot, chance)
-        snapshot.settle()
+        snapshot.refresh_layout()
         wanted = chance.randint(1, 4)
         for policy in EVERY_WAY:
             anew = Snapshot.build(snapshot.frozen())
@@ -456,7 +456,9 @@ def test_a_changed_snapshot_decides_as_a_new_one_in_every_way(seed):
 def test_what_is_kept_of_a_snapshot_that_is_empty_again_is_what_there_was(seed):
     chance = random.Random(seed)
     snapshot = built(cluster({node("n1", cpu="4"): []}))
-    kept = [snapshot.index(kind, empty) for kind in (Charging, LiveCharging) for empty in ("Nothing", "Everything")]
+    kept = [
+        snapshot.index(kind, empty) for kind in (BudgetIndex, LiveBudgetIndex) for empty in ("Nothing", "Everything")
+    ]
     for _ in range(40):
         change(snapshot, chance)
     for kind in ("Pod", "PodDisruptionBudget") if seed % 2 else ("PodDisruptionBudget", "Pod"):
@@ -464,13 +466,13 @@ def test_what_is_kept_of_a_snapshot_that_is_empty_again_is_what_there_was(seed):
             snapshot.remove(kind, key)
     for charging in kept:
         charging.refresh()
-        assert (charging.charged == -1).all()
-        assert not any(nodes for nodes in charging.together.values())
+        assert (charging.budget_rows == -1).all()
+        assert not any(nodes for nodes in charging.several_on_node.values())
     snapshot.put("PodDisruptionBudget", typed_budget(held(9, 1)))
     put(snapshot, A)
     put(snapshot, B)
     put(snapshot, node("n1", cpu="2").raw)
-    snapshot.settle()
+    snapshot.refresh_layout()
     assert may_lose(snapshot) == 1
 
 

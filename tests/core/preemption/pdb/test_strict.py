@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from extender.core import engine
-from extender.core.engine import MAX_EXTENDER_SCORE, SentCandidate
+from extender.core.engine import MAX_EXTENDER_SCORE
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, budget, built, cluster, incoming, node, pod, typed
@@ -27,14 +28,14 @@ class Answer:
     dropped: dict[str, str]
 
 
-def ask(nodes, preemptor=None, policy=STRICT, offers=None, keep=None, **others) -> Answer:
-    """Every node is offered, with nobody in particular, unless `offers` says otherwise; the guard has no objection."""
+def ask(nodes, preemptor=None, policy=STRICT, sent=None, keep=None, **others) -> Answer:
+    """Every node is offered, with nobody in particular, unless `sent` says otherwise; the guard has no objection."""
     snapshot, waiting = built(cluster(nodes, **others)), typed(preemptor or incoming())
-    given = dict.fromkeys(snapshot.node_names, ()) if offers is None else offers
+    given = dict.fromkeys(snapshot.node_names, ()) if sent is None else sent
     made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in given.items()}
     profile = Profile(keep_candidates=keep, preemption=policy)
     decision = engine.preempt(snapshot, waiting, made, profile)
-    looked_at = guard_preempt(snapshot, waiting, made, decision.kept, as_offered=decision.as_offered, profile=profile)
+    looked_at = guard_preempt(snapshot, waiting, made, decision.kept, as_sent=decision.as_sent, profile=profile)
     assert looked_at.rejected == {}
     return Answer(
         {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept},
@@ -290,16 +291,16 @@ def with_a_device(**fields):
 
 def test_victims_as_offered_are_held_to_the_budgets_as_well():
     nodes = {node("n1", cpu="1"): [of("x", "a")], node("n2", cpu="1"): [pod("b", priority=50)]}
-    answer = ask(nodes, with_a_device(), offers={"n1": ["a"], "n2": ["b"]}, budgets=[budget(app="x")])
+    answer = ask(nodes, with_a_device(), sent={"n1": ["a"], "n2": ["b"]}, budgets=[budget(app="x")])
     assert answer == Answer({"n2": ["b"]}, {"n2": 0}, {"n1": breaks("budget")})
 
 
 def test_nobody_is_put_in_the_place_of_victims_as_offered():
     """1 of x may go, 2 are offered; our own dry run would have done with 1."""
     nodes = {node("n1", cpu="2"): [of("x", "a"), of("x", "b")]}
-    offers, budgets = {"n1": ["a", "b"]}, [budget(allowed=1, app="x")]
-    assert ask(nodes, with_a_device(), offers=offers, budgets=budgets).dropped == {"n1": breaks("budget")}
-    assert ask(nodes, with_a_device(), offers={"n1": ["b"]}, budgets=budgets).kept == {"n1": ["b"]}
+    sent, budgets = {"n1": ["a", "b"]}, [budget(allowed=1, app="x")]
+    assert ask(nodes, with_a_device(), sent=sent, budgets=budgets).dropped == {"n1": breaks("budget")}
+    assert ask(nodes, with_a_device(), sent={"n1": ["b"]}, budgets=budgets).kept == {"n1": ["b"]}
 
 
 # --- beside others --------------------------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ def test_a_pod_that_was_named_is_not_taken_for_one_of_another_budget():
     """Of two equal pods the named one would go, but nothing is left of its budget."""
     nodes = {node("n1", cpu="2"): [of("x", "a"), of("y", "b")]}
     budgets = [budget("xs", app="x"), budget("ys", allowed=1, app="y")]
-    assert ask(nodes, offers={"n1": ["a"]}, budgets=budgets).kept == {"n1": ["b"]}
+    assert ask(nodes, sent={"n1": ["a"]}, budgets=budgets).kept == {"n1": ["b"]}
 
 
 def test_both_ways_of_counting_are_at_hand_on_one_snapshot():
