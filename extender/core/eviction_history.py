@@ -1,6 +1,6 @@
-"""What a decision knows of time: when it is, and what was approved shortly before.
+"""The time of a decision and the evictions approved shortly before, for cooldowns, rate limits and minimum runtimes.
 
-Rule: values only; whoever asks for a decision says when it is asked for.
+Rule: values only; the caller of a decision passes its time, and no decision reads a clock.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from extender.k8s.workloads import Workload
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that a preemption was allowed to evict."""
+    """An approved eviction."""
 
     ago: int
-    """Nanoseconds."""
+    """Age in nanoseconds."""
     workload: Workload
 
     @property
@@ -25,35 +25,35 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A preemption that was allowed to evict somebody."""
+    """An approved preemption with at least one victim."""
 
     ago: int
-    """Nanoseconds."""
+    """Age in nanoseconds."""
     preemptor: str
-    """UID."""
+    """UID of the preemptor."""
 
 
 @dataclass(frozen=True)
 class EvictionHistory:
-    """When a decision is made. `EvictionHistory()` is good for profiles in which no policy looks at the time."""
+    """Time of a decision and what was approved before; `EvictionHistory()` suits policies that read no time."""
 
     now: int = 0
-    """Nanoseconds since 1970."""
+    """Time of the decision in nanoseconds since 1970."""
     evictions: tuple[Eviction, ...] = ()
-    """The latest first; as far back as the profile's limits look."""
+    """Approved evictions, newest first, as far back as the profile's limits look."""
     attempts: tuple[Attempt, ...] = ()
-    """The same."""
+    """Approved preemptions, newest first, as far back as the profile's limits look."""
 
     @cached_property
     def last_evicted(self) -> dict[Workload, int]:
-        """Workload -> nanoseconds since its last eviction."""
+        """Workload -> nanoseconds since its latest eviction."""
         return {eviction.workload: eviction.ago for eviction in reversed(self.evictions)}
 
     def until(self, wait: int) -> str:
-        """The time after so many nanoseconds, rounded up to a second, as reasons show it."""
+        """Return `until <time>` for the end of a wait in nanoseconds, rounded up to a second, as reasons show it."""
         ends = -(-(self.now + wait) // SECOND) * SECOND
         return f"until {format_time(ends)}"
 
 
 NO_HISTORY = EvictionHistory()
-"""Of decisions that do not look at the time."""
+"""History for decisions that read no time."""

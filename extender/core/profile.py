@@ -1,6 +1,9 @@
-"""What operators may choose about decisions; the defaults are kube-scheduler v1.36's.
+"""Settings of a decision: a scheduler profile and the preemption policy; the defaults are kube-scheduler v1.36's.
 
-Built once from the configuration file (`extender.config`), frozen, passed to every engine call.
+Counterpart of KubeSchedulerProfile and its plugin arguments (kubescheduler.config.k8s.io/v1). Built once from the
+configuration file (`extender.config`) and passed to every engine call.
+
+Rule: frozen values; nothing here reads a snapshot.
 """
 
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ FILTER_PLUGINS = (
     "InterPodAffinity",
     "NodeDeclaredFeatures",
 )
-"""The filter plugins that are modelled, in the order in which kube-scheduler asks them."""
+"""Filter plugins that are modelled, in the order in which kube-scheduler runs them."""
 
 SCORE_WEIGHTS = {
     "TaintToleration": 3,
@@ -36,7 +39,7 @@ SCORE_WEIGHTS = {
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""The score plugins that are modelled, with kube-scheduler's default weights."""
+"""Score plugins that are modelled, with kube-scheduler's default weights."""
 
 StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
 
@@ -47,101 +50,101 @@ class ScoringStrategy:
 
     type: StrategyType = "LeastAllocated"
     resources: tuple[tuple[str, int], ...] = (("cpu", 1), ("memory", 1))
-    """(resource name, weight) in order."""
+    """(resource name, weight), in configured order."""
     shape: tuple[tuple[int, int], ...] = ()
-    """(utilization 0-100, score 0-10), rising utilization; for RequestedToCapacityRatio only."""
+    """(utilization 0-100, score 0-10) by rising utilization; for RequestedToCapacityRatio only."""
 
 
 # --- preemption -----------------------------------------------------------------------------------------------------
 
 DEFAULT_IMPORTANCE = ("Priority", "StartTime")
-"""By what kube-scheduler says which of two pods is more important."""
+"""Criteria by which kube-scheduler orders pods by importance (util.MoreImportantPod)."""
 
 EXTRA_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod")
-"""By what else one may."""
+"""Further criteria of importance that operators may configure."""
 
 DEFAULT_RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
-"""By what kube-scheduler says which of two candidates is better."""
+"""Criteria by which kube-scheduler ranks candidates (preemption.pickOneNodeForPreemption)."""
 
 EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
-"""By what else one may."""
+"""Further ranking criteria that operators may configure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Running pods that may not be victims: those that meet every condition. An empty condition is always met."""
+    """A rule that protects the running pods which meet all of its conditions; an empty condition is always met."""
 
     name: str
-    """What reasons call it."""
+    """Name of the rule in reasons."""
     namespaces: frozenset[str] = frozenset()
     selector: LabelMatcher = EVERYTHING
-    """Of the pod's labels."""
+    """Selector on the pod's labels."""
     priority_classes: frozenset[str] = frozenset()
     owner_kinds: frozenset[str] = frozenset()
-    """Of its controller."""
+    """Kinds of the pod's controller."""
     annotations: tuple[tuple[str, str | None], ...] = ()
-    """(key, value, None for any) of which the pod must have one."""
+    """(key, value), of which the pod must have at least one; the value None matches any value."""
     min_runtime: int | None = None
-    """Nanoseconds: protected only until it has run for so long."""
+    """Protect the pod only until it has run for this time, in nanoseconds."""
     unless_priority_at_least: int | None = None
-    """Not protected from preemptors of that priority and above."""
+    """Lowest priority of the preemptors from which the rule does not protect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much may be evicted, and how soon again; None: no limit. Durations in nanoseconds."""
+    """Rate limits of evictions and preemptions; None: no limit. Durations are in nanoseconds."""
 
     max_victims: int | None = None
-    """Of one preemption."""
+    """Victims of one preemption."""
     evictions_per_minute: int | None = None
-    """In the whole cluster."""
+    """Evictions per minute in the whole cluster."""
     namespace_evictions_per_minute: int | None = None
-    """In every namespace."""
+    """Evictions per minute in each namespace."""
     workload_cooldown: int = 0
-    """For how long after an eviction no pod of the same workload may be a victim."""
+    """Time after an eviction during which no other pod of the same workload may be evicted."""
     max_attempts: int | None = None
-    """How often a preemptor may evict without coming to run …"""
+    """Preemptions that one pending pod may cause within `attempts_within`."""
     attempts_within: int = 600 * 10**9
-    """… in a time so long."""
+    """Time window of `max_attempts`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPolicy:
-    """How preemption differs from kube-scheduler's; `PreemptionPolicy()` does not."""
+    """Deviations from kube-scheduler's preemption; `PreemptionPolicy()` has none."""
 
     disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
-    """Strict: no candidate breaks a budget."""
+    """BestEffort: as few PDB violations as possible. Strict: a candidate that violates a PDB is rejected."""
     budget_accounting: Literal["Reported", "Live"] = "Reported"
-    """Live: never more than the pods that we see leave over, and as the eviction API counts."""
+    """Reported: status.disruptionsAllowed. Live: at most what the pods in the cache allow, by the eviction API."""
     empty_selector: Literal["Nothing", "Everything"] = "Nothing"
-    """Whom a budget with the selector {} means: nobody as in kube-scheduler, or its namespace as in policy/v1."""
+    """Meaning of a PDB's selector {}: no pod, as in kube-scheduler, or every pod of its namespace, as in policy/v1."""
     candidates: Literal["Sent", "AllNodes"] = "Sent"
-    """AllNodes: also those that kube-scheduler did not offer."""
+    """Sent: the candidates that kube-scheduler sent. AllNodes: also nodes that it did not send."""
     victim_selection: Literal["Reprieve", "Minimal"] = "Reprieve"
-    """Minimal: the best set there is on the best nodes, instead of what putting back leaves."""
+    """Reprieve: kube-scheduler's victims. Minimal: the best set of victims, searched for on the best nodes."""
     importance: tuple[str, ...] = DEFAULT_IMPORTANCE
-    """Of IMPORTANCE and MORE_IMPORTANCE, in order."""
+    """Criteria of DEFAULT_IMPORTANCE and EXTRA_IMPORTANCE, in order."""
     ranking: tuple[str, ...] = DEFAULT_RANKING
-    """Of RANKING and MORE_RANKING, in order."""
+    """Criteria of DEFAULT_RANKING and EXTRA_RANKING, in order."""
     eviction_cost_annotation: str = EVICTION_COST
     protections: tuple[Protection, ...] = ()
     preemption_toleration: bool = False
-    """Heed the annotations of the victims' PriorityClasses (scheduler-plugins PreemptionToleration)."""
+    """Apply the annotations of the victims' PriorityClasses (scheduler-plugins PreemptionToleration)."""
     tenant_label: str | None = None
-    """Victims only from namespaces that have the same value of this label as the preemptor's, or also none."""
+    """Namespace label that fences tenants: victims have the preemptor's value of it; a missing label is a value too."""
     min_pending_duration: int = 0
-    """Nanoseconds for which a pod has to be pending before it may preempt."""
+    """Time in nanoseconds for which a pod must have been pending before it may preempt."""
     limits: Limits = Limits()
 
     @property
     def annotations(self) -> frozenset[str]:
-        """Those of pods that it reads."""
+        """Pod annotations that the policy reads."""
         named = {key for protection in self.protections for key, _ in protection.annotations}
         return frozenset({self.eviction_cost_annotation, *named})
 
     @property
     def reads_pod_groups(self) -> bool:
-        """Does it look at PodGroup objects?"""
+        """Whether the policy reads PodGroup objects."""
         return "PodGroups" in self.ranking
 
 
@@ -150,7 +153,7 @@ class PreemptionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One set of choices. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
+    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
 
     filter_plugins: tuple[str, ...] = FILTER_PLUGINS
     score_weights: tuple[tuple[str, int], ...] = tuple(SCORE_WEIGHTS.items())
@@ -159,21 +162,21 @@ class Profile:
     ignored_resources: frozenset[str] = frozenset()
     """Extended resources that NodeResourcesFit does not check (NodeResourcesFitArgs.ignoredResources)."""
     ignored_resource_groups: frozenset[str] = frozenset()
-    """The same by the part before the slash (NodeResourcesFitArgs.ignoredResourceGroups)."""
+    """Prefixes before the slash of resources that NodeResourcesFit does not check (ignoredResourceGroups)."""
     added_affinity: NodeAffinity | None = None
     """Node affinity added to every pod of the profile (NodeAffinityArgs.addedAffinity)."""
     default_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
-    """For pods that have none (PodTopologySpreadArgs.defaultConstraints); None: the system's defaults."""
+    """Constraints for pods without any (PodTopologySpreadArgs.defaultConstraints); None: the system defaults."""
     hard_pod_affinity_weight: int = 1
-    """What a running pod's required affinity to the incoming pod counts in scores (InterPodAffinityArgs)."""
+    """Weight in scores of a running pod's required affinity to the incoming pod (InterPodAffinityArgs)."""
     ignore_preferred_terms_of_existing_pods: bool = False
-    """For pods without preferred terms of their own (InterPodAffinityArgs)."""
+    """Ignore preferred terms of running pods if the incoming pod has none (InterPodAffinityArgs)."""
     keep_candidates: int | None = 1
-    """How many nodes `/preempt` answers at most, best first; None: all."""
+    """Largest number of candidates in an answer to `/preempt`, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()
-    """Whose nominated pods count; empty: those of the incoming pod's own schedulerName."""
+    """schedulerNames whose nominated pods count; empty: only the incoming pod's own."""
     preemption: PreemptionPolicy = PreemptionPolicy()
 
 
 UPSTREAM = Profile()
-"""kube-scheduler v1.36 as it comes."""
+"""kube-scheduler v1.36 with its default configuration."""

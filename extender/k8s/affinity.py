@@ -1,7 +1,9 @@
-"""Pod affinity and anti-affinity terms, ready to be asked which pods they mean.
+"""Compile pod affinity and anti-affinity terms into matchers for pods.
 
 Mirrors kube-scheduler/framework GetAffinityTerms and AffinityTerm.Matches (v1.36). matchLabelKeys and
 mismatchLabelKeys need no work here: the API server has merged them into the label selector.
+
+Rule: facts about one term; which pods it matches in a cluster is decided by `selector_index`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,14 +15,14 @@ from extender.k8s.selectors import LabelMatcher, compile_label_selector
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Which pods are meant, wherever they run."""
+    """Namespaces and labels of the pods that a term selects, on any node."""
 
     namespaces: frozenset[str]
     namespace_selector: LabelMatcher
     selector: LabelMatcher
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels | None) -> bool:
-        """Is a pod of that namespace, with those labels, meant?"""
+        """Whether a pod with these labels, in this namespace, is selected."""
         named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return named and self.selector.matches(labels)
 
@@ -30,16 +32,16 @@ class AffinityTerm:
     topology_key: str
     pods: PodSelector
     weight: int = 0
-    """Of a preferred term, below zero for anti-affinity; a required one has none."""
+    """Weight of a preferred term, negative for anti-affinity; 0 for a required term."""
 
 
 def required_terms(owner: Pod, affinity: PodAffinity | None) -> tuple[AffinityTerm, ...]:
-    """The required terms of one side of `owner`'s affinity; SelectorError if one does not parse."""
+    """Compile the required terms of `owner`'s affinity or its anti-affinity; raises SelectorError."""
     return _compile(owner, ((term, 0) for term in (affinity.required if affinity else None) or ()))
 
 
 def preferred_terms(owner: Pod, affinity: PodAffinity | None, sign: int) -> tuple[AffinityTerm, ...]:
-    """The preferred terms of one side, their weights times `sign`; SelectorError if one does not parse."""
+    """Compile the preferred terms of one side, with weights multiplied by `sign`; raises SelectorError."""
     terms = (affinity.preferred if affinity else None) or ()
     return _compile(owner, ((term.pod_affinity_term, sign * term.weight) for term in terms))
 
@@ -58,7 +60,7 @@ def _pods(owner: Pod, term: PodAffinityTerm) -> PodSelector:
 
 
 def merge_namespaces(term: AffinityTerm, namespace_labels: Mapping[str, Labels]) -> AffinityTerm:
-    """The incoming pod's term with the namespaces that its selector picks added to those it names.
+    """Return the incoming pod's term, the namespaces that its namespaceSelector matches added to its namespaces.
 
     Quirk, kept as upstream has it (interpodaffinity.mergeAffinityTermNamespacesIfNotEmpty takes the term by
     value in v1.36): the selector stays and is later matched against no labels at all, so that one made of
@@ -66,5 +68,5 @@ def merge_namespaces(term: AffinityTerm, namespace_labels: Mapping[str, Labels])
     """
     if term.pods.namespace_selector.is_empty:
         return term
-    picked = {name for name, labels in namespace_labels.items() if term.pods.namespace_selector.matches(labels)}
-    return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | picked))
+    matching = {name for name, labels in namespace_labels.items() if term.pods.namespace_selector.matches(labels)}
+    return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | matching))

@@ -1,4 +1,7 @@
-"""Every kind of object that decisions read, and all objects of a cluster by kind."""
+"""Kinds of objects that decisions read, and the objects of a cluster by kind.
+
+Rule: KINDS is the only list of kinds; watches, files, dumps and RBAC follow it.
+"""
 
 from dataclasses import dataclass, field, fields
 
@@ -33,9 +36,9 @@ from extender.k8s.storage.objects import (
 
 
 class ClusterObjects(msgspec.Struct, frozen=True):
-    """Everything that a snapshot is made of, each kind in listing order.
+    """All objects of a snapshot, each kind in listing order.
 
-    The order of a node's pods is the order of `pods`: it breaks ties of importance, as it does upstream.
+    The order of `pods` breaks ties of importance between the pods of a node, as upstream.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -56,25 +59,25 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
     pod_groups: tuple[PodGroup, ...] = ()
-    """Kubernetes' own."""
+    """PodGroups of scheduling.k8s.io."""
     coscheduling_groups: tuple[PodGroup, ...] = ()
-    """Those of scheduler-plugins."""
+    """PodGroups of scheduling.x-k8s.io (scheduler-plugins)."""
     unreadable_tables: tuple[str, ...] = ()
-    """Fields about which nothing is known, because they could not be read."""
+    """Fields whose kinds the service may not read (RBAC)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How a kind of object is read."""
+    """One kind of object: its field, type, API group and version."""
 
     field: str
-    """Of ClusterObjects and ObjectTables."""
+    """Field of ClusterObjects and ObjectTables."""
     type: type[Value]
     group: str = ""
-    """API group; a `Node` of any other group is another thing."""
+    """API group; objects of an equally named kind in another group are ignored."""
     namespaced: bool = False
     version: str = "v1"
-    """Of the API group, in which it is read."""
+    """Version of the API group that is read."""
 
     @property
     def api_version(self) -> str:
@@ -104,9 +107,9 @@ KINDS: dict[str, Kind] = {
         "coscheduling_groups", PodGroup, COSCHEDULING, namespaced=True, version="v1alpha1"
     ),
 }
-"""Every kind that decisions read. Others in a cluster file are counted and left out.
+"""Every kind that decisions read. Other kinds in a cluster file are counted and skipped.
 
-Where two API groups have a kind of one name, the key of the second one says its group, too.
+Where two API groups have a kind of the same name, the key of the second has its group as a suffix.
 """
 
 KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
@@ -114,17 +117,17 @@ KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
 
 
 def kind_without_group(kind: str) -> str:
-    """What an object of a kind of KINDS says that it is: `PodGroup`, whichever group it is of."""
+    """Return the `kind` field of objects of a key of KINDS: `PodGroup` for either group."""
     return kind.partition(".")[0]
 
 
 Key = tuple[str, str]
-"""(namespace, name); the namespace is empty for kinds that have none."""
+"""(namespace, name); the namespace of cluster-scoped kinds is empty."""
 
 
 @dataclass(slots=True)
 class ObjectTables:
-    """The same objects while they change: each kind by key, in the order in which they came."""
+    """The objects of a cluster as mutable tables, each kind by key in the order in which objects were added."""
 
     nodes: dict[Key, Node] = field(default_factory=dict)
     pods: dict[Key, Pod] = field(default_factory=dict)
@@ -147,16 +150,16 @@ class ObjectTables:
     coscheduling_groups: dict[Key, PodGroup] = field(default_factory=dict)
 
     def of(self, kind: str) -> dict[Key, Value]:
-        """The objects of a kind of KINDS."""
+        """Return the table of a key of KINDS."""
         table: dict[Key, Value] = getattr(self, KINDS[kind].field)
         return table
 
     def frozen(self) -> ClusterObjects:
-        """What is there now."""
+        """Return the objects as an immutable value."""
         return ClusterObjects(**{one.name: tuple(getattr(self, one.name).values()) for one in fields(self)})
 
 
 def key_of(kind: str, one: Value) -> Key:
-    """Where the object stands among those of its kind."""
+    """Return the object's key among those of its kind."""
     metadata: ObjectMeta = one.metadata  # type: ignore[attr-defined]
     return (metadata.namespace if KINDS[kind].namespaced else "", metadata.name)

@@ -1,4 +1,7 @@
-"""Well-known labels of nodes and volumes (k8s.io/api/core/v1 well_known_labels, v1.36); labels as a key."""
+"""Well-known labels of nodes and volumes (k8s.io/api/core/v1 well_known_labels.go, v1.36), and label sets as keys.
+
+Rule: the only module that spells the topology labels.
+"""
 
 from typing import Final
 
@@ -11,11 +14,11 @@ BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 
 ZONE_DELIMITER: Final = "__"
-"""Between the zones that one label of a volume names."""
+"""Separates the zones in one label of a PersistentVolume (cloud-provider volume.LabelMultiZoneDelimiter)."""
 
 LabelsKey = tuple[tuple[str, str], ...]
 
 
 def labels_key(labels: Labels | None) -> LabelsKey:
-    """The same for the same labels, in whatever order; hashable."""
+    """Return a hashable key that is equal for equal labels, in any order."""
     return tuple(sorted((labels or {}).items()))

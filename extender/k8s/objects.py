@@ -1,9 +1,9 @@
-"""The Kubernetes objects that decisions read, those of storage apart, and of each only the fields that are read.
+"""Kubernetes objects that decisions read, with only the fields that are read; storage objects are in `storage.objects`.
 
 One Struct per API type, named as in k8s.io/api; field names become the API's camelCase. Unknown fields are
 ignored. Where Go writes `null` for an unset list, map or struct, `None` is accepted and means unset.
 
-Rule: nothing here decides anything; these are values. They are built once and never changed.
+Rule: immutable values; nothing here decides anything.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta, field
 
 QuantityText = str | int | float | None
-"""A quantity as it stands in JSON or YAML (null is 0); `quantity.parse` gives it a meaning."""
+"""A quantity as JSON or YAML has it (null is 0); `quantity.parse` returns its amount."""
 
 ResourceList = dict[str, QuantityText]
 Labels = dict[str, str]
@@ -22,7 +22,7 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen=True):
-    """Base of all objects: immutable, outside the cycle collector (they never form cycles)."""
+    """Base of all objects: immutable, and untracked by the cycle collector, because objects never form cycles."""
 
 
 # --- metadata and selectors (meta/v1) ---------------------------------------------------------------------------
@@ -42,7 +42,7 @@ class ObjectMeta(Value, frozen=True):
     uid: str = ""
     resource_version: str = ""
     generation: Int64 = 0
-    """Goes up with every change of the spec. Read of disruption budgets and pods only."""
+    """Incremented with every change of the spec; read for disruption budgets and pods only."""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
@@ -51,7 +51,7 @@ class ObjectMeta(Value, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages the object (meta/v1 GetControllerOf, v1.36)."""
+        """Return the owner that manages the object (meta/v1 GetControllerOf, v1.36)."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
 
@@ -155,7 +155,7 @@ class WeightedPodAffinityTerm(Value, frozen=True):
 
 
 class PodAffinity(Value, frozen=True):
-    """PodAffinity and PodAntiAffinity: the same shape."""
+    """PodAffinity and PodAntiAffinity, which have the same fields."""
 
     required: list[PodAffinityTerm] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: list[WeightedPodAffinityTerm] | None = field(
@@ -181,7 +181,7 @@ class TopologySpreadConstraint(Value, frozen=True):
 
 
 class Named(Value, frozen=True):
-    """Anything of which only the name is read (a scheduling gate, a resource claim)."""
+    """A part of which only the name is read: a scheduling gate or a resource claim."""
 
     name: str = ""
 
@@ -243,7 +243,7 @@ class PortworxVolume(Value, frozen=True):
 
 
 class InTreeDisk(Value, frozen=True):
-    """The volume sources built into Kubernetes that CSI drivers have taken over; at most one is set."""
+    """In-tree volume sources that have migrated to CSI drivers; at most one is set."""
 
     gce_persistent_disk: GCEPersistentDisk | None = None
     aws_elastic_block_store: AWSElasticBlockStore | None = None
@@ -282,20 +282,20 @@ class ContainerStatus(Value, frozen=True):
 # --- Pod ------------------------------------------------------------------------------------------------------------
 
 SCHEDULING = "scheduling.k8s.io"
-"""The API group of Kubernetes' own PodGroups."""
+"""API group of Kubernetes' own PodGroups and PriorityClasses."""
 
 COSCHEDULING = "scheduling.x-k8s.io"
-"""The API group of the PodGroups of kubernetes-sigs/scheduler-plugins."""
+"""API group of the PodGroups of kubernetes-sigs/scheduler-plugins."""
 
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
-"""Label of a pod: its PodGroup of COSCHEDULING (scheduler-plugins apis/scheduling/v1alpha1 PodGroupLabel)."""
+"""Label that names a pod's PodGroup of COSCHEDULING (scheduler-plugins apis/scheduling/v1alpha1 PodGroupLabel)."""
 
 
 class PodGroupName(NamedTuple):
-    """A PodGroup of some namespace."""
+    """API group and name of a PodGroup, in the namespace of the pod that names it."""
 
     api_group: str
-    """SCHEDULING or COSCHEDULING."""
+    """SCHEDULING or COSCHEDULING"""
     name: str
 
 
@@ -345,22 +345,22 @@ class Pod(Value, frozen=True):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, the way people name a pod."""
+        """Return `namespace/name`."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @property
     def priority(self) -> int:
-        """Scheduling priority; missing means 0 (component-helpers corev1.PodPriority, v1.36)."""
+        """Return spec.priority, 0 if unset (component-helpers corev1.PodPriority, v1.36)."""
         return self.spec.priority or 0
 
     @property
     def is_ready(self) -> bool:
-        """Has it the condition Ready? A pod without conditions has not (podutil.IsPodReady, v1.36)."""
+        """Whether the condition Ready is True; False without conditions (podutil.IsPodReady, v1.36)."""
         return next((one.status == "True" for one in self.status.conditions or () if one.type == "Ready"), False)
 
     @property
     def pod_group(self) -> PodGroupName | None:
-        """The PodGroup, in its namespace, that it says it belongs to, if there is one or not; the spec goes first."""
+        """Return the PodGroup that the pod names, whether or not the object exists; the spec goes before the label."""
         group = self.spec.scheduling_group
         if group is not None and group.pod_group_name:
             return PodGroupName(SCHEDULING, group.pod_group_name)
@@ -368,7 +368,7 @@ class Pod(Value, frozen=True):
         return PodGroupName(COSCHEDULING, name) if name else None
 
 
-# --- the rest of the picture ------------------------------------------------------------------------------------
+# --- budgets, namespaces, priority classes and pod groups --------------------------------------------------------
 
 
 class PodDisruptionBudgetSpec(Value, frozen=True):
@@ -411,30 +411,30 @@ class GroupSchedulingPolicy(Value, frozen=True):
 
 class PodGroupSpec(Value, frozen=True):
     scheduling_policy: GroupSchedulingPolicy | None = None
-    """Of scheduling.k8s.io/v1alpha2."""
+    """Field of scheduling.k8s.io/v1alpha2."""
     min_member: Int32 = 0
-    """Of scheduling.x-k8s.io/v1alpha1."""
+    """Field of scheduling.x-k8s.io/v1alpha1."""
 
 
 class PodGroup(Value, frozen=True):
-    """Of either API group: neither has the other's field."""
+    """A PodGroup of either API group; an object has the spec field of its own group only."""
 
     metadata: ObjectMeta
     spec: PodGroupSpec = PodGroupSpec()
 
     @property
     def minimum(self) -> int | None:
-        """How many of its pods must run for any of them to be of use; None if one by one they are, too."""
+        """Return the number of its pods that must run together (gang scheduling); None without such a minimum."""
         policy = self.spec.scheduling_policy
         gang = policy.gang if policy is not None else None
         return (gang.min_count if gang is not None else self.spec.min_member) or None
 
 
-# --- owners and services: what a pod spreads with by default ------------------------------------------------------
+# --- services and controllers, for the default selector of a pod --------------------------------------------------
 
 
 class ServiceSpec(Value, frozen=True):
-    """Of a Service or a ReplicationController: the selector is a plain set of labels."""
+    """Spec of a Service or a ReplicationController, whose selector is a plain set of labels."""
 
     selector: Labels | None = None
 

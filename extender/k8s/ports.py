@@ -1,6 +1,8 @@
-"""Host ports: what a pod binds on its node, and when two of them conflict.
+"""Host ports that a pod binds on its node, and conflicts between them.
 
 Mirrors pkg/scheduler/util.GetHostPorts and kube-scheduler/framework HostPortInfo (v1.36).
+
+Rule: facts about pods, from the pods alone.
 """
 
 from itertools import chain
@@ -17,13 +19,13 @@ class HostPort(NamedTuple):
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """The same port, unless both name an address and the addresses differ."""
+        """Whether port and protocol are equal, and the addresses are equal or one of them is any address."""
         same = self.port == other.port and self.protocol == other.protocol
         return same and (self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip))
 
 
 def host_ports(pod: Pod) -> frozenset[HostPort]:
-    """Of containers and restartable init containers; no address means any, no protocol TCP."""
+    """Return the host ports of containers and sidecars; the default address is any, the default protocol TCP."""
     sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
     return frozenset(
         HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)

@@ -1,17 +1,18 @@
-"""How much is "1500m", "1.5Gi" or "2e3"? The one place that reads resource quantities.
+"""Parse resource quantities such as "1500m", "1.5Gi" and "2e3" (resource.ParseQuantity).
 
 An amount is a plain int in nano-units (10^-9): the finest that Kubernetes keeps, so sums and comparisons are exact
 and only the last step, `value` or `milli_value`, rounds.
 
-Rule: a text means here what resource.ParseQuantity (apimachinery, v1.36) makes of it, or it is a QuantityError.
+Rule: the only parser of quantities; a text has the amount that resource.ParseQuantity (apimachinery, v1.36) gives it,
+or raises QuantityError.
 
-Divergences, all beyond what an int64 holds or below what an API server lets pass:
+Divergences, all outside what an int64 holds or what an API server accepts:
 
 - Every amount is capped at +-(2^63 - 1) units. Upstream documents that, but does it for the binary suffixes only; a
   decimal amount beyond it ("10E") has a Value() of 0 or wraps around, by the path that the parser took. Ours is
   more than any node has.
 - An exponent beyond int32 is a very large or very small number ("1e4294967296" is the cap); upstream wraps it to 1.
-- A text of more than 1,000 characters is refused.
+- A text of more than 1,000 characters is rejected.
 - A negative amount with a fraction is always rounded away from zero, as Value() documents; upstream rounds some
   spellings of it (more than 18 digits, a fraction with a binary suffix) towards zero or past it.
 """
@@ -29,10 +30,10 @@ MAX_INT64: Final = 2**63 - 1
 MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
-_MAX_TEXT = 1000
-_ECHO = 80
+_MAX_TEXT_CHARACTERS = 1000
+_MAX_ECHOED_CHARACTERS = 80
 
-# Go's unicode.IsSpace, which strings.TrimSpace trims; str.strip() alone would also take \x1c to \x1f.
+# Go's unicode.IsSpace, which strings.TrimSpace removes; str.strip() alone would also remove \x1c to \x1f.
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
@@ -40,13 +41,14 @@ _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_READ_DIGIT_BY_DIGIT = ("Pi", "Ei")
+_SLOW_PATH_SUFFIXES = ("Pi", "Ei")
+"""Suffixes that upstream parses digit by digit (inf.Dec), where text without digits is an error."""
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; the message says which text (shortened) and what is wrong with it.
+    """A value that is not a quantity; the message has the value, truncated, and the reason.
 
-    `of` is the resource that it was meant for, where that is known.
+    `of` is the resource whose amount it is, where that is known.
     """
 
     def __init__(self, text: object, reason: str, of: str = "") -> None:
@@ -56,37 +58,37 @@ class QuantityError(ValueError):
 
 
 def truncated(text: str) -> str:
-    """At most 80 characters of a text that somebody else wrote, for an error message."""
-    return text if len(text) <= _ECHO else text[:_ECHO] + "…"
+    """Return at most 80 characters of a client's text, for an error message."""
+    return text if len(text) <= _MAX_ECHOED_CHARACTERS else text[:_MAX_ECHOED_CHARACTERS] + "…"
 
 
 def parse(text: QuantityText) -> int:
-    """The amount in nano-units, exact, finer ones rounded away from zero; between -MAX_NANO and MAX_NANO.
+    """Return the amount in nano-units, finer amounts rounded away from zero, between -MAX_NANO and MAX_NANO.
 
-    Numbers, as JSON and YAML have them, count by their shortest spelling; null is 0. Raises QuantityError.
-    Mirrors resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36); see above for what differs.
+    Numbers of JSON and YAML are parsed as their shortest spelling; null is 0. Raises QuantityError.
+    Mirrors resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36); the module names the divergences.
     """
     if isinstance(text, str):
         return _parse_text(text)
     if text is None:
         return 0
     if isinstance(text, bool):
-        raise QuantityError(text, "a boolean is no number")
+        raise QuantityError(text, "a boolean is not a number")
     if isinstance(text, int):
         return _capped(text * NANO)
     return _parse_text(repr(text))
 
 
 def value(nano: int) -> int:
-    """Whole units (bytes, devices, pods), a fraction counting as one more; within int64.
+    """Return whole units (bytes, devices, pods), fractions rounded away from zero; within int64.
 
-    Mirrors Quantity.Value (v1.36): away from zero, so -1.5 is -2. Too large an amount is the largest int64.
+    Mirrors Quantity.Value (v1.36): -1.5 is -2. Larger amounts are the largest int64.
     """
     return _rounded(nano, NANO)
 
 
 def milli_value(nano: int) -> int:
-    """Thousandths (millicores), rounded as in `value`; within int64.
+    """Return thousandths (millicores), rounded as in `value`; within int64.
 
     Mirrors Quantity.MilliValue (v1.36), but an overflow is the largest int64 instead of 0 or a wrapped number.
     """
@@ -95,8 +97,9 @@ def milli_value(nano: int) -> int:
 
 @lru_cache(maxsize=16384)
 def _parse_text(text: str) -> int:
-    if len(text) > _MAX_TEXT:
-        raise QuantityError(text[:_ECHO], f"it has {len(text)} characters, at most {_MAX_TEXT} are read")
+    if len(text) > _MAX_TEXT_CHARACTERS:
+        limit = f"at most {_MAX_TEXT_CHARACTERS} are read"
+        raise QuantityError(text[:_MAX_ECHOED_CHARACTERS], f"it has {len(text)} characters, {limit}")
     trimmed = text.strip(_SPACE)
     if not trimmed:
         raise QuantityError(text, "it is empty")
@@ -109,7 +112,7 @@ def _parse_text(text: str) -> int:
 
 
 def _magnitude(text: str, whole: str, fraction: str, suffix: str) -> int:
-    """`whole.fraction` times what the suffix says, in nano-units, rounded up."""
+    """Return `whole.fraction` times the suffix, in nano-units, rounded up."""
     digits = (whole + fraction).lstrip("0")
     places = len(fraction)
     exponent = _decimal_exponent(text, suffix)
@@ -123,14 +126,14 @@ def _magnitude(text: str, whole: str, fraction: str, suffix: str) -> int:
 
 
 def _decimal_exponent(text: str, suffix: str) -> int:
-    """The power of ten that a suffix stands for; 0 for a binary one."""
+    """Return the power of ten of a suffix; 0 for a binary suffix."""
     if suffix in _BINARY:
         return 0
     if suffix in _DECIMAL:
         return _DECIMAL[suffix]
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None:
-        raise QuantityError(text, f"unknown suffix {suffix[:_ECHO]!r}")
+        raise QuantityError(text, f"unknown suffix {suffix[:_MAX_ECHOED_CHARACTERS]!r}")
     power = int(exponent[1])
     if not -MAX_INT64 - 1 <= power <= MAX_INT64:
         raise QuantityError(text, "its exponent is out of range")
@@ -138,14 +141,14 @@ def _decimal_exponent(text: str, suffix: str) -> int:
 
 
 def _no_digits(text: str, suffix: str, exponent: int) -> int:
-    """A bare sign, point or suffix ("-", ".", "Ki", "m") is 0, except where upstream reads digit by digit."""
-    if suffix in _READ_DIGIT_BY_DIGIT or exponent < -9:
+    """Return 0 for a bare sign, point or suffix ("-", ".", "Ki", "m"), except where upstream parses digit by digit."""
+    if suffix in _SLOW_PATH_SUFFIXES or exponent < -9:
         raise QuantityError(text, "it has no digits")
     return 0
 
 
 def _shifted(digits: str, shift: int) -> int:
-    """`digits` times 10^shift, rounded up; beyond the cap any amount will do, so no huge power of ten is built."""
+    """Return `digits` times 10^shift, rounded up; MAX_NANO beyond the cap, so that no huge power of ten is built."""
     if len(digits) + shift > len(str(MAX_NANO)):
         return MAX_NANO
     if shift >= 0:

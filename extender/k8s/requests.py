@@ -1,11 +1,11 @@
-"""What a pod asks for, and what a node has to give.
+"""Resource requests of pods and allocatable amounts of nodes.
 
-Amounts of containers, init containers, overhead and pod-level resources are put together in exact nano-units
-(`pod_requests`); only what leaves this module is in the scheduler's units: millicores for cpu, bytes for memory and
+Requests of containers, init containers, overhead and pod-level resources are combined in exact nano-units
+(`pod_requests`); results that leave this module are in the scheduler's units: millicores for cpu, bytes for memory and
 ephemeral-storage, whole units for everything else.
 
-Rule: sums are exact and rounded up once, at the end. Every function may raise QuantityError; it names the resource.
-A resource that is absent from a result is asked for, or there, zero times.
+Rule: sums are exact and rounded up once, at the end. Every function may raise QuantityError, which names the resource.
+A resource that is missing from a result has the amount 0.
 """
 
 import re
@@ -27,12 +27,16 @@ PODS: Final = "pods"
 Nano = dict[str, int]
 """Resource -> nano-units."""
 
-DEFAULT_CPU: Final = 100
-"""Millicores that a container without a cpu request counts for in scores (schedutil.DefaultMilliCPURequest, v1.36)."""
-DEFAULT_MEMORY: Final = 200 * 1024 * 1024
-"""Bytes, likewise (schedutil.DefaultMemoryRequest, v1.36)."""
+DEFAULT_MILLI_CPU_REQUEST: Final = 100
+"""Millicores that scores assume for a container without a cpu request (schedutil.DefaultMilliCPURequest, v1.36)."""
 
-_NON_ZERO: Final[Mapping[str, int]] = {CPU: DEFAULT_CPU * NANO // 1000, MEMORY: DEFAULT_MEMORY * NANO}
+DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024
+"""Bytes that scores assume for a container without a memory request (schedutil.DefaultMemoryRequest, v1.36)."""
+
+_NON_ZERO: Final[Mapping[str, int]] = {
+    CPU: DEFAULT_MILLI_CPU_REQUEST * NANO // 1000,
+    MEMORY: DEFAULT_MEMORY_REQUEST * NANO,
+}
 _BINARY_FRACTION = re.compile(r"[+-]?[0-9]*\.[0-9]+[KMGTPE]i")
 _NATIVE = "kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
@@ -42,18 +46,18 @@ _SCALAR_PREFIXES = (_HUGE_PAGES, "attachable-volumes-")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a running pod takes from its node, in the scheduler's units."""
+    """Amounts that a running pod takes of its node, in the scheduler's units."""
 
     requests: dict[str, int]
-    """Resource -> amount; what the scheduler does not count is left out."""
+    """Resource -> amount; resources that the scheduler does not count are left out."""
     non_zero_cpu: int
-    """Millicores, a container that names none counting for DEFAULT_CPU: what scores see."""
+    """Millicores as scores count them: DEFAULT_MILLI_CPU_REQUEST for a container without a cpu request."""
     non_zero_memory: int
-    """Bytes, likewise with DEFAULT_MEMORY."""
+    """Bytes as scores count them: DEFAULT_MEMORY_REQUEST for a container without a memory request."""
 
 
 def running_usage(pod: Pod) -> Usage:
-    """What a pod on a node takes, resizes in progress included.
+    """Return the amounts that a pod takes of its node, in-place resizes in progress included.
 
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36, default gates).
     """
@@ -67,7 +71,7 @@ def running_usage(pod: Pod) -> Usage:
 
 
 def incoming_requests(pod: Pod) -> dict[str, int]:
-    """What a pod needs on the node that it gets, in the scheduler's units; never negative. Status plays no part.
+    """Return the amounts that an incoming pod requests, in the scheduler's units, never negative; status is not read.
 
     Mirrors noderesources.computePodResourceRequest and framework.Resource.SetMaxResource (v1.36).
     """
@@ -78,13 +82,14 @@ def incoming_requests(pod: Pod) -> dict[str, int]:
 def scoring_request(
     pod: Pod, resource: str, *, non_zero: bool, pod_level: bool, use_status: bool = False, calls_before: int = 0
 ) -> int:
-    """What a score takes the incoming pod to ask of one resource, in the scheduler's units.
+    """Return the incoming pod's request for one resource as scores count it, in the scheduler's units.
 
-    `calls_before`: how often upstream has summed this pod's requests earlier in the cycle; see `leaked_overhead`.
-    `non_zero`: containers that name no cpu or memory count for DEFAULT_CPU and DEFAULT_MEMORY.
+    `calls_before`: times that upstream has summed this pod's requests earlier in the cycle; see `leaked_overhead`.
+    `non_zero`: containers without a cpu or memory request count with DEFAULT_MILLI_CPU_REQUEST and
+    DEFAULT_MEMORY_REQUEST.
     Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36). NodeResourcesFit scores with non_zero,
-    but neither pod_level nor use_status, which upstream never hands to its scorer; BalancedAllocation scores
-    without non_zero and with both others.
+    without pod_level and use_status, which upstream never passes to its scorer; BalancedAllocation scores with
+    pod_level and use_status, without non_zero.
     """
     non_missing = _NON_ZERO if non_zero else None
     requests = pod_requests(pod, use_status=use_status, pod_level=pod_level, non_missing=non_missing)
@@ -93,11 +98,11 @@ def scoring_request(
 
 
 def leaked_overhead(pod: Pod, resource: str) -> int:
-    """Nano-units by which upstream raises the pod's own request each time that it sums the pod's requests.
+    """Return the nano-units that upstream adds to the pod-level request each time that it sums the pod's requests.
 
     Quirk: component-helpers resource.PodRequests (v1.36) adds the overhead to the pod-level request in place if Go
     holds that as a big decimal, which it does for a fraction of a binary unit ("1.5Gi"). An API server writes such
-    amounts in whole units, so that this shows on objects from files only.
+    amounts in whole units, so that only objects from files show this.
     """
     wanted = (pod.spec.resources.requests if pod.spec.resources else None) or {}
     if not _is_pod_level(resource) or not _BINARY_FRACTION.fullmatch(str(wanted.get(resource, ""))):
@@ -106,7 +111,7 @@ def leaked_overhead(pod: Pod, resource: str) -> int:
 
 
 def allocatable(resources: ResourceList | None) -> dict[str, int]:
-    """What a node can give, from its status.allocatable, in the scheduler's units; `pods` is a number of pods.
+    """Return the amounts of a node's status.allocatable in the scheduler's units; `pods` is a number of pods.
 
     Mirrors framework.NewResource (v1.36).
     """
@@ -119,7 +124,7 @@ def allocatable(resources: ResourceList | None) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """Is it a resource of somebody else's domain, such as example.com/gpu?
+    """Whether it is a resource outside the kubernetes.io domain, such as example.com/gpu.
 
     Mirrors v1helper.IsExtendedResourceName (v1.36).
     """
@@ -130,9 +135,9 @@ def is_extended(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_scalar(name: str) -> bool:
-    """Does the scheduler count it, beside cpu, memory and ephemeral-storage?
+    """Whether the scheduler counts it as a scalar resource, beside cpu, memory and ephemeral-storage.
 
-    Extended resources, huge pages, attachable volumes and anything in kubernetes.io/.
+    True for extended resources, huge pages, attachable volumes and anything in kubernetes.io/.
     Mirrors schedutil.IsScalarResourceName (v1.36).
     """
     return name.startswith(_SCALAR_PREFIXES) or _NATIVE in name or is_extended(name)
@@ -152,44 +157,44 @@ def _in_units(name: str, nano: int) -> int:
 def pod_requests(
     pod: Pod, *, use_status: bool, pod_level: bool = True, non_missing: Mapping[str, int] | None = None
 ) -> Nano:
-    """Resource -> nano-units: max(containers + sidecars, every init step), pod-level over that, and overhead.
+    """Return resource -> nano-units: max(containers + sidecars, every init step), or pod-level requests, plus overhead.
 
-    `use_status`: a pod that is being resized counts with what it holds, too. `pod_level`: requests of the pod as a
-    whole replace the containers' sum. `non_missing`: what a container counts for that does not name a resource.
+    `use_status`: a pod that is being resized counts with the resources that it holds, too. `pod_level`: requests of the
+    pod as a whole replace the containers' sum. `non_missing`: default requests of containers by resource.
     Mirrors component-helpers resource.PodRequests (v1.36), called for the first time; see `leaked_overhead`.
     """
     requests = _containers_requests(pod, use_status, non_missing or {})
     if pod_level and _asks_at_pod_level(pod):
         requests.update(_pod_level_requests(pod, use_status))
     if pod.spec.overhead:
-        _add(requests, _parse(pod.spec.overhead))
+        _add_resource_list(requests, _parse(pod.spec.overhead))
     return requests
 
 
 def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, int]) -> Nano:
-    """Mirrors resource.AggregateContainerRequests (v1.36).
+    """Return the largest request of any step of the pod's life. Mirrors resource.AggregateContainerRequests (v1.36).
 
     Init containers run one after the other, each beside the sidecars (restartable init containers) listed before
-    it; the containers run beside all sidecars. The largest of these steps counts.
+    it; then the containers run beside all sidecars.
     """
     statuses = _statuses(pod) if use_status else {}
     infeasible = is_resize_infeasible(pod) if statuses else False
     running: Nano = {}
     for container in pod.spec.containers or ():
-        _add(running, _container_requests(container, statuses, infeasible, non_missing))
+        _add_resource_list(running, _container_requests(container, statuses, infeasible, non_missing))
     sidecars: Nano = {}
     steps: Nano = {}
     for container in pod.spec.init_containers or ():
         if container.restart_policy == "Always":
             own = _container_requests(container, statuses, infeasible, non_missing)
-            _add(running, own)
-            _add(sidecars, own)
-            _raise_to(steps, sidecars)
+            _add_resource_list(running, own)
+            _add_resource_list(sidecars, own)
+            _max_resource_list(steps, sidecars)
         else:
             step = _container_requests(container, {}, infeasible, non_missing)
-            _add(step, sidecars)
-            _raise_to(steps, step)
-    _raise_to(running, steps)
+            _add_resource_list(step, sidecars)
+            _max_resource_list(steps, step)
+    _max_resource_list(running, steps)
     return running
 
 
@@ -206,7 +211,7 @@ def _container_requests(
 
 
 def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
-    """The pod's own requests for cpu, memory and huge pages; other resources cannot be asked for there."""
+    """Return the pod-level requests for cpu, memory and huge pages, the only resources that have them."""
     wanted = _parse(pod.spec.resources.requests if pod.spec.resources else None)
     held = wanted
     if use_status and pod.status.resources is not None:
@@ -216,7 +221,7 @@ def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
 
 
 def _asks_at_pod_level(pod: Pod) -> bool:
-    """Mirrors resource.IsPodLevelRequestsSet (component-helpers, v1.36)."""
+    """Whether the pod has pod-level requests. Mirrors resource.IsPodLevelRequestsSet (component-helpers, v1.36)."""
     requests = pod.spec.resources.requests if pod.spec.resources else None
     return any(map(_is_pod_level, requests or ()))
 
@@ -226,7 +231,10 @@ def _is_pod_level(name: str) -> bool:
 
 
 def _non_missing(requests: Nano, *, pod_level: bool) -> dict[str, int]:
-    """Mirrors framework.getNonMissingContainerRequests (v1.36): with pod-level requests, only what nobody names."""
+    """Return the default requests; with pod-level requests, only of resources that the pod does not request.
+
+    Mirrors framework.getNonMissingContainerRequests (v1.36).
+    """
     if not pod_level:
         return dict(_NON_ZERO)
     return {name: nano for name, nano in _NON_ZERO.items() if name not in requests}
@@ -236,18 +244,18 @@ def _non_missing(requests: Nano, *, pod_level: bool) -> dict[str, int]:
 
 
 def _effective(wanted: Nano, actuated: ResourceRequirements, allocated: ResourceList | None, infeasible: bool) -> Nano:
-    """The most of what is wanted, in force and allocated; a resize that cannot happen is not wanted.
+    """Return the maximum of desired, actuated and allocated requests; an infeasible resize is not desired.
 
     Mirrors resource.determineEffectiveRequests (component-helpers, v1.36).
     """
     most = {} if infeasible else dict(wanted)
-    _raise_to(most, _parse(actuated.requests))
-    _raise_to(most, _parse(allocated))
+    _max_resource_list(most, _parse(actuated.requests))
+    _max_resource_list(most, _parse(allocated))
     return most
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """Only the first PodResizePending condition is read. Mirrors resource.IsPodResizeInfeasible (v1.36)."""
+    """Whether the first PodResizePending condition is Infeasible. Mirrors resource.IsPodResizeInfeasible (v1.36)."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
@@ -255,7 +263,7 @@ def is_resize_infeasible(pod: Pod) -> bool:
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """By container name; an init container's status covers a container's of the same name, as upstream."""
+    """Return container name -> status; an init container's replaces a container's of the same name, as upstream."""
     return {
         status.name: status
         for statuses in (pod.status.container_statuses, pod.status.init_container_statuses)
@@ -276,13 +284,13 @@ def _parse(resources: ResourceList | None) -> Nano:
     return parsed
 
 
-def _add(total: Nano, more: Mapping[str, int]) -> None:
+def _add_resource_list(total: Nano, more: Mapping[str, int]) -> None:
     for name, nano in more.items():
         total[name] = total.get(name, 0) + nano
 
 
-def _raise_to(total: Nano, other: Mapping[str, int]) -> None:
-    """Every resource of `other` at least as large in `total`. An amount below zero counts if nothing is there yet."""
+def _max_resource_list(total: Nano, other: Mapping[str, int]) -> None:
+    """Raise every resource of `total` to at least its amount in `other`; mirrors resource.maxResourceList (v1.36)."""
     for name, nano in other.items():
         if name not in total or nano > total[name]:
             total[name] = nano

@@ -1,10 +1,10 @@
-"""Does a selector pick these labels, this node? Does a toleration bear this taint?
+"""Match label selectors with labels, node selectors with nodes, and tolerations with taints.
 
-Label selectors, node selectors and tolerations are compiled once into frozen, hashable matchers that are equal when
-they are written alike (the order of requirements and values does not count), and then asked many times.
+Label selectors, node selectors and tolerations are compiled once into frozen, hashable matchers and used many times.
+Matchers are equal when their requirements are, in any order.
 
-Rule: what the API machinery's parser refuses is a SelectorError at compile time, except in a term of a required node
-selector: there such a term matches no node and the other terms still count.
+Rule: what the API machinery's parser rejects raises SelectorError at compile time, except in a term of a required node
+selector: there the term matches no node and the other terms still count.
 """
 
 import re
@@ -38,10 +38,10 @@ FIELD_OPERATORS: Final = ("In", "NotIn")
 
 
 class SelectorError(ValueError):
-    """A selector that the API machinery would not parse; the message says which part and why."""
+    """A selector that the API machinery rejects; the message has the part and the reason."""
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return truncated(repr(text))
 
 
@@ -50,7 +50,7 @@ def _shown(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """Is it a valid label key: a name of at most 63 characters, after an optional DNS prefix and "/"?
+    """Whether it is a valid label key: a name of at most 63 characters, after an optional DNS prefix and "/".
 
     Mirrors validate/content.IsLabelKey (apimachinery, v1.36).
     """
@@ -61,7 +61,10 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Is it empty or a name of at most 63 characters? Mirrors validate/content.IsLabelValue (apimachinery, v1.36)."""
+    """Whether it is a valid label value: empty, or a name of at most 63 characters.
+
+    Mirrors validate/content.IsLabelValue (apimachinery, v1.36).
+    """
     return value == "" or _is_name(value)
 
 
@@ -70,7 +73,7 @@ def _is_name(text: str) -> bool:
 
 
 def _int64(text: str | None) -> int | None:
-    """What strconv.ParseInt(text, 10, 64) reads; None where it fails, and for no text."""
+    """Parse as strconv.ParseInt(text, 10, 64); None where that fails, and for None."""
     parts = _INTEGER.fullmatch(text) if text is not None else None
     if parts is None:
         return None
@@ -83,20 +86,23 @@ def _int64(text: str | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one label; build it with `requirement`, which validates."""
+    """One condition on one label; `requirement` builds and validates it."""
 
     key: str
     operator: str
     values: frozenset[str] = frozenset()
     bound: int = 0
-    """What Gt and Lt compare with."""
+    """Operand of Gt and Lt."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Mirrors labels.Requirement.Matches (apimachinery, v1.36): a missing key satisfies NotIn."""
+        """Whether the labels satisfy it; a missing key satisfies NotIn.
+
+        Mirrors labels.Requirement.Matches (apimachinery, v1.36).
+        """
         return self.holds(labels.get(self.key))
 
     def holds(self, value: str | None) -> bool:
-        """For a label of that value; None: there is no such label."""
+        """Whether a label with that value satisfies it; None means that the label is missing."""
         return _HOLDS[self.operator](self, value)
 
 
@@ -118,25 +124,25 @@ _HOLDS: Final[dict[str, Callable[[Requirement, str | None], bool]]] = {
     "Gt": _is_greater,
     "Lt": _is_less,
 }
-"""Operator -> does the requirement hold for a label's value? None is a label that is not there."""
+"""Operator -> function of requirement and label value that tells whether it is satisfied; None: label missing."""
 
 
 def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: Sequence[str]) -> Requirement:
-    """A validated requirement with one of the `allowed` operators; SelectorError says what is wrong.
+    """Return a validated requirement with one of the `allowed` operators; raises SelectorError.
 
     Mirrors labels.NewRequirement (apimachinery, v1.36).
     """
     given = values or ()
     if operator not in allowed:
-        raise SelectorError(f"{_shown(operator)} is not a valid operator here (these are: {', '.join(allowed)})")
+        raise SelectorError(f"{_quoted(operator)} is not a valid operator here (these are: {', '.join(allowed)})")
     if not is_qualified_name(key):
-        raise SelectorError(f"{_shown(key)} is not a valid label key")
+        raise SelectorError(f"{_quoted(key)} is not a valid label key")
     problem = _wrong_count(operator, len(given))
     if problem:
         raise SelectorError(f"{key}: {problem}")
     for value in given:
         if not is_label_value(value):
-            raise SelectorError(f"{key}: {_shown(value)} is not a valid label value")
+            raise SelectorError(f"{key}: {_quoted(value)} is not a valid label value")
     return Requirement(key, operator, frozenset(given), _bound(key, given[0]) if operator in ("Gt", "Lt") else 0)
 
 
@@ -151,17 +157,17 @@ def _wrong_count(operator: str, count: int) -> str | None:
 def _bound(key: str, text: str) -> int:
     number = _int64(text)
     if number is None:
-        raise SelectorError(f"{key}: {_shown(text)} is not an integer, which Gt and Lt need")
+        raise SelectorError(f"{key}: {_quoted(text)} is not an integer, which Gt and Lt need")
     return number
 
 
 def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
-    """Sorted and each once, so that matchers that are written alike are equal."""
+    """Sort and deduplicate, so that matchers with the same requirements are equal."""
     return tuple(sorted(set(requirements), key=lambda one: (one.key, one.operator, sorted(one.values))))
 
 
 def _equals(labels: Mapping[str, str]) -> list[Requirement]:
-    """Not validated: labels.SelectorFromSet is not either."""
+    """Return one requirement per label, not validated, as labels.SelectorFromSet."""
     return [Requirement(key, "In", frozenset((value,))) for key, value in labels.items()]
 
 
@@ -173,26 +179,26 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class LabelMatcher:
-    """A compiled label selector: all requirements must hold. Build it with `compile_label_selector`."""
+    """A compiled label selector, all of whose requirements must hold; `compile_label_selector` builds it."""
 
     requirements: tuple[Requirement, ...] = ()
     is_nothing: bool = False
-    """Made from no selector at all: matches nothing, and adding requirements does not change that."""
+    """Compiled from an unset selector: matches nothing, and added requirements do not change that."""
 
     @property
     def is_empty(self) -> bool:
-        """Does it match everything? Mirrors labels.Selector.Empty (v1.36), where Nothing() is not empty."""
+        """Whether it matches everything. Mirrors labels.Selector.Empty (v1.36), where Nothing() is not empty."""
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Do the labels (None: there are none) satisfy every requirement?"""
+        """Whether the labels (None: no labels) satisfy every requirement."""
         if self.is_nothing:
             return False
         present = labels or _NO_LABELS
         return all(one.matches(present) for one in self.requirements)
 
     def with_labels(self, labels: Mapping[str, str]) -> "LabelMatcher":
-        """The same selector that also wants exactly these labels; they are not validated.
+        """Return this selector with a requirement for each of these labels, which are not validated.
 
         Mirrors podtopologyspread.mergeLabelSetWithSelector (v1.36), which matchLabelKeys needs.
         """
@@ -206,7 +212,7 @@ NOTHING: Final = LabelMatcher(is_nothing=True)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
-    """No selector matches nothing, an empty one everything; SelectorError if it does not parse.
+    """Compile a label selector: unset matches nothing, empty matches everything. Raises SelectorError.
 
     Mirrors metav1.LabelSelectorAsSelector (apimachinery, v1.36).
     """
@@ -224,27 +230,30 @@ def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FieldRequirement:
-    """One condition on a node's field; a field that does not exist is the empty text."""
+    """One condition on a node's field; an unknown field has the value ""."""
 
     key: str
     value: str
     negated: bool
 
     def matches(self, node_name: str) -> bool:
-        """Mirrors fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36)."""
+        """Whether a node of that name satisfies it.
+
+        Mirrors fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36).
+        """
         actual = node_name if self.key == "metadata.name" else ""
         return (actual == self.value) != self.negated
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """A parsed term of a node selector: every requirement must hold."""
+    """A compiled term of a node selector, all of whose requirements must hold."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
-        """A node without a name has no fields, and then upstream does not look at them."""
+        """Whether a node satisfies the term; without a node name upstream does not check fields."""
         if not all(one.matches(labels) for one in self.labels):
             return False
         return not node_name or all(one.matches(node_name) for one in self.fields)
@@ -252,14 +261,17 @@ class NodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeMatcher:
-    """Which nodes a pod may use: `selector` must hold, and one of the `terms`."""
+    """Nodes that a pod may use: `selector` must match, and one of the `terms`."""
 
     selector: LabelMatcher = EVERYTHING
     terms: tuple[NodeTerm, ...] | None = None
-    """None: there is no affinity. Without a single term that parses, no node matches."""
+    """None: the pod has no required affinity. An empty tuple matches no node."""
 
     def matches(self, labels: Mapping[str, str] | None, node_name: str) -> bool:
-        """Mirrors nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36), parse errors left out."""
+        """Whether a node matches.
+
+        Mirrors nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36) without parse errors.
+        """
         present = labels or _NO_LABELS
         if not self.selector.matches(present):
             return False
@@ -268,26 +280,26 @@ class NodeMatcher:
 
 @dataclass(frozen=True, slots=True)
 class PreferredTerms:
-    """Compiled preferred node affinity: pairs of weight and term."""
+    """Compiled preferred node affinity, as (weight, term)."""
 
     terms: tuple[tuple[int, NodeTerm], ...] = ()
 
     def score(self, labels: Mapping[str, str] | None, node_name: str) -> int:
-        """Sum of the weights of the terms that match. Mirrors PreferredSchedulingTerms.Score (v1.36)."""
+        """Return the sum of the weights of the terms that match. Mirrors PreferredSchedulingTerms.Score (v1.36)."""
         present = labels or _NO_LABELS
         return sum(weight for weight, term in self.terms if term.matches(present, node_name))
 
 
 def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
-    """Terms are alternatives; one that is empty or does not parse matches no node, so no terms match none.
+    """Compile a node selector, whose terms are alternatives; a term that is empty or does not parse matches no node.
 
-    Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36); its errors the scheduler ignores.
+    Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36), whose errors the scheduler ignores.
     """
     return NodeMatcher(terms=_parsable(selector.node_selector_terms or ()))
 
 
 def required_node_affinity(pod: Pod) -> NodeMatcher | None:
-    """What nodeSelector and required node affinity demand together; None if the pod has neither.
+    """Compile nodeSelector and required node affinity into one matcher; None if the pod has neither.
 
     Mirrors nodeaffinity.GetRequiredNodeAffinity (component-helpers, v1.36): nodeSelector is not validated.
     """
@@ -302,7 +314,7 @@ def required_node_affinity(pod: Pod) -> NodeMatcher | None:
 
 
 def preferred_score(terms: Sequence[PreferredSchedulingTerm] | None) -> PreferredTerms:
-    """Ready to score nodes; terms that are empty or weigh 0 are skipped unread. SelectorError if one does not parse.
+    """Compile preferred terms; those that are empty or have the weight 0 are skipped. Raises SelectorError.
 
     Mirrors nodeaffinity.NewPreferredSchedulingTerms (component-helpers, v1.36).
     """
@@ -333,9 +345,9 @@ def _compile_term(term: NodeSelectorTerm) -> NodeTerm:
 
 def _field(one: NodeSelectorRequirement) -> FieldRequirement:
     if one.operator not in FIELD_OPERATORS:
-        raise SelectorError(f"{_shown(one.operator)} is not a valid operator for a field (In and NotIn are)")
+        raise SelectorError(f"{_quoted(one.operator)} is not a valid operator for a field (In and NotIn are)")
     if one.values is None or len(one.values) != 1:
-        raise SelectorError(f"{_shown(one.key)}: a field requirement needs exactly one value")
+        raise SelectorError(f"{_quoted(one.key)}: a field requirement needs exactly one value")
     return FieldRequirement(one.key, one.values[0], one.operator == "NotIn")
 
 
@@ -343,9 +355,10 @@ def _field(one: NodeSelectorRequirement) -> FieldRequirement:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36) with comparison operators off: Gt, Lt bear nothing.
+    """Whether the toleration tolerates the taint; an empty key or effect tolerates any.
 
-    An empty key or effect stands for all of them; an unknown operator bears nothing.
+    Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36) with comparison operators disabled: Gt, Lt and unknown
+    operators tolerate nothing.
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -359,12 +372,12 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def find_untolerated(
     taints: Iterable[Taint] | None, tolerations: Sequence[Toleration] | None, effects: frozenset[str]
 ) -> Taint | None:
-    """The first taint with one of the `effects` that nothing tolerates; None if there is none.
+    """Return the first taint with one of the `effects` that no toleration tolerates; None without one.
 
     Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
     """
-    willing = tolerations or ()
+    given = tolerations or ()
     for taint in taints or ():
-        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in willing):
+        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in given):
             return taint
     return None

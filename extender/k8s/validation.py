@@ -1,6 +1,10 @@
-"""Values that are text in the API: can what decisions will parse be parsed?
+"""Validate the text fields of an object: every resource list and time that a snapshot will parse.
 
-Rule: what the snapshot will parse is parsed here first, and what fails is named by its field.
+Quantities and times are plain strings in the API's JSON, so that decoding accepts any text. Objects are validated when
+they are read (watch events, cluster files); one that fails is reported with the field and never reaches a snapshot,
+where a parse error would stop decisions.
+
+Rule: every field that `core` parses as a quantity or a time is listed here, and errors name it as a JSON path.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +18,7 @@ from extender.k8s.time import parse_time
 
 
 def validate(loaded: Value) -> None:
-    """Raise ValueError, naming the field, if a quantity or time that decisions read does not parse."""
+    """Raise ValueError, with the field's JSON path, if a quantity or time that decisions read does not parse."""
     if isinstance(loaded, Pod) and loaded.status.start_time:
         try:
             parse_time(loaded.status.start_time)
@@ -29,7 +33,7 @@ def validate(loaded: Value) -> None:
 
 
 def _amounts(loaded: Value) -> Iterator[tuple[str, ResourceList]]:
-    """Yield (path, resource list) of everything that the snapshot will parse."""
+    """Yield (path, resource list) for every resource list of the object that a snapshot will parse."""
     if isinstance(loaded, Node):
         yield from _list("status.allocatable", loaded.status.allocatable)
     elif isinstance(loaded, Pod):
@@ -69,6 +73,6 @@ def _list(path: str, amounts: ResourceList | None) -> Iterator[tuple[str, Resour
 
 
 def decode_error_message(error: Exception) -> str:
-    """What msgspec says, as it goes after a colon: `expected int | null, got str at $.spec.priority`."""
+    """Return an error's message in lower case, to follow a colon: `expected int | null, got str at $.spec.priority`."""
     text = str(error).replace("`", "").replace(" - at ", " at ")
     return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text

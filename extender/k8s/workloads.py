@@ -1,4 +1,4 @@
-"""What a pod belongs to: the workload that runs it, and the quality of service that it was promised.
+"""Workload that a pod belongs to, and its QoS class.
 
 Rule: facts about one pod, from the pod alone.
 """
@@ -10,21 +10,21 @@ from extender.k8s import quantity
 from extender.k8s.objects import Container, Pod, QuantityText, ResourceList, ResourceRequirements
 
 TEMPLATE_HASH: Final = "pod-template-hash"
-"""Label by which a Deployment tells the pods of its ReplicaSets apart; the ReplicaSet's name ends with it."""
+"""Label that a Deployment sets on its ReplicaSets and their pods; the ReplicaSet's name ends with its value."""
 
 BEST_EFFORT, BURSTABLE, GUARANTEED = "BestEffort", "Burstable", "Guaranteed"
 
 QOS_CLASSES: Final = (BEST_EFFORT, BURSTABLE, GUARANTEED)
-"""From the least to the best."""
+"""QoS classes from the lowest to the highest."""
 
 _QOS_RESOURCES = ("cpu", "memory")
 
 Workload = tuple[str, str, str]
-"""(namespace, kind, name)."""
+"""(namespace, kind, name) of the controller that a pod belongs to."""
 
 
 def workload_of(pod: Pod) -> Workload:
-    """Its controller; the Deployment where that is a Deployment's ReplicaSet; the pod itself if nothing controls it."""
+    """Return the pod's controller; for a Deployment's ReplicaSet the Deployment, without controller the pod itself."""
     namespace, owner = pod.metadata.namespace, pod.metadata.controller
     if owner is None:
         return namespace, "Pod", pod.metadata.name
@@ -36,7 +36,7 @@ def workload_of(pod: Pod) -> Workload:
 
 
 def qos_class(pod: Pod) -> str:
-    """What the API server says, or else what it would say (core/v1/helper/qos.ComputePodQOS, v1.36)."""
+    """Return status.qosClass, or else compute it as the API server does (core/v1/helper/qos.ComputePodQOS, v1.36)."""
     if pod.status.qos_class in QOS_CLASSES:
         return pod.status.qos_class
     if pod.spec.resources is not None:
@@ -47,19 +47,20 @@ def qos_class(pod: Pod) -> str:
 
 def _qos(given: list[ResourceRequirements]) -> str:
     limits = [_amounts(one.limits) for one in given]
-    requests = [_amounts({**(one.limits or {}), **(one.requests or {})}) for one in given]  # the limit, without one
+    # A limit without a request is also the request, as the API server defaults it.
+    requests = [_amounts({**(one.limits or {}), **(one.requests or {})}) for one in given]
     if not any((*requests, *limits)):
         return BEST_EFFORT
     return GUARANTEED if requests == limits and all(len(one) == len(_QOS_RESOURCES) for one in limits) else BURSTABLE
 
 
 def _amounts(resources: ResourceList | None) -> dict[str, int]:
-    """What is more than nothing of cpu and memory."""
+    """Return the amounts of cpu and memory that are greater than 0."""
     return {name: amount for name in _QOS_RESOURCES if (amount := _amount((resources or {}).get(name))) > 0}
 
 
 def _amount(text: QuantityText) -> int:
-    """What cannot be read counts as nothing: no API server has promised anything for it."""
+    """Parse an amount; text that does not parse counts as 0, because no API server has accepted it."""
     try:
         return quantity.parse(text)
     except quantity.QuantityError:

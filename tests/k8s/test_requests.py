@@ -17,8 +17,8 @@ from extender.k8s.objects import (
 )
 from extender.k8s.quantity import MAX_INT64, NANO, QuantityError
 from extender.k8s.requests import (
-    DEFAULT_CPU,
-    DEFAULT_MEMORY,
+    DEFAULT_MEMORY_REQUEST,
+    DEFAULT_MILLI_CPU_REQUEST,
     Usage,
     allocatable,
     incoming_requests,
@@ -290,12 +290,18 @@ def test_a_running_pod_may_use_less_than_nothing_as_upstream_adds_it():
 # --- non-zero usage -------------------------------------------------------------------------------------------------
 
 NON_ZERO_CASES = {
-    "a container that names nothing counts as 100m and 200Mi": (pod(container()), (DEFAULT_CPU, DEFAULT_MEMORY)),
-    "two of them count twice": (pod(container(), container("d")), (2 * DEFAULT_CPU, 2 * DEFAULT_MEMORY)),
-    "a zero that is named stays: 0 and 200Mi": (pod(container(cpu="0")), (0, DEFAULT_MEMORY)),
+    "a container that names nothing counts as 100m and 200Mi": (
+        pod(container()),
+        (DEFAULT_MILLI_CPU_REQUEST, DEFAULT_MEMORY_REQUEST),
+    ),
+    "two of them count twice": (
+        pod(container(), container("d")),
+        (2 * DEFAULT_MILLI_CPU_REQUEST, 2 * DEFAULT_MEMORY_REQUEST),
+    ),
+    "a zero that is named stays: 0 and 200Mi": (pod(container(cpu="0")), (0, DEFAULT_MEMORY_REQUEST)),
     "what is named counts: 500 + 100, 1Gi + 200Mi": (
         pod(container(cpu="500m", memory="1Gi"), container("d")),
-        (500 + DEFAULT_CPU, GI + DEFAULT_MEMORY),
+        (500 + DEFAULT_MILLI_CPU_REQUEST, GI + DEFAULT_MEMORY_REQUEST),
     ),
     "everything named: 500, 1Gi": (pod(container(cpu="500m", memory="1Gi")), (500, GI)),
     "the pod names both: containers do not matter": (
@@ -304,7 +310,7 @@ NON_ZERO_CASES = {
     ),
     "the pod names cpu, nobody memory: 2000 and 2 x 200Mi": (
         pod(container(), container("d"), level={"cpu": "2"}),
-        (2000, 2 * DEFAULT_MEMORY),
+        (2000, 2 * DEFAULT_MEMORY_REQUEST),
     ),
     "the pod names cpu, one container memory: the other counts for none": (
         pod(container(memory="1Gi"), container("d"), level={"cpu": "2"}),
@@ -335,7 +341,7 @@ BALANCED = {"non_zero": False, "pod_level": True, "use_status": True}
 SCORING_CASES = {
     "the fit score does not see the pod's own requests: 100m": (pod(container(), level={"cpu": "2"}), "cpu", FIT, 100),
     "the balanced score does: 2000": (pod(container(), level={"cpu": "2"}), "cpu", BALANCED, 2000),
-    "the fit score assumes 200Mi": (pod(container()), "memory", FIT, DEFAULT_MEMORY),
+    "the fit score assumes 200Mi": (pod(container()), "memory", FIT, DEFAULT_MEMORY_REQUEST),
     "the balanced score assumes nothing": (pod(container()), "memory", BALANCED, 0),
     "the fit score does not see a resize: 1000": (
         pod(container(cpu="1"), container_statuses=[held(actuated={"cpu": "3"})]),

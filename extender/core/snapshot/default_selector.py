@@ -1,6 +1,8 @@
-"""Which pods belong together with a pod: those that its Services and its controller select.
+"""Default selector of a pod: what its Services and its controller select, for spreading without a selector.
 
 Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go, v1.36).
+
+Rule: pods of one namespace with equal labels and the same controller share one result.
 """
 
 from dataclasses import dataclass
@@ -15,13 +17,13 @@ from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, comp
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the selector of a pod depends on."""
+class _PodKey:
+    """Everything of a pod that its default selector depends on."""
 
     namespace: str
     labels: LabelsKey
     controller: tuple[str, str, str] | None
-    """apiVersion, kind, name."""
+    """(apiVersion, kind, name)"""
 
     @classmethod
     def of(cls, pod: Pod) -> Self:
@@ -31,14 +33,14 @@ class _Asked:
 
 
 class ServiceIndex(Index):
-    """Whom Services select, by namespace."""
+    """Selectors of Services by namespace."""
 
     reads = ("services",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.by_namespace: dict[str, dict[str, Labels]] = {}
-        """Namespace -> name -> selector, unset and empty ones left out."""
+        """Namespace -> name of the Service -> selector; Services without a selector are left out."""
 
     def object_changed(self, _field: str, before: Service | None, after: Service | None) -> None:
         metadata = (after or before or _NO_SERVICE).metadata
@@ -54,25 +56,25 @@ _NO_SERVICE = Service(ObjectMeta())
 
 
 def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
-    """The labels that its Services select by, and its controller's selector; empty if there are none.
+    """Return the labels that the pod's Services select by, merged with its controller's selector; empty without any.
 
-    Of labels that both a Service and a ReplicationController name, the latter's value counts.
+    Where a Service and a ReplicationController have different values for a label, the latter's counts.
     """
-    return _selector(snapshot, _Asked.of(pod))
+    return _selector(snapshot, _PodKey.of(pod))
 
 
 @derived_by("services", "replication_controllers", "replica_sets", "stateful_sets")
-def _selector(snapshot: Snapshot, pod: _Asked) -> LabelMatcher:
+def _selector(snapshot: Snapshot, pod: _PodKey) -> LabelMatcher:
     labels = dict(pod.labels)
     wanted: Labels = {}
     for selector in snapshot.index(ServiceIndex).by_namespace.get(pod.namespace, {}).values():
         if selector.items() <= labels.items():
             wanted |= selector
-    return _controllers(snapshot, pod, wanted).with_labels(wanted)
+    return _controller_selector(snapshot, pod, wanted).with_labels(wanted)
 
 
-def _controllers(snapshot: Snapshot, pod: _Asked, wanted: Labels) -> LabelMatcher:
-    """What the controller selects; a ReplicationController's labels are added to `wanted`."""
+def _controller_selector(snapshot: Snapshot, pod: _PodKey, wanted: Labels) -> LabelMatcher:
+    """Return the controller's selector; a ReplicationController's labels are added to `wanted` instead, as upstream."""
     version, kind, name = pod.controller or ("", "", "")
     key, objects = (pod.namespace, name), snapshot.objects
     if (version, kind) == ("v1", "ReplicationController"):
@@ -88,7 +90,7 @@ def _controllers(snapshot: Snapshot, pod: _Asked, wanted: Labels) -> LabelMatche
 
 
 def _selected(workload: ReplicaSet | StatefulSet) -> LabelMatcher:
-    """A selector that does not parse, or selects nobody, says nothing."""
+    """Return the selector, or EVERYTHING, which adds no condition, if it does not parse or selects no pod."""
     try:
         selector = compile_label_selector(workload.spec.selector)
     except SelectorError:

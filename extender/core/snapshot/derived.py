@@ -48,8 +48,8 @@ Aspect = Literal[
 ]
 """Parts of the snapshot that change independently of each other, each with a version of its own.
 
-`nodes`: which nodes exist, their labels and declared features; `taints`: with spec.unschedulable; `pods`: which pods run
-where, their specs and statuses; `pod_labels`: labels of pods that keep running; every other aspect is a field of
+`nodes`: the set of nodes, their labels and declared features; `taints`: with spec.unschedulable; `pods`: which pods
+run where, their specs and statuses; `pod_labels`: labels of pods that keep running; every other aspect is a field of
 ObjectTables.
 """
 

@@ -1,4 +1,7 @@
-"""Extended resources that a DeviceClass backs: where no device plugin offers them, DynamicResources decides."""
+"""Extended resources that a DeviceClass backs: DynamicResources decides about them where no device plugin has them.
+
+Rule: the NodeResourcesFit side of feature DRAExtendedResource; devices themselves are not modelled.
+"""
 
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.derived import derived
@@ -6,14 +9,14 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import is_extended
 
 _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a DeviceClass: the resource that asks for it without another name."""
+"""Prefix of the extended resource that requests a DeviceClass by its name."""
 
 
 def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
-    """[node]: is it DynamicResources that decides about this resource there? None: nowhere.
+    """[node]: whether DynamicResources decides about the resource there; None: on no node.
 
-    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource). Where DeviceClasses may not
-    be read, any extended resource may be backed by one.
+    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource). Where
+    DeviceClasses may not be read, any extended resource may be backed by one.
     """
     if not (
         is_extended(resource)
@@ -26,7 +29,7 @@ def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
 
 @derived("device_classes")
 def device_class_resources(snapshot: Snapshot) -> frozenset[str]:
-    """Every resource name that some DeviceClass answers to."""
+    """Return every resource name by which pods can request a DeviceClass."""
     classes = snapshot.objects.device_classes.values()
     named = {one.spec.extended_resource_name for one in classes if one.spec.extended_resource_name}
     return frozenset(named | {_CLASS_PREFIX + one.metadata.name for one in classes})

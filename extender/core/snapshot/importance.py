@@ -1,9 +1,10 @@
-"""The order in which pods are put back: kube-scheduler's, or one that operators chose.
+"""Order pods by importance: as kube-scheduler does, or by configured criteria (preemption.importance).
 
-The most important pods of a node are put back first. Priority: higher; StartTime: earlier; of the other criteria the
-pod of which more is lost. What is equal in all of them stands in listing order.
+The reprieve takes a node's pods in this order, so that the most important ones are reprieved first. A pod is more
+important with a higher Priority, an earlier StartTime, and a higher cost by each of the other criteria (see
+`pod_costs`); pods that are equal in all criteria keep their listing order. Default: util.MoreImportantPod (v1.36).
 
-Rule: kube-scheduler's order is the snapshot's own layout; any other one is laid out beside it, from the same pods.
+Rule: kube-scheduler's order is the snapshot's own layout; any other order has a layout of its own over the same pods.
 """
 
 from collections.abc import Callable
@@ -18,14 +19,14 @@ from extender.k8s.objects import Pod
 
 
 def layout_of(snapshot: Snapshot, policy: PreemptionPolicy) -> NodeLayout:
-    """The nodes' pods in the order of importance that the policy wants."""
+    """Return the layout whose ranks follow the policy's order of importance."""
     if policy.importance == DEFAULT_IMPORTANCE:
         return snapshot.layout
-    return snapshot.index(ImportanceLayout, policy.importance, policy.eviction_cost_annotation).settled()
+    return snapshot.index(ImportanceLayout, policy.importance, policy.eviction_cost_annotation).refreshed()
 
 
 class ImportanceLayout(Index):
-    """A layout of its own. Nodes that a pod came to or left are laid out anew when it is asked for."""
+    """A layout in a configured order of importance; changed nodes are laid out when it is read."""
 
     def __init__(self, snapshot: Snapshot, importance: tuple[str, ...], annotation: str) -> None:
         super().__init__(snapshot)
@@ -39,7 +40,8 @@ class ImportanceLayout(Index):
     def pod_removed(self, row: int, pod: Pod) -> None:
         self._touched.add(int(self.snapshot.pod_node[row]))
 
-    def settled(self) -> NodeLayout:
+    def refreshed(self) -> NodeLayout:
+        """Lay out the changed nodes and return the layout."""
         pod_table, count = self.snapshot.pod_table, len(self.snapshot.nodes)
         nodes = sorted(node for node in self._touched if node < count)
         if nodes or self._layout.pod.shape[1] != count:
@@ -51,11 +53,11 @@ class ImportanceLayout(Index):
 
 
 def _key(snapshot: Snapshot, criterion: str, annotation: str) -> Callable[[IntArray], IntArray]:
-    """Pod rows -> the smaller, the more important."""
+    """Return the function from pod rows to the sort key of a criterion: smaller means more important."""
     pod_table = snapshot.pod_table
     if criterion == "Priority":
         return lambda pods: -pod_table.priority[pods]
     if criterion == "StartTime":
         return lambda pods: pod_table.start[pods]
-    traits = snapshot.index(PodCosts, annotation)
-    return lambda pods: -traits.of[criterion][pods]
+    costs = snapshot.index(PodCosts, annotation)
+    return lambda pods: -costs.by_criterion[criterion][pods]

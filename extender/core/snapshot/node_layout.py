@@ -1,8 +1,10 @@
-"""Running pods side by side: nodes in columns, a node's pods from the most to the least important.
+"""Running pods by node and rank: one column per node, its pods from the most to the least important.
 
-Importance is kube-scheduler's or another one; those that are equal in it stand in listing order.
+With `pod_table` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods
+sorted by importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured
+one; pods that are equally important keep their listing order.
 
-Rule: only nodes that are named are laid out anew; all others stay as they are.
+Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +20,7 @@ from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, PodAm
 
 
 class PodColumns(Protocol):
-    """What a layout reads of every pod, [pod]."""
+    """Columns over pods, [pod], that a layout reads; PodTable has them."""
 
     @property
     def priority(self) -> IntArray: ...
@@ -29,30 +31,30 @@ class PodColumns(Protocol):
 
 
 Importance = Callable[[IntArray], Sequence[IntArray]]
-"""Pod rows -> keys by which they are sorted, the first one first; the most important pod has the smallest."""
+"""Function from pod rows to sort keys, the first key first; the most important pod has the smallest keys."""
 
 
 class NodeLayout:
-    """The arrays, of so many nodes and as many ranks as the node with the most pods needs."""
+    """Arrays of [k, node], where k is the rank; they have as many ranks as the fullest node has pods."""
 
     def __init__(self, importance: Importance) -> None:
         self._importance = importance
         self.rank: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        """[pod] -> k."""
+        """[pod]: rank k on its node."""
         self._allocate(1, 0)
 
     def _allocate(self, depth: int, size: int) -> None:
         self.pod: npt.NDArray[np.int32] = np.full((depth, size), -1, np.int32)
-        """[k, node] -> pod row, -1 where the node has fewer pods."""
+        """[k, node]: pod row, -1 where the node has fewer pods."""
         self.priority: IntArray = np.full((depth, size), NEVER, np.int64)
-        """[k, node], NEVER where there is no pod (so that it is never lower than a preemptor's)."""
+        """[k, node]: priority; NEVER where the node has fewer pods, which is not lower than any preemptor's."""
         self.demand: IntArray = np.zeros((depth, len(BASE_RESOURCES), size), np.int64)
-        """[k, resource, node]."""
+        """[k, resource, node]: requests of BASE_RESOURCES."""
         self.used: IntArray = np.zeros((len(BASE_RESOURCES), size), np.int64)
-        """[resource, node]: sum of the demands."""
+        """[resource, node]: sum of the requests (NodeInfo.Requested)."""
 
     def resize(self, depth: int, size: int, pods: int) -> None:
-        """Make room for so many ranks, nodes and pod rows; new nodes are empty, and those beyond `size` gone."""
+        """Resize to `size` nodes, at least `depth` ranks and `pods` pod rows; new nodes are empty."""
         if len(self.rank) < pods:
             self.rank = np.concatenate((self.rank, np.zeros(pods - len(self.rank), np.int32)))
         held = self.pod.shape
@@ -67,9 +69,12 @@ class NodeLayout:
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return self.pod, self.priority, self.demand, self.used
 
-    def lay_out(self, nodes: Sequence[int], running: Iterable[Iterable[int]], of: PodColumns) -> None:
-        """Put down the `running` pod rows of each of the `nodes`; there must be room for them (`resize`)."""
-        lists = [list(rows) for rows in running]
+    def lay_out(self, nodes: Sequence[int], pod_rows: Iterable[Iterable[int]], of: PodColumns) -> None:
+        """Sort the pod rows of each of the `nodes` by importance and write them; `resize` must have made room.
+
+        `pod_rows` and `nodes` go together; `of` holds the columns of the pods.
+        """
+        lists = [list(rows) for rows in pod_rows]
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         pods = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
         columns = np.array(nodes, np.int64)
@@ -93,44 +98,45 @@ class NodeLayout:
 
 @dataclass(frozen=True, slots=True)
 class SparseDemand:
-    """The pods that take of one column, one by one."""
+    """One column of amounts as a list: the pods that take something, and how much."""
 
     column: int
-    """Its place among the columns."""
+    """Index among the columns of the RankedDemand."""
     ranks: npt.NDArray[np.int32]
-    """[pod] -> k."""
+    """[entry]: rank k of the pod."""
     places: IntArray
-    """[pod] -> place of its node."""
+    """[entry]: index of its node among the selected nodes."""
     amounts: IntArray
-    """[pod]."""
+    """[entry]: amount that it takes."""
 
     def among(self, mask: npt.NDArray[np.bool_]) -> "SparseDemand":
-        """Those of the mask [k, node]."""
+        """Keep the entries of pods in the mask [k, node]."""
         here = mask[self.ranks, self.places]
         return SparseDemand(self.column, self.ranks[here], self.places[here], self.amounts[here])
 
 
 @dataclass(frozen=True)
 class RankedDemand:
-    """Columns of amounts by rank and node, laid out only where a dry run asks for it."""
+    """Amounts that pods take, as columns over rank and node; arrays are built only when a dry run needs them."""
 
     layout: NodeLayout
     columns: tuple[PodAmounts | int, ...]
-    """A number is a place in BASE_RESOURCES: what all pods take of that resource. These come first."""
+    """An int is an index into BASE_RESOURCES, of which every pod takes something; these come first."""
     rows: IntArray | None = None
-    """Which nodes; None: all."""
+    """Rows of the selected nodes; None: all nodes."""
 
     def at(self, rows: IntArray) -> "RankedDemand":
+        """Select some of the selected nodes, by their index."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     @cached_property
     def base(self) -> tuple[int, ...]:
-        """The columns that all pods take of."""
+        """Columns that are BASE_RESOURCES."""
         return tuple(column for column in self.columns if isinstance(column, int))
 
     @cached_property
     def sparse(self) -> tuple[SparseDemand, ...]:
-        """Of the other columns."""
+        """The other columns, restricted to the selected nodes."""
         place_of = None
         if self.rows is not None:
             place_of = np.full(self.layout.pod.shape[1], -1)
@@ -147,31 +153,31 @@ class RankedDemand:
         return tuple(found)
 
     def to_dense(self) -> IntArray:
-        """[k, column, node]."""
+        """[k, column, node]: all amounts as one array."""
         depth, size = len(self.layout.pod), self._size
-        to_dense = np.zeros((depth, len(self.columns), size), np.int64)
-        to_dense[:, : len(self.base)] = self.demand(slice(len(self.base)))
-        for taking in self.sparse:
-            to_dense[taking.ranks, taking.column, taking.places] = taking.amounts
-        return to_dense
+        dense = np.zeros((depth, len(self.columns), size), np.int64)
+        dense[:, : len(self.base)] = self.demand(slice(len(self.base)))
+        for one in self.sparse:
+            dense[one.ranks, one.column, one.places] = one.amounts
+        return dense
 
     def demand(self, base: slice) -> IntArray:
-        """[k, resource, node] of some of BASE_RESOURCES; not to be changed."""
+        """[k, resource, node]: amounts of some of BASE_RESOURCES; a view, which callers must not write to."""
         demand = self.layout.demand[:, base]
         return demand if self.rows is None else demand.take(self.rows, axis=2)
 
     def sums(self, mask: npt.NDArray[np.bool_]) -> IntArray:
-        """[column, node]: what the pods of the mask [k, node] take together."""
+        """[column, node]: sum of the amounts that the pods of the mask [k, node] take."""
         sums = np.zeros((len(self.columns), self._size), np.int64)
         if self.base:
             demand = self.demand(slice(len(self.base)))
             np.einsum("kcn,kn->cn", demand, mask.astype(np.int64), out=sums[: len(self.base)])
-        for taking in self.sparse:
-            of_mask = taking.among(mask)
-            np.add.at(sums[taking.column], of_mask.places, of_mask.amounts)
+        for one in self.sparse:
+            of_mask = one.among(mask)
+            np.add.at(sums[one.column], of_mask.places, of_mask.amounts)
         return sums
 
     @property
     def _size(self) -> int:
-        """How many nodes."""
+        """Number of selected nodes."""
         return self.layout.pod.shape[1] if self.rows is None else len(self.rows)

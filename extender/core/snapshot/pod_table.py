@@ -1,8 +1,8 @@
 """The running pods, one row each, with their columns and the sums of every node.
 
-Together with `node_layout` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods,
+With `node_layout` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods,
 Requested and NonZeroRequested, as columns over all nodes and pods instead of one object per node. A pod keeps its row
-for as long as it runs; a free row is given to the next pod.
+while it runs; a free row is given to the next pod.
 
 Rule: every change is one pod's; nothing is computed over all pods.
 """

@@ -1,7 +1,9 @@
-"""Which nodes and which running pods a selector means.
+"""Find the nodes and the running pods that a selector matches.
 
-Nodes are asked label by label, each distinct value once; pods once per namespace and label set. What was found is
-remembered until nodes or pods change, so that pods made from one template ask once.
+A requirement is checked once per distinct value of a node label, and a pod selector once per namespace and label set.
+Results are kept until nodes or pods change, so that pods of one template share them.
+
+Rule: results are equal to checking every node and pod one by one.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -23,7 +25,7 @@ from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, 
 
 @derived_by("nodes")
 def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
-    """[node]: may a pod with this nodeSelector and required node affinity use it?"""
+    """[node]: whether it matches the nodeSelector and the required node affinity."""
     found = nodes_with_labels(snapshot, matcher.selector)
     if matcher.terms is not None:
         found &= nodes_in_any_term(snapshot, matcher.terms)
@@ -31,7 +33,7 @@ def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
 
 
 def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArray:
-    """[node]."""
+    """[node]: whether it matches one of the terms."""
     found = np.zeros(len(snapshot.nodes), np.bool_)
     for term in terms:
         found |= nodes_in_term(snapshot, term)
@@ -39,7 +41,7 @@ def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArra
 
 
 def nodes_in_term(snapshot: Snapshot, term: NodeTerm) -> BoolArray:
-    """[node]: does every requirement of the term hold?"""
+    """[node]: whether it matches every requirement of the term."""
     found = _all_hold(snapshot, term.labels)
     for field in term.fields:
         found &= _nodes_with_field(snapshot, field)
@@ -52,12 +54,12 @@ def _nodes_with_field(snapshot: Snapshot, field: FieldRequirement) -> BoolArray:
         if field.value in snapshot.node_row:
             named[snapshot.node_row[field.value]] = True
     elif not field.value:
-        named[:] = True  # a field that does not exist is the empty text
+        named[:] = True  # an unknown field has the value "", as upstream
     return ~named if field.negated else named
 
 
 def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
-    """[node]: do its labels satisfy the selector?"""
+    """[node]: whether its labels match the selector."""
     if matcher.is_nothing:
         return np.zeros(len(snapshot.nodes), np.bool_)
     return _all_hold(snapshot, matcher.requirements)
@@ -74,7 +76,7 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 
 
 class LabelGroup(RowSet):
-    """Running pods of one namespace that have the same labels: selectors tell them apart from others only together."""
+    """Running pods of one namespace that have the same labels: a selector matches all of them or none."""
 
     __slots__ = ("key", "labels", "namespace", "selected_by")
 
@@ -84,11 +86,11 @@ class LabelGroup(RowSet):
         self.labels = labels
         self.key = key
         self.selected_by: dict[Hashable, frozenset[int]] = {}
-        """Way of counting -> rows of the disruption budgets that select it, once `preemption.pdb.index` has looked."""
+        """Meaning of empty selectors -> rows of the budgets that select it; written by `preemption.pdb.index`."""
 
 
 class LabelGroups(Index):
-    """Running pods by namespace and label set."""
+    """Label groups of the running pods, by namespace and by pod."""
 
     pod_parts = frozenset({"labels"})
 
@@ -96,7 +98,7 @@ class LabelGroups(Index):
         super().__init__(snapshot)
         self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
         self.of_pod: dict[int, LabelGroup] = {}
-        """By pod row."""
+        """Pod row -> its group."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
@@ -118,30 +120,31 @@ class LabelGroups(Index):
                 del self.by_namespace[group.namespace]
 
     def in_namespaces(self, names: frozenset[str] | None) -> Iterator[LabelGroup]:
-        """Of these namespaces; None: of all."""
+        """Yield the groups of these namespaces; None: of all namespaces."""
         for name in self.by_namespace if names is None else names:
             yield from self.by_namespace.get(name, {}).values()
 
 
 def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
-    """Where all of the selectors may mean anybody at all; None: anywhere."""
+    """Return the namespaces in which all selectors can match; None: any namespace."""
     naming = [one.namespaces for one in selectors if not one.namespace_selector.matches(None)]
     return frozenset.intersection(*naming) if naming else None
 
 
 @dataclass(frozen=True, slots=True)
 class MatchingPods:
-    """Some running pods."""
+    """Running pods that a selector matches."""
 
     rows: IntArray
+    """Pod rows, ascending."""
     nodes: IntArray
-    """[place in rows] -> node row."""
+    """[index in rows]: node row."""
     non_terminating: IntArray
-    """[node]: how many of them are not terminating."""
+    """[node]: number of them that are not terminating."""
 
 
 def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> MatchingPods:
-    """The running pods that all selectors mean; namespaceSelectors see no namespace labels here."""
+    """Return the running pods that all selectors match; namespaceSelectors are matched without namespace labels."""
     return _pods_matching(snapshot, selectors)
 
 

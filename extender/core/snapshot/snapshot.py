@@ -1,9 +1,9 @@
 """The cluster that a decision reads: nodes and running pods in rows, with numpy columns over both.
 
-Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one NodeInfo
-per node. The owner changes it object by object (`put`, `remove`) and then updates the arrays of the changed nodes
-(`refresh_layout`). Modules keep their own data beside it: as results that are computed again when something that they
-were read from changes (`derived`, `derived_by`), or as an `Index`, which follows every change.
+Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one
+NodeInfo per node. The owner changes it object by object (`put`, `remove`) and then updates the arrays of the changed
+nodes (`refresh_layout`). Modules keep their own data beside it: results that are computed again once something that
+they read has changed (`derived`, `derived_by`), and indexes, which follow every change (`Index`).
 
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """

@@ -1,4 +1,9 @@
-"""Claims, volumes and their classes, found by name; the CSI volumes that a pod attaches."""
+"""Look up claims, volumes and storage classes, and the CSI volumes that a pod attaches.
+
+Counterpart of the volume binder's PV and PVC assume caches (volumebinding/assume_cache.go, v1.36).
+
+Rule: objects are found by name or group, never by a scan over all volumes.
+"""
 
 from extender.core.snapshot.index import Index
 from extender.core.snapshot.snapshot import Snapshot
@@ -8,53 +13,54 @@ from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim
 from extender.k8s.storage.volumes import claim_class, claim_uses, is_for_pod, volume_class
 
 VolumeID = tuple[str, str]
-"""CSI driver, and the handle that it knows the volume by."""
+"""(CSI driver, volume handle)"""
 
 
 def not_found(resource: str, name: str) -> str:
-    """What the API machinery says of an object that is not there."""
+    """Return the API machinery's message for an unknown object (apierrors.NewNotFound)."""
     return f'{resource} "{name}" not found'
 
 
 class VolumeIndex(Index):
-    """Everything about storage that plugins look up."""
+    """Storage objects as the volume plugins look them up."""
 
     reads = ("volumes",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.by_number: dict[int, PersistentVolume] = {}
-        """Number -> volume: in listing order, a volume's own for as long as it is there."""
+        """Number -> volume; numbers follow listing order and stay the same while the volume exists."""
         self._numbers: dict[str, int] = {}
-        self._came = 0
-        self._shelves: dict[tuple[str, ...], set[int]] = {}
+        self._next_number = 0
+        self._groups: dict[tuple[str, ...], set[int]] = {}
+        """(storage class) or (claim's namespace, claim's name) -> numbers of its volumes."""
 
     def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         if before is not None:
-            self._take_off(before)
+            self._ungroup(before)
         if after is not None:
             number = self._numbers.get(after.metadata.name)
             if number is None:
-                number = self._numbers[after.metadata.name] = self._came
-                self._came += 1
+                number = self._numbers[after.metadata.name] = self._next_number
+                self._next_number += 1
             self.by_number[number] = after
-            self._shelves.setdefault(_shelf(after), set()).add(number)
+            self._groups.setdefault(_group_key(after), set()).add(number)
         elif before is not None:
             del self.by_number[self._numbers.pop(before.metadata.name)]
 
-    def _take_off(self, volume: PersistentVolume) -> None:
-        shelf = self._shelves[_shelf(volume)]
-        shelf.discard(self._numbers[volume.metadata.name])
-        if not shelf:
-            del self._shelves[_shelf(volume)]
+    def _ungroup(self, volume: PersistentVolume) -> None:
+        group = self._groups[_group_key(volume)]
+        group.discard(self._numbers[volume.metadata.name])
+        if not group:
+            del self._groups[_group_key(volume)]
 
     def free_volumes(self, storage_class: str) -> list[int]:
-        """Numbers of the class's volumes that are reserved for no claim."""
-        return sorted(self._shelves.get((storage_class,), ()))
+        """Return the numbers of the class's volumes that have no claimRef."""
+        return sorted(self._groups.get((storage_class,), ()))
 
     def reserved_volumes(self, namespace: str, claim: str) -> list[int]:
-        """Numbers of the volumes that name the claim, whatever their class."""
-        return sorted(self._shelves.get((namespace, claim), ()))
+        """Return the numbers of the volumes whose claimRef names the claim, of any class."""
+        return sorted(self._groups.get((namespace, claim), ()))
 
     def volume(self, name: str) -> PersistentVolume | None:
         return self.snapshot.objects.volumes.get(("", name))
@@ -66,9 +72,9 @@ class VolumeIndex(Index):
         return self.snapshot.objects.claims.get((pod.metadata.namespace, name))
 
     def csi_volumes(self, pod: Pod) -> frozenset[VolumeID]:
-        """What the pod has its node attach; claims that are missing, or another pod's, attach nothing.
+        """Return the CSI volumes that the pod's node attaches; a missing claim, or another pod's, attaches none.
 
-        A claim without a volume counts as one of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
+        An unbound claim counts for the driver of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
         """
         inline = (volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim is None)
         found = {migrated_volume(volume) for volume in inline}
@@ -87,14 +93,15 @@ class VolumeIndex(Index):
             return migrated_volume(volume.spec, volume.metadata.labels)
         storage_class = self.storage_class(claim_class(claim))
         driver = driver_of(storage_class.provisioner) if storage_class else None
-        # No handle of a real volume holds a line break.
+        # The line break keeps these handles apart from those of real volumes, which never contain one.
         return (driver, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}") if driver else None
 
 
-def _shelf(volume: PersistentVolume) -> tuple[str, ...]:
+def _group_key(volume: PersistentVolume) -> tuple[str, ...]:
     reference = volume.spec.claim_ref
     return (volume_class(volume),) if reference is None else (reference.namespace, reference.name)
 
 
 def storage(snapshot: Snapshot) -> VolumeIndex:
+    """Return the snapshot's index of storage objects."""
     return snapshot.index(VolumeIndex)

@@ -1,6 +1,6 @@
-"""Which running pods belong to one workload, and which to one gang (a PodGroup).
+"""Number the workloads, namespaces and pod groups of the running pods.
 
-Rule: a number for each, so that a decision counts workloads and gangs on arrays.
+Rule: one number per group, so that decisions count groups on arrays.
 """
 
 from abc import ABC, abstractmethod
@@ -15,37 +15,37 @@ from extender.k8s.objects import COSCHEDULING, SCHEDULING, ObjectMeta, Pod, PodG
 from extender.k8s.workloads import workload_of
 
 NO_GROUP = -1
-"""The number of a pod that belongs to nothing."""
+"""Number of a pod that belongs to no group."""
 
 
 class GroupIndex(Index, ABC):
-    """Pods of one thing share a number; it is given to another thing once the last one has gone."""
+    """Number per group of pods; a number is free for another group once its last pod is gone."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.of_pod: IntArray = np.full(64, NO_GROUP, np.int64)
-        """[pod] -> number."""
+        """[pod]: number of its group, NO_GROUP without one."""
         self.members: dict[int, RowSet] = {}
         """Number -> pod rows."""
         self.groups: dict[int, Hashable] = {}
-        """Number -> what it stands for."""
+        """Number -> the group's identity, as `group_of` returns it."""
         self._numbers: dict[Hashable, int] = {}
         self._free: list[int] = []
 
     @abstractmethod
     def group_of(self, pod: Pod) -> Hashable | None:
-        """What the pod belongs to; None: to nothing."""
+        """Return the identity of the pod's group; None if it belongs to no group."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         while row >= len(self.of_pod):
             self.of_pod = doubled(self.of_pod, NO_GROUP)
-        thing = self.group_of(pod)
-        if thing is None:
+        group = self.group_of(pod)
+        if group is None:
             return
-        number = self._numbers.get(thing)
+        number = self._numbers.get(group)
         if number is None:
-            number = self._numbers[thing] = self._free.pop() if self._free else len(self.groups)
-            self.groups[number] = thing
+            number = self._numbers[group] = self._free.pop() if self._free else len(self.groups)
+            self.groups[number] = group
             self.members[number] = RowSet()
         self.members[number].add(row)
         self.of_pod[row] = number
@@ -60,21 +60,21 @@ class GroupIndex(Index, ABC):
             del self.members[number], self._numbers[self.groups.pop(number)]
             self._free.append(number)
 
-    def rows_of(self, thing: Hashable) -> IntArray:
-        """The pod rows of it."""
-        number = self._numbers.get(thing)
+    def rows_of(self, group: Hashable) -> IntArray:
+        """Return the rows of the group's running pods."""
+        number = self._numbers.get(group)
         return np.empty(0, np.int64) if number is None else self.members[number].rows
 
 
 class WorkloadIndex(GroupIndex):
-    """By `workload_of`."""
+    """Running pods by workload (`workload_of`)."""
 
     def group_of(self, pod: Pod) -> Hashable:
         return workload_of(pod)
 
 
 class NamespaceIndex(GroupIndex):
-    """By name."""
+    """Running pods by namespace."""
 
     def group_of(self, pod: Pod) -> str:
         return pod.metadata.namespace
@@ -87,7 +87,7 @@ _API_GROUP = {"pod_groups": SCHEDULING, "coscheduling_groups": COSCHEDULING}
 
 
 class PodGroupIndex(GroupIndex):
-    """By the PodGroup that a pod names, whether or not there is such an object."""
+    """Running pods by the PodGroup that they name, whether or not that object exists."""
 
     reads = tuple(_API_GROUP)
 
@@ -100,42 +100,44 @@ class PodGroupIndex(GroupIndex):
         return None if named is None else (named.api_group, pod.metadata.namespace, named.name)
 
     def object_changed(self, field: str, before: PodGroup | None, after: PodGroup | None) -> None:
-        metadata = (after or before or _NO_GROUP).metadata
-        gang = _API_GROUP[field], metadata.namespace, metadata.name
+        metadata = (after or before or _NO_POD_GROUP).metadata
+        pod_group = _API_GROUP[field], metadata.namespace, metadata.name
         if after is None:
-            self._minimum.pop(gang, None)
+            self._minimum.pop(pod_group, None)
         else:
-            self._minimum[gang] = after.minimum or 0
+            self._minimum[pod_group] = after.minimum or 0
 
     def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Victims by pod row, each of some place -> (place, gang, how many victims) of gangs that fall below.
+        """Find the pod groups that fall below their minimum when these victims are evicted.
 
-        Who is leaving already is lost to its gang whether it is a victim or not.
+        `pods` are the victims' rows, `places` the index of each one's candidate. Return three arrays: candidate, number
+        of the pod group, count of its victims. Pods that are terminating anyway are not counted as victims.
         """
         numbers = self.of_pod[pods]
         member = (numbers != NO_GROUP) & ~self.snapshot.pod_table.terminating[pods]
         size = int(numbers.max(initial=0)) + 1
         keys, lost = np.unique(places[member] * size + numbers[member], return_counts=True)
         spare = np.array([self.spare(number) for number in (keys % size).tolist()], np.int64)
-        breaks = lost > spare
-        return keys[breaks] // size, keys[breaks] % size, lost[breaks]
+        is_below = lost > spare
+        return keys[is_below] // size, keys[is_below] % size, lost[is_below]
 
     def spare(self, number: int) -> int:
-        """How many running members it can lose before it is below its minimum; a huge number if it is below already.
+        """Return how many running members the pod group can lose without falling below its minimum.
 
-        A gang of which no object is known needs all of its members.
+        ALREADY_BELOW_MINIMUM if it is below already, since eviction then breaks nothing more. A pod group whose object
+        is unknown needs all of its members.
         """
         rows = self.members[number].rows
-        lasting = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
-        spare = lasting - self._minimum.get(self._gang_of(number), lasting)
+        remaining = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
+        spare = remaining - self._minimum.get(self._pod_group_of(number), remaining)
         return spare if spare >= 0 else ALREADY_BELOW_MINIMUM
 
-    def _gang_of(self, number: int) -> PodGroupID:
-        gang: PodGroupID = self.groups[number]  # type: ignore[assignment]
-        return gang
+    def _pod_group_of(self, number: int) -> PodGroupID:
+        pod_group: PodGroupID = self.groups[number]  # type: ignore[assignment]
+        return pod_group
 
 
 ALREADY_BELOW_MINIMUM = 2**31
-"""More members than a gang loses on any node."""
+"""More members than a pod group can lose on any node."""
 
-_NO_GROUP = PodGroup(ObjectMeta())
+_NO_POD_GROUP = PodGroup(ObjectMeta())

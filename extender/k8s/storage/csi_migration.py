@@ -1,7 +1,9 @@
-"""Volumes of the plugins that were built into Kubernetes, as the CSI drivers that took them over know them.
+"""Translate in-tree volumes to the CSI drivers that they have migrated to.
 
-Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36): plugins whose migration the scheduler does
-not take into account (Azure File, vSphere) are left out; the volumes of those count nowhere.
+Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36). Azure File and vSphere are left out, because
+the scheduler ignores their migration: their volumes count for no limit.
+
+Rule: MIGRATIONS is the only list of migrated plugins.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,22 +17,22 @@ from extender.k8s.objects import InTreeDisk, Labels, NodeSelector, NodeSelectorR
 from extender.k8s.storage.objects import PersistentVolume, VolumeNodeAffinity
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
-"""Annotation of a CSINode: names of the plugins that its kubelet leaves to CSI drivers."""
+"""Annotation of a CSINode that lists the in-tree plugins for which its kubelet uses CSI drivers."""
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Provisioners that have been taken over, but whose volumes the scheduler does not count."""
+"""Migrated provisioners whose volumes the scheduler does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One plugin and its successor."""
+    """One in-tree plugin and the CSI driver that replaces it."""
 
     plugin: str
     driver: str
     handle: Callable[[InTreeDisk, Labels], str | None]
-    """The volume's name for the driver, given the labels of the PersistentVolume; None if it has another source."""
+    """Return the CSI volume handle, given the PersistentVolume's labels; None for a volume of another plugin."""
     topology_key: str = ""
-    """The node label that the driver uses for zones; empty if node affinity stays as it is."""
+    """Node label that the driver uses for zones; empty if node affinity is not translated."""
 
 
 def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
@@ -45,7 +47,7 @@ def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
 
 
 def _aws(disk: InTreeDisk, _labels: Labels) -> str | None:
-    """`aws://zone/vol-1`, `aws:///vol-1` and `vol-1` are the same."""
+    """Return `vol-1` for each of `aws://zone/vol-1`, `aws:///vol-1` and `vol-1`."""
     if disk.aws_elastic_block_store is None:
         return None
     volume = disk.aws_elastic_block_store.volume_id
@@ -76,12 +78,12 @@ _DRIVERS: Final = {one.plugin: one.driver for one in MIGRATIONS}
 
 
 def driver_of(provisioner: str) -> str | None:
-    """The CSI driver whose volumes a StorageClass's provisioner makes; None if they do not count."""
+    """Return the CSI driver of a StorageClass's provisioner; None if the scheduler does not count its volumes."""
     return None if provisioner in NOT_COUNTED else _DRIVERS.get(provisioner, provisioner)
 
 
 def migrated_volume(disk: InTreeDisk, labels: Labels | None = None) -> tuple[str, str] | None:
-    """(CSI driver, handle) of a volume of a taken-over plugin; None for any other."""
+    """Return (CSI driver, handle) of a volume of a migrated plugin; None for any other volume."""
     for one in MIGRATIONS:
         handle = one.handle(disk, labels or {})
         if handle:
@@ -90,11 +92,12 @@ def migrated_volume(disk: InTreeDisk, labels: Labels | None = None) -> tuple[str
 
 
 def migration_of(volume: PersistentVolume) -> Migration | None:
+    """Return the migration of the volume's in-tree plugin; None for any other volume."""
     return next((one for one in MIGRATIONS if one.handle(volume.spec, {}) is not None), None)
 
 
 def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNodeAffinity | None:
-    """The volume's node affinity, or the zones of its labels, in terms of the driver's own topology key.
+    """Return the volume's node affinity, or its zone labels as one, translated to the driver's topology key.
 
     Mirrors plugins.translateTopologyFromInTreeToCSI.
     """
@@ -114,7 +117,7 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
 
 
 def _labels_in_use(terms: Iterable[NodeSelectorTerm], labels: Labels) -> tuple[str, str]:
-    """The zone and region labels, today's or those of old: node affinity decides before the volume's labels."""
+    """Return the zone and region label keys, GA or beta, that the node affinity uses, or else the volume's labels."""
     keys = {one.key for term in terms for one in term.match_expressions or ()}
     for held in (keys, labels):
         if ZONE in held:

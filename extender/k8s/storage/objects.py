@@ -1,6 +1,8 @@
-"""The Kubernetes objects of storage that decisions read: claims, volumes, their classes and what nodes attach.
+"""Storage objects that decisions read: claims, volumes, storage classes, CSI drivers and attachments.
 
-As in `objects`: one Struct per API type, only the fields that are read, nothing decided here.
+One Struct per API type, named as in k8s.io/api (core/v1, storage/v1), with only the fields that are read.
+
+Rule: immutable values; nothing here decides anything.
 """
 
 from extender.k8s.objects import (
@@ -81,7 +83,7 @@ class StorageClass(Value, frozen=True):
     metadata: ObjectMeta
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
-    """Also where the field is missing, as the API server defaults it."""
+    """Defaults to Immediate, as the API server sets it."""
     allowed_topologies: list[TopologyTerm] | None = None
 
 

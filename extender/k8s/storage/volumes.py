@@ -1,6 +1,8 @@
-"""Which claims a pod uses, and what ties claims, volumes and storage classes together.
+"""Claims that a pod uses, and how claims, volumes and storage classes refer to each other.
 
 Mirrors component-helpers/storage/{volume,ephemeral} (v1.36).
+
+Rule: facts about one or two objects; the search for a volume is in the VolumeBinding plugin.
 """
 
 from collections.abc import Iterator
@@ -20,16 +22,16 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 class ClaimUse(NamedTuple):
-    """A volume of a pod that stands for a claim in the pod's namespace."""
+    """A volume of a pod that refers to a claim in the pod's namespace."""
 
     name: str
-    """Of the claim."""
+    """Name of the claim."""
     is_ephemeral: bool
-    """Made for this pod, from a template in its spec."""
+    """Whether the claim is created for this pod from a template in its spec (generic ephemeral volume)."""
 
 
 def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
-    """In the order of the pod's volumes."""
+    """Yield the claims that the pod uses, in the order of its volumes."""
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, is_ephemeral=False)
@@ -38,43 +40,44 @@ def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
 
 
 def named_claims(pod: Pod) -> list[str]:
-    """The claims that the pod names itself, ephemeral ones left out."""
+    """Return the names of the claims that the pod refers to, ephemeral volumes left out."""
     return [use.name for use in claim_uses(pod) if not use.is_ephemeral]
 
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Was this claim made for the pod's ephemeral volume? Mirrors ephemeral.VolumeIsForPod."""
+    """Whether the claim was created for the pod's ephemeral volume. Mirrors ephemeral.VolumeIsForPod."""
     owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.metadata.uid
 
 
 def not_for_pod_message(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """What kube-scheduler says if it was not."""
+    """Return kube-scheduler's message for an ephemeral volume's claim that the pod does not own."""
     named = f"{claim.metadata.namespace}/{claim.metadata.name}"
     return f"PVC {named} was not created for pod {pod.key} (pod is not owner)"
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Has the volume controller bound it for good?"""
+    """Whether the volume controller has completed the binding."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
-    """Name of the StorageClass; empty if it asks for none."""
+    """Return the name of the claim's StorageClass; empty without one."""
     return (claim.metadata.annotations or {}).get(BETA_CLASS, claim.spec.storage_class_name or "")
 
 
 def volume_class(volume: PersistentVolume) -> str:
+    """Return the name of the volume's StorageClass; empty without one."""
     return (volume.metadata.annotations or {}).get(BETA_CLASS, volume.spec.storage_class_name)
 
 
 def has_storage_request(claim: PersistentVolumeClaim) -> bool:
-    """Does it say at all how large a volume it wants?"""
+    """Whether the claim requests a storage size."""
     return "storage" in _requests(claim)
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> int:
-    """In nano-bytes, as quantities are compared."""
+    """Return the requested size in nano-bytes, as quantities are compared."""
     return quantity.parse(_requests(claim).get("storage"))
 
 
@@ -83,11 +86,12 @@ def _requests(claim: PersistentVolumeClaim) -> ResourceList:
 
 
 def storage_capacity(volume: PersistentVolume) -> int:
+    """Return the volume's capacity in nano-bytes."""
     return quantity.parse((volume.spec.capacity or {}).get("storage"))
 
 
 def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Does the volume name this claim? Mirrors volume.IsVolumeBoundToClaim."""
+    """Whether the volume's claimRef names this claim. Mirrors volume.IsVolumeBoundToClaim."""
     reference, metadata = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.name, reference.namespace) != (metadata.name, metadata.namespace):
         return False
@@ -95,12 +99,15 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
 
 
 def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Is it large enough and alike? All that volume.FindMatchingVolume asks of a reserved one, but for its reach."""
+    """Whether it is large enough and compatible.
+
+    All that volume.FindMatchingVolume checks of a reserved volume, except node affinity.
+    """
     return storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim)
 
 
 def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Is it what the claim wants, but for its size, and not being deleted?"""
+    """Whether mode and attributes class match the claim, and the volume is not being deleted; size is not compared."""
     return (
         (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
         and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
