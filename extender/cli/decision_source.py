@@ -128,7 +128,7 @@ def _response_error(body: bytes) -> str:
 
 
 class RecordedDecisions:
-    """The calls of a recording, decided again on the picture and by the settings of then."""
+    """Decisions of a recording: its calls, decided again on the recorded cluster and settings."""
 
     def __init__(self, path: Path) -> None:
         from extender.server.recording.replay import open_recording

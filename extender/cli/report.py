@@ -126,8 +126,8 @@ def render(
 ) -> Iterator[RenderableType]:
     """Render the whole decision.
 
-    `subject`: the pod that was asked for, highlighted among the victims. Requests and budgets of victims are shown for
-    nodes that come with their pods.
+    `subject`: the pod named on the command line, highlighted among the victims. Requests and budgets of victims are
+    shown for nodes that come with their pods.
     """
     yield text(f"{decision.id} {decision.sentence}", "bold")
     yield Text()
@@ -207,7 +207,7 @@ def ranking_note(decision: DecisionReport) -> str:
 
 
 def _render_victims(node: NodeReport, subject: str) -> Iterator[RenderableType]:
-    """List the victims of a node, the pod that was asked for in bold."""
+    """List the victims of a node; `subject`, the pod named on the command line, is in bold."""
     yield from section_heading(f"victims on {node.name}")
     victims = {one.key: one for one in node.pods if one.role == "victim"}
     if not victims:

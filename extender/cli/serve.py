@@ -184,8 +184,8 @@ def startup_banner(
             lines.append(f"try: extender explain shop/cart-9{where}   (example calls about this pod were already made)")
         return "\n".join(lines)
     lines.append(f"cluster: {source.path}: {objects}")
-    if source.report and source.report.left_out:
-        kinds = (f"{count} {kind}" for kind, count in sorted(source.report.left_out.items()))
+    if source.report and source.report.skipped_kinds:
+        kinds = (f"{count} {kind}" for kind, count in sorted(source.report.skipped_kinds.items()))
         lines.append(f"ignored, not used by any decision: {', '.join(kinds)}")
     if not cache.snapshot().nodes:
         lines.append("warning: the cluster has no nodes, so every call that names a node will be refused")

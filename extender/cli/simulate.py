@@ -133,7 +133,7 @@ def _read_pods(file: str) -> "list[Pod]":
     with _readable_path(file) as path:
         report = read_cluster(path)
     others = [kind for kind, of_kind in KINDS.items() if kind != "Pod" and getattr(report.objects, of_kind.field)]
-    for kind in (*others, *report.left_out):
+    for kind in (*others, *report.skipped_kinds):
         raise ClusterFileError(not_a_pod_message(path.name, kind))
     if not report.objects.pods:
         raise ClusterFileError(f"{path.name}: contains no pods")

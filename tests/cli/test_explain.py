@@ -103,7 +103,7 @@ def explain(*arguments: str, **env: str) -> Any:
     return CliRunner().invoke(cli.app, ["explain", *arguments], env={**OUTSIDE, **env})
 
 
-def said(*arguments: str, **env: str) -> str:
+def explain_stdout(*arguments: str, **env: str) -> str:
     result = explain(*arguments, **env)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -124,7 +124,7 @@ def fails(monkeypatch, capsys, *arguments: str) -> tuple[int, str]:
 
 
 def test_without_an_argument_the_latest_decisions_are_listed(where):
-    header, rule, *lines = said(*where).splitlines()
+    header, rule, *lines = explain_stdout(*where).splitlines()
     assert header.split() == ["ID", "TIME", "VERB", "POD", "SUMMARY"]
     assert set(rule) == {"─"}
     assert [line.split()[0] for line in lines[:-1]] == ["prioritize-1", "filter-2", "preempt-1", "filter-1"]
@@ -147,7 +147,7 @@ def test_without_an_argument_the_latest_decisions_are_listed(where):
     ],
 )
 def test_the_list_can_be_narrowed(where, arguments, ids):
-    found = json.loads(said(*where, *arguments, "-o", "json"))["decisions"]
+    found = json.loads(explain_stdout(*where, *arguments, "-o", "json"))["decisions"]
     assert [one["id"] for one in found] == ids
 
 
@@ -166,13 +166,13 @@ def test_the_list_can_be_narrowed(where, arguments, ids):
     ],
 )
 def test_the_decision_is_found(where, arguments, start):
-    assert said(*where, *arguments).startswith(start)
+    assert explain_stdout(*where, *arguments).startswith(start)
 
 
 def test_how_many_others_speak_of_the_pod_is_said_with_how_to_see_them(where):
     command = f"extender explain {where[0]} {where[1]} incoming --list"
-    assert said(*where, "incoming").endswith(f"2 other decisions mention this pod: {command}\n")
-    assert "other decision" not in said(*where, "urgent")
+    assert explain_stdout(*where, "incoming").endswith(f"2 other decisions mention this pod: {command}\n")
+    assert "other decision" not in explain_stdout(*where, "urgent")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_is_not_there_ends_with_1_and_what_is_there_instead(monkeypatch, ca
 
 def test_where_nothing_was_decided_yet_it_says_so(monkeypatch, capsys):
     with listening(new_service()) as address:
-        assert said("--url", address).startswith("No decisions retained")
+        assert explain_stdout("--url", address).startswith("No decisions retained")
         code, err = fails(monkeypatch, capsys, "--url", address, "x")
     assert (code, "none are retained" in err) == (1, True)
 
@@ -225,14 +225,18 @@ def test_where_nothing_was_decided_yet_it_says_so(monkeypatch, capsys):
     ],
 )
 def test_json_is_what_the_service_answers(url, arguments, path):
-    assert json.loads(said("--url", url, "-o", "json", *arguments)) == httpx.get(url + path, trust_env=False).json()
+    assert (
+        json.loads(explain_stdout("--url", url, "-o", "json", *arguments))
+        == httpx.get(url + path, trust_env=False).json()
+    )
 
 
 def test_a_recording_says_in_json_what_the_service_said(url, recording):
     """But for when that was."""
     differs = {"time", "milliseconds", "picture"}
-    told = [json.loads(said(*one, "preempt-1", "-o", "json")) for one in (("--url", url), ("--recording", recording))]
-    service, again = ({key: value for key, value in one.items() if key not in differs} for one in told)
+    sources = ("--url", url), ("--recording", recording)
+    answers = [json.loads(explain_stdout(*source, "preempt-1", "-o", "json")) for source in sources]
+    service, again = ({key: value for key, value in one.items() if key not in differs} for one in answers)
     assert service == again
 
 
@@ -240,7 +244,7 @@ def test_a_recording_says_in_json_what_the_service_said(url, recording):
 
 
 def test_the_address_may_come_from_the_environment(url):
-    out = said("urgent", EXTENDER_ADMIN_URL=url)
+    out = explain_stdout("urgent", EXTENDER_ADMIN_URL=url)
     assert out.startswith("preempt-1 ")
     assert "--url" not in out
 
@@ -323,7 +327,7 @@ def test_keys_of_a_newer_service_are_passed_over():
     summary |= {"sentence": "it fits", "pod": "a/b", "uid": "u"}
     body = json.dumps({"decisions": [{**summary, "mood": "good"}], "next": "x"}).encode()
     with answering(200, body) as place:
-        assert "it fits" in said("--url", place)
+        assert "it fits" in explain_stdout("--url", place)
 
 
 def test_bad_questions_are_refused_in_the_words_of_the_service(monkeypatch, capsys, where):
@@ -351,14 +355,14 @@ def test_of_a_recording_with_two_calls_of_one_id_the_later_one_is_meant(tmp_path
             filter_body(incoming={**INCOMING, "metadata": {"name": wanted, "uid": wanted}}),
         )
         rig.recorder.stop()
-    out = said("--recording", str(tmp_path), "filter-1")
+    out = explain_stdout("--recording", str(tmp_path), "filter-1")
     assert "/second fits on 1 of 3 nodes" in out.splitlines()[0]
-    assert len(json.loads(said("--recording", str(tmp_path), "-o", "json"))["decisions"]) == 2
+    assert len(json.loads(explain_stdout("--recording", str(tmp_path), "-o", "json"))["decisions"]) == 2
 
 
 def test_decisions_of_a_recording_say_that_they_were_made_again(url, recording):
-    assert " UTC, replayed in " in said("--recording", recording, "urgent")
-    assert " UTC, decided in " in said("--url", url, "urgent")
+    assert " UTC, replayed in " in explain_stdout("--recording", recording, "urgent")
+    assert " UTC, decided in " in explain_stdout("--url", url, "urgent")
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -507,18 +511,18 @@ def test_no_name_is_cut_off_where_the_output_is_no_terminal(tmp_path):
     ask(rig.server_context, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": LONG, "uid": "x"}}))
     rig.recorder.stop()
     where = "--recording", str(tmp_path)
-    assert LONG in said(*where)
-    assert LONG in said(*where, "filter-1").splitlines()[0]
-    assert "\x1b" not in said(*where)
+    assert LONG in explain_stdout(*where)
+    assert LONG in explain_stdout(*where, "filter-1").splitlines()[0]
+    assert "\x1b" not in explain_stdout(*where)
 
 
 def test_color_is_for_terminals_that_want_it(url):
-    asked = "--url", url, "urgent"
+    selection = "--url", url, "urgent"
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm"}
-    assert "\x1b[" in said(*asked, **terminal)
-    assert "\x1b[" not in said(*asked, "--no-color", **terminal)
-    assert "\x1b[" not in said(*asked, NO_COLOR="1", **terminal)
-    assert "\x1b[" not in said(*asked, TERM="xterm")
+    assert "\x1b[" in explain_stdout(*selection, **terminal)
+    assert "\x1b[" not in explain_stdout(*selection, "--no-color", **terminal)
+    assert "\x1b[" not in explain_stdout(*selection, NO_COLOR="1", **terminal)
+    assert "\x1b[" not in explain_stdout(*selection, TERM="xterm")
 
 
 # --- one node ---------------------------------------------------------------------------------------------------------

@@ -39,9 +39,9 @@ def log():
 
 def test_an_event_is_a_line(set_up, log):
     written = set_up()
-    log.info("preempt %r: %s", "shop/web-0", "no victims")
+    log.info("preempt %r: %s", "shop/web-0", "vetoed")
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO extender\.server\.scheduler\.verbs: preempt 'shop/web-0': no victims\n",
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO extender\.server\.scheduler\.verbs: preempt 'shop/web-0': vetoed\n",
         written(),
     )
 

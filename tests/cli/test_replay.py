@@ -168,7 +168,7 @@ def test_what_is_wrong_with_a_recording_that_can_be_read_is_said_beside(rig):
     result = replay(rig.directory)
     assert (result.exit_code, result.stdout) == (0, "2 calls: 2 unchanged, 0 changed\n")
     assert "recorded by version 0.0.1; this is" in result.stderr
-    assert "line 3 ends in the middle" in result.stderr.replace("\n", " ")
+    assert "line 3 is incomplete" in result.stderr.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_exit_code_2(rig, monkeypatch, capsys, options, s
 
 def test_a_directory_without_a_recording_is_exit_code_2(tmp_path, monkeypatch, capsys):
     code, err = failed(monkeypatch, capsys, tmp_path)
-    assert (code, err) == (2, f"extender: {tmp_path}: no recording: there is no directory with a settings.json in it\n")
+    assert (code, err) == (2, f"extender: {tmp_path}: not a recording: no directory with a settings.json in it\n")
 
 
 def test_a_service_answers_by_its_own_policies(rig):
