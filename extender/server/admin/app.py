@@ -1,11 +1,11 @@
-"""The admin listener: health and metrics for machines and, where `debug` is on, what was decided and why for people.
+"""The admin listener: health checks and metrics and, with `debug.enabled`, decisions, simulations and the web page.
 
-It shares the service with the scheduler's port and nothing else: no path of the one is on the other. Probes and
-Prometheus come from other machines and name us as they like, so health and metrics are answered to everybody.
+It shares the server context with the scheduler's listener, but no path. Probes and Prometheus connect from other
+machines with arbitrary Host headers, so health checks and metrics are open to every client.
 
-Rule: all other paths are for people, and a browser may have been sent here by another site. So they are refused to
-other machines unless `debug.allowRemote`, the Host header must be an address, localhost or our own host name,
-questions must be JSON from our own page, and nothing is answered that a page may run.
+Rule: every other path assumes a browser that another site may have directed here (DNS rebinding, CSRF). These paths
+refuse remote clients unless `debug.allowRemote` is set, Host headers that are not an address, localhost or
+`admin.host`, bodies that are not JSON, and other origins; response headers forbid content that a browser would run.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from extender.server.context import ServerContext
 from extender.server.http.errors import add_error_handlers, error_response
 from extender.version import __version__
 
-FOR_EVERYBODY = frozenset({"/livez", "/readyz", "/metrics"})
+PUBLIC_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
-SECURITY = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -34,38 +34,38 @@ SECURITY = {
 }
 
 _NOT_FOUND = (
-    "no such path; there are GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /status and /recording, "
+    "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /status and /recording, "
     "POST /simulate and /recording"
 )
-_SWITCHED_OFF = (
-    "no such path; there are GET /livez, /readyz and /metrics, and with debug.enabled: true (it is switched off) also "
+_NOT_FOUND_WITHOUT_DEBUG = (
+    "no such path; available: GET /livez, /readyz and /metrics, and with debug.enabled: true (it is disabled) also "
     "/ui, /decisions, /status, /simulate and /recording"
 )
-_REMOTE = (
-    "only /livez, /readyz and /metrics are for other machines: use kubectl port-forward and ask at localhost, or set "
-    "debug.allowRemote: true"
+_REMOTE_REFUSED = (
+    "remote clients may only read /livez, /readyz and /metrics: use kubectl port-forward and connect to localhost, or "
+    "set debug.allowRemote: true"
 )
 
 
-def create_admin_app(service: ServerContext, config: Configuration) -> ASGIApp:
-    """The application of the admin listener; its Host header may name `admin.host`, beside addresses."""
-    app = _unguarded(with_debug=config.debug.enabled)
-    app.state.service = service
+def create_admin_app(server_context: ServerContext, config: Configuration) -> ASGIApp:
+    """Build the application of the admin listener."""
+    app = _build_app(with_debug=config.debug.enabled)
+    app.state.server_context = server_context
     app.state.simulating = asyncio.Lock()
-    return _Guarded(app, config)
+    return _BrowserGuard(app, config)
 
 
 def openapi_document() -> dict[str, Any]:
-    """The OpenAPI document of the admin listener, as it stands in openapi/admin.json."""
-    return openapi_admin.document(_unguarded(with_debug=True))
+    """Return the OpenAPI document of the admin listener, the content of openapi/admin.json."""
+    return openapi_admin.document(_build_app(with_debug=True))
 
 
-def _unguarded(*, with_debug: bool) -> FastAPI:
+def _build_app(*, with_debug: bool) -> FastAPI:
     app = FastAPI(version=__version__, openapi_url=None, redirect_slashes=False)
     app.include_router(_health())
     if with_debug:
         app.include_router(routes.create_router())
-    add_error_handlers(app, _NOT_FOUND if with_debug else _SWITCHED_OFF)
+    add_error_handlers(app, _NOT_FOUND if with_debug else _NOT_FOUND_WITHOUT_DEBUG)
     return app
 
 
@@ -79,8 +79,8 @@ def _health() -> APIRouter:
     return router
 
 
-class _Guarded:
-    """Refuses who may not ask, and sets the headers that keep a browser careful."""
+class _BrowserGuard:
+    """ASGI middleware that refuses forbidden clients and adds the security headers to every response."""
 
     def __init__(self, app: ASGIApp, config: Configuration) -> None:
         self._app = app
@@ -93,30 +93,30 @@ class _Guarded:
             await self._app(scope, receive, send)
             return
 
-        async def send_carefully(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_ENCODED]
+                message["headers"] = [*message["headers"], *_ENCODED_HEADERS]
             await send(message)
 
-        is_guarded = self._has_debug and scope["path"] not in FOR_EVERYBODY
+        is_guarded = self._has_debug and scope["path"] not in PUBLIC_PATHS
         refusal = self._refusal(Request(scope)) if is_guarded else None
-        await (refusal or self._app)(scope, receive, send_carefully)
+        await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        if not self._allows_remote and not is_this_machine(request.scope.get("client")):
-            return error_response(403, _REMOTE)
+        if not self._allows_remote and not is_loopback(request.scope.get("client")):
+            return error_response(403, _REMOTE_REFUSED)
         host = request.headers.get("host", "")
-        if not self._is_ours(_name(host)):
-            return error_response(403, "ask by address, or as localhost: the Host header is neither")
+        if not self._is_allowed_host(_host_name(host)):
+            return error_response(403, "the Host header must be an IP address, localhost or admin.host")
         origin = request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            return error_response(403, "the question comes from another site")
+            return error_response(403, "cross-origin requests are not allowed")
         is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
         if request.method == "POST" and not is_json:
             return error_response(415, "the body must be JSON: with curl, add -H 'Content-Type: application/json'")
         return None
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_allowed_host(self, name: str) -> bool:
         try:
             ipaddress.ip_address(name)
         except ValueError:
@@ -124,20 +124,21 @@ class _Guarded:
         return True
 
 
-_ENCODED = [(name.lower().encode(), value.encode()) for name, value in SECURITY.items()]
+_ENCODED_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
-def _name(host: str) -> str:
-    """`name:port` or `[address]:port` -> name or address."""
+def _host_name(host: str) -> str:
+    """Return the name or address of `name:port` or `[address]:port`."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].lower()
 
 
-def is_this_machine(client: tuple[str, int] | None) -> bool:
-    """Is it the loopback address? Who has no address (a Unix socket) may be sent by anybody, so it is not.
+def is_loopback(client: tuple[str, int] | None) -> bool:
+    """Is the client at 127.0.0.1 or ::1? A client without an address (a Unix socket) is not: a proxy may be behind it.
 
-    Nor are other addresses of 127.0.0.0/8: the sidecar of a service mesh hands on from one what other machines ask.
+    Other addresses of 127.0.0.0/8 are not either: the sidecar of a service mesh forwards remote requests from one of
+    them (Envoy: 127.0.0.6).
     """
     try:
         address = ipaddress.ip_address(client[0] if client is not None else "")

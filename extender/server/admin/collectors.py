@@ -1,6 +1,6 @@
-"""What is looked at when Prometheus asks: the picture, the settings, the recording, and how the process is.
+"""Prometheus collectors for state that is read at scrape time: cluster cache, settings, recording, TLS and the process.
 
-Rule: looking changes nothing, asks nobody else, and takes well below a millisecond for each of these.
+Rule: a scrape changes nothing, performs no network I/O, and takes well below a millisecond per collector.
 """
 
 import asyncio
@@ -19,52 +19,56 @@ from extender.k8s.kinds import KINDS
 from extender.server.context import ServerContext
 from extender.server.lifecycle import Lifecycle
 from extender.server.observability.audit_log import AuditLog
-from extender.server.observability.cache_status import Source
+from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.metrics import Metrics
 from extender.server.settings import LiveSettings
 
-# --- the picture ----------------------------------------------------------------------------------------------------
+# --- the cluster cache ----------------------------------------------------------------------------------------------
 
 
-class Picture(Collector):
-    """The store and its source."""
+class CacheCollector(Collector):
+    """The cluster cache and the reflectors of its source."""
 
-    def __init__(self, cache: ClusterCache, source: Source) -> None:
+    def __init__(self, cache: ClusterCache, source: ClusterSource) -> None:
         self._cache = cache
         self._source = source
 
     def collect(self) -> Iterator[Metric]:
         ready = self._cache.version > 0 and self._source.problem() is None
-        yield _gauge("picture_ready", "1 if decisions are made on the picture of the cluster, else 0.", ready)
-        yield _gauge("assumed_pods", "Pods of which more is assumed than a watch has shown.", len(self._cache.assumed))
-        streams = self._source.streams()
-        yield self._objects([one.kind for one in streams] or list(KINDS))
-        if not streams:
+        yield _gauge("cache_ready", "1 if the cluster cache is ready for decisions, else 0.", ready)
+        yield _gauge(
+            "assumed_pods",
+            "Number of assumed pods: bound or evicted by an answer, but not yet confirmed by a watch event.",
+            len(self._cache.assumed),
+        )
+        reflector_statuses = self._source.reflector_statuses()
+        yield self._objects([one.kind for one in reflector_statuses] or list(KINDS))
+        if not reflector_statuses:
             return
         age = _by_kind(
-            "stream_age_seconds",
-            "Since the API server last proved that a kind is current; of kinds of which it has, and that can be read.",
+            "cache_age_seconds",
+            "Seconds since the last list, event or bookmark of this kind.",
         )
-        for one in streams:
+        for one in reflector_statuses:
             if one.age is not None and one.phase not in ("forbidden", "absent"):
                 age.add_metric((one.kind,), one.age)
         yield age
         phases = GaugeMetricFamily(
-            "extender_streams",
-            "Kinds of objects by how they are followed now; /readyz?verbose says which.",
+            "extender_watch_streams",
+            "Number of watched kinds, by the phase of their reflector; /readyz?verbose lists them.",
             labels=("phase",),
         )
         for phase in PHASES:
-            phases.add_metric((phase,), sum(one.phase == phase for one in streams))
+            phases.add_metric((phase,), sum(one.phase == phase for one in reflector_statuses))
         yield phases
-        for name, text in _OF_STREAMS.items():
-            total = sum(getattr(one, name) for one in streams)
-            yield CounterMetricFamily(f"extender_stream_{name}", text, value=total)
+        for counter, (metric, text) in _WATCH_COUNTERS.items():
+            total = sum(getattr(one, counter) for one in reflector_statuses)
+            yield CounterMetricFamily(metric, text, value=total)
 
     def _objects(self, kinds: list[str]) -> Metric:
-        family = _by_kind("objects", "Objects of a kind that the picture holds.")
+        family = _by_kind("cache_objects", "Number of objects of this kind in the cluster cache.")
         try:
-            tables = self._cache.changing().objects
+            tables = self._cache.mutable_snapshot().objects
         except NotReady:
             tables = None
         for kind in kinds:
@@ -72,80 +76,94 @@ class Picture(Collector):
         return family
 
 
-_OF_STREAMS = {
-    "relists": "Lists of a kind after the first one.",
-    "watch_restarts": "Watches of a kind that ended and were begun again; an API server ends each after 5 to 10 "
-    "minutes.",
-    "events": "Watch events of all kinds.",
-    "skipped": "Objects and events that could not be read and were left out; the log says which.",
-    "divergences": "Objects that differed from the API server's without an event; the log says of which kind.",
+_WATCH_COUNTERS = {
+    "relists": ("extender_watch_relists", "Number of relists (lists after the first one), over all kinds."),
+    "watch_restarts": (
+        "extender_watch_restarts",
+        "Number of watches restarted after they ended, over all kinds; an API server ends each after 5 to 10 minutes.",
+    ),
+    "events": ("extender_watch_events", "Number of watch events received, over all kinds."),
+    "skipped": (
+        "extender_watch_skipped_objects",
+        "Number of objects and events skipped because they could not be decoded; the log names them.",
+    ),
+    "divergences": (
+        "extender_cache_divergences",
+        "Number of cached objects that differed from the API server's copy without an event; the log names their kind.",
+    ),
 }
-"""Fields of StreamView, of all kinds together."""
+"""Counter of a reflector -> (metric, help text)."""
 
 
 # --- the settings ---------------------------------------------------------------------------------------------------
 
 
-class Configured(Collector):
-    """The settings, and whether the end has been asked for."""
+class SettingsCollector(Collector):
+    """The settings in effect, and whether the process is shutting down."""
 
-    def __init__(self, configured: LiveSettings, lifecycle: Lifecycle, max_in_flight: int) -> None:
-        self._configured = configured
+    def __init__(self, live_settings: LiveSettings, lifecycle: Lifecycle, max_in_flight: int) -> None:
+        self._configured = live_settings
         self._lifecycle = lifecycle
         self._max_in_flight = max_in_flight
 
     def collect(self) -> Iterator[Metric]:
         is_valid, settings = self._configured.last_error is None, self._configured.settings
         is_killed = settings.kill_switch is not None
-        yield _gauge("config_valid", "1 if the configuration file is in effect as it is now, else 0.", is_valid)
-        yield _gauge("kill_switch", "1 while kube-scheduler is left to itself by killSwitch, else 0.", is_killed)
-        yield _gauge("observing", "1 in mode Observe: what is decided is not answered; else 0.", settings.observing)
         yield _gauge(
-            "requests_in_flight_limit", "server.maxInFlight: more calls at once are overload.", self._max_in_flight
+            "config_valid", "1 if the current configuration file is in effect, 0 if it was rejected.", is_valid
         )
-        yield _gauge("draining", "1 since the end of the process was asked for, else 0.", self._lifecycle.draining)
+        yield _gauge("kill_switch", "1 while killSwitch is enabled, else 0.", is_killed)
+        yield _gauge(
+            "observing", "1 in mode Observe (decisions are made but not answered), else 0.", settings.is_observing
+        )
+        yield _gauge(
+            "requests_in_flight_limit",
+            "Limit of calls in flight (server.maxInFlight); calls above it are rejected as overload.",
+            self._max_in_flight,
+        )
+        yield _gauge("draining", "1 while the process is shutting down, else 0.", self._lifecycle.is_draining)
 
 
-# --- what is written ------------------------------------------------------------------------------------------------
+# --- recording and audit --------------------------------------------------------------------------------------------
 
 
-class Recording(Collector):
-    """`status`: that of the Recorder."""
+class RecordingCollector(Collector):
+    """The counters of the recorder; `status` is Recorder.status."""
 
     def __init__(self, status: Callable[[], Mapping[str, Any]]) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
         status = self._status()
-        yield _gauge("recording", "1 while calls are recorded, else 0.", status["enabled"])
-        yield _gauge("recording_bytes", "What all segments of the recording take on the disk.", status["size"])
-        for name, text in _OF_RECORDING.items():
+        yield _gauge("recording", "1 while calls are being recorded, else 0.", status["enabled"])
+        yield _gauge("recording_bytes", "Size of all segments of the recording on disk, in bytes.", status["size"])
+        for name, text in _RECORDING_COUNTERS.items():
             yield CounterMetricFamily(f"extender_recording_{name}", text, value=status[name])
 
 
-_OF_RECORDING = {
-    "calls": "Calls that were recorded.",
-    "dropped": "Calls that were not recorded although recording was on; the log says why.",
+_RECORDING_COUNTERS = {
+    "calls": "Number of calls recorded.",
+    "dropped": "Number of calls that were not recorded although recording was enabled; the log says why.",
 }
 
 
-class Audit(Collector):
-    """The audit lines, where there are some."""
+class AuditCollector(Collector):
+    """The audit log, if it is enabled."""
 
     def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
-            "extender_audit_dropped", "Audit lines that were lost; the log says why.", value=self._audit.dropped
+            "extender_audit_dropped", "Number of audit lines lost; the log says why.", value=self._audit.dropped
         )
 
 
 # --- TLS ------------------------------------------------------------------------------------------------------------
 
 
-class Certificates(Collector):
-    """Of the listeners that speak TLS; others show nothing."""
+class CertificateCollector(Collector):
+    """The certificates of the listeners with TLS; no series for other listeners."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
@@ -154,12 +172,15 @@ class Certificates(Collector):
         if not self._lifecycle.certificates:
             return
         expires = _by_listener(
-            "certificate_expiry_timestamp_seconds", "When the certificate in use expires, Unix time."
+            "certificate_expiry_timestamp_seconds", "Expiry of the certificate in use, in seconds since the Unix epoch."
         )
-        valid = _by_listener("certificate_files_valid", "1 if certificate, key and CA are in use as the files are now.")
+        valid = _by_listener(
+            "certificate_files_valid",
+            "1 if the current certificate, key and CA files are in use, 0 if they were rejected.",
+        )
         refused = CounterMetricFamily(
             "extender_refused_clients",
-            "Connections that were refused for want of a client certificate that is accepted; the log says why.",
+            "Number of connections refused because the client presented no accepted certificate; the log says why.",
             labels=("listener",),
         )
         for listener, files in self._lifecycle.certificates.items():
@@ -171,87 +192,90 @@ class Certificates(Collector):
 
 # --- the process ----------------------------------------------------------------------------------------------------
 
-WINDOW = 30.0
-"""Seconds; the longest wait of the last one or two windows is shown, however often and by whomever it is asked for."""
+LAG_WINDOW_SECONDS = 30.0
+"""The exposed lag is the maximum of the current and the previous window, whatever the scrape interval and the number of
+Prometheus servers: a scrape does not reset it."""
 
-LOOK = 0.1
-"""Seconds between two looks at how late the event loop is."""
+LAG_SAMPLE_SECONDS = 0.1
+"""Interval between two measurements of the event loop's lag."""
 
-MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Of the container, as control groups 2 and 1 show it."""
+MEMORY_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Files with the memory limit of the container: control groups version 2, then version 1."""
 
-_NO_LIMIT = 1 << 60
-"""Version 1 writes a number from here on where there is none."""
+_UNLIMITED_BYTES = 1 << 60
+"""Control groups version 1 report a number of at least this size if there is no limit."""
 
 
-class Waits(Collector):
-    """How long the event loop keeps calls waiting; `run()` as a task measures it."""
+class EventLoopCollector(Collector):
+    """The lag of the event loop, measured by `run()` as a task, and the memory limit of the container."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        memory_limit: Callable[[], int | None] = lambda: read_limit(MEMORY_LIMITS),
+        memory_limit: Callable[[], int | None] = lambda: read_memory_limit(MEMORY_LIMIT_FILES),
     ) -> None:
         self._clock = clock
         self._memory_limit = memory_limit
         self._longest = [0.0, 0.0]
-        """In this window, and in the one before."""
+        """[current window, previous window]: the longest lag in seconds."""
         self._began = clock()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Measure the lag until cancelled."""
         while True:
-            due = self._clock() + LOOK
-            await asyncio.sleep(LOOK)
-            self.note(self._clock() - due)
+            due = self._clock() + LAG_SAMPLE_SECONDS
+            await asyncio.sleep(LAG_SAMPLE_SECONDS)
+            self.record_lag(self._clock() - due)
 
-    def note(self, late: float) -> None:
-        """The loop was so many seconds late."""
-        self._turn()
-        self._longest[0] = max(self._longest[0], late)
+    def record_lag(self, seconds: float) -> None:
+        """Record one measurement."""
+        self._advance_window()
+        self._longest[0] = max(self._longest[0], seconds)
 
-    def _turn(self) -> None:
-        windows = int((self._clock() - self._began) / WINDOW)
+    def _advance_window(self) -> None:
+        windows = int((self._clock() - self._began) / LAG_WINDOW_SECONDS)
         if windows:
             self._longest = [0.0, self._longest[0] if windows == 1 else 0.0]
-            self._began += windows * WINDOW
+            self._began += windows * LAG_WINDOW_SECONDS
 
     def collect(self) -> Iterator[Metric]:
-        self._turn()
+        self._advance_window()
         yield _gauge(
             "event_loop_lag_seconds",
-            "The longest that a call had to wait for the event loop in the last 30 to 60 s.",
+            "Longest delay of the event loop in the last 30 to 60 seconds.",
             max(self._longest),
         )
         limit = self._memory_limit()
         if limit is not None:
-            yield _gauge("memory_limit_bytes", "What the container may take, where there is a limit.", limit)
+            yield _gauge("memory_limit_bytes", "Memory limit of the container in bytes, if there is one.", limit)
 
 
-def read_limit(files: Iterable[Path]) -> int | None:
-    """The number in the first of the files that can be read; None if there is none, or it means no limit."""
+def read_memory_limit(files: Iterable[Path]) -> int | None:
+    """Return the limit in bytes from the first readable file; None if no file is readable or it states no limit."""
     for path in files:
         try:
             text = path.read_text(encoding="ascii").strip()
         except OSError:
             continue
-        return int(text) if text.isdigit() and int(text) < _NO_LIMIT else None
+        return int(text) if text.isdigit() and int(text) < _UNLIMITED_BYTES else None
     return None
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------
+# --- registration ---------------------------------------------------------------------------------------------------
 
 
-def show(metrics: Metrics, service: ServerContext, waits: Waits) -> None:
-    """Have all of it shown beside what is counted."""
-    metrics.follow(Picture(service.cache, service.source))
-    metrics.follow(Configured(service.configured, service.lifecycle, service.max_in_flight))
-    metrics.follow(Certificates(service.lifecycle))
-    if service.recorder is not None:
-        metrics.follow(Recording(service.recorder.status))
-    if service.audit is not None:
-        metrics.follow(Audit(service.audit))
-    metrics.follow(waits)
+def register_collectors(metrics: Metrics, server_context: ServerContext, waits: EventLoopCollector) -> None:
+    """Register every collector that applies to this server."""
+    metrics.register(CacheCollector(server_context.cache, server_context.source))
+    metrics.register(
+        SettingsCollector(server_context.live_settings, server_context.lifecycle, server_context.max_in_flight)
+    )
+    metrics.register(CertificateCollector(server_context.lifecycle))
+    if server_context.recorder is not None:
+        metrics.register(RecordingCollector(server_context.recorder.status))
+    if server_context.audit is not None:
+        metrics.register(AuditCollector(server_context.audit))
+    metrics.register(waits)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -1,11 +1,11 @@
-"""Work on a copy of the whole process, so that it neither waits for the scheduler's questions nor keeps them waiting.
+"""Run long work in a forked child process, so that it does not delay kube-scheduler's calls, nor they the work.
 
-The copy (fork) has the cluster picture with all that was made of it, may change it as it likes, gives way to everybody
-else and is gone with its answer: the memory it needs is what it changes. Redis writes its snapshots so, for the same
-reason.
+The child inherits the cluster cache with every index derived from it and may change its copy freely. It runs at low
+priority and exits after its answer, so it costs only the memory pages that it changes (copy-on-write). Redis writes its
+snapshots in the same way, for the same reason.
 
-Rule: forked on the thread that changes the picture, so that it is whole. The copy has none of our threads, sockets or
-files; it works and answers, and runs nothing that is meant for the end of a process.
+Rule: fork on the thread that updates the cluster cache, so that the child never sees a half-applied update. The child
+has none of the parent's threads, sockets or files; it works, answers and leaves with `os._exit`, without exit handlers.
 """
 
 import asyncio
@@ -20,55 +20,57 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from extender.errors import TookTooLong
+from extender.errors import SimulationTimeout
 
-IS_POSSIBLE = sys.platform == "linux"
-"""Elsewhere libraries of the system do not stand a fork of a process with threads."""
+IS_FORK_SUPPORTED = sys.platform == "linux"
+"""Elsewhere (macOS) system libraries do not survive a fork of a process with threads."""
 
-GRACE = 1.0
-"""Seconds after which a copy stops that should have been stopped."""
+EXIT_GRACE_SECONDS = 1.0
+"""Time after the timeout at which a child that the parent did not kill exits by itself."""
 
 _NICENESS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
-    """A copy at work."""
+class ForkedWorker:
+    """A running child process."""
 
     pid: int
-    answer: int
-    """File descriptor that its answer can be read from."""
+    result_fd: int
+    """File descriptor of the pipe that the child writes its result to."""
 
     @classmethod
-    def start(cls, work: Callable[[], bytes], seconds: float) -> "Apart":
-        """Have a copy of this process work, for so long at most."""
+    def start(cls, work: Callable[[], bytes], seconds: float) -> "ForkedWorker":
+        """Fork a child that runs `work`, for at most `seconds`."""
         reading, writing = os.pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads: the copy takes no lock of theirs
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # forks beside threads: the child takes no lock of theirs
             pid = os.fork()
         if pid == 0:
-            _work(work, writing, seconds)
+            _run_in_child(work, writing, seconds)
         os.close(writing)
         return cls(pid, reading)
 
     async def result(self, seconds: float) -> bytes:
-        """What it answers; TookTooLong if that takes longer than so many seconds. It is stopped when nobody waits."""
+        """Return the result; SimulationTimeout after `seconds`. Kill the child in any case, also on cancellation."""
         try:
             async with asyncio.timeout(seconds):
                 answer = await self._read()
         except TimeoutError:
-            raise TookTooLong(f"no answer within {seconds:g} s: ask about fewer pods") from None
+            raise SimulationTimeout(f"no result within {seconds:g} s: simulate fewer pods") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            await asyncio.to_thread(os.waitpid, self.pid, 0)  # a large process is not gone in an instant
+            await asyncio.to_thread(os.waitpid, self.pid, 0)  # the exit of a large process takes a while
         if not answer:
-            raise RuntimeError("the copy of the process has ended without an answer")
+            raise RuntimeError("the child process exited without a result")
         return answer
 
     async def _read(self) -> bytes:
         reader = asyncio.StreamReader()
-        pipe = os.fdopen(self.answer, "rb", 0)
+        pipe = os.fdopen(self.result_fd, "rb", 0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         try:
@@ -77,18 +79,18 @@ class Apart:
             transport.close()
 
 
-def _work(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
-    """What the copy does from its first moment to its last."""
+def _run_in_child(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
+    """Run `work` in the child, write its result to the pipe, and exit."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + GRACE)  # also where nobody is left to stop it
+        signal.setitimer(signal.ITIMER_REAL, seconds + EXIT_GRACE_SECONDS)  # also if the parent dies
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
-        gc.disable()  # to look at every object would be to copy it
+        gc.disable()  # a collection would touch, and so copy, every page
         os.nice(_NICENESS)
         answer = memoryview(work())
         while answer:

@@ -1,6 +1,7 @@
-"""What machines ask: does the process turn, should calls be sent here, and what has been counted.
+"""Health checks and metrics: /livez, /readyz and /metrics of the admin listener.
 
-Rule: /livez asks nothing, so that nobody restarts a process for what a restart cannot mend.
+Rule: /livez checks nothing but the event loop, so that the kubelet never restarts the process for a problem that a
+restart cannot fix.
 """
 
 from fastapi import Request, Response
@@ -12,53 +13,57 @@ from extender.server.http.errors import error_response
 from extender.server.observability import metrics
 from extender.server.observability.cache_status import check_lines
 
-DRAINING = "draining: the process is about to end"
+DRAINING = "shutting down: draining in-flight requests"
 
 
 async def livez() -> Response:
-    """Does the event loop turn? Asks nothing else."""
+    """Answer 200 as long as the event loop runs."""
     return PlainTextResponse("ok")
 
 
 async def readyz(request: Request) -> Response:
-    """Should calls be sent here? `?verbose` lists what is checked."""
-    problem, checks = readiness(request.app.state.service)
+    """Answer 200 if the process accepts calls, else 503; `?verbose` lists the checks."""
+    problem, checks = readiness(request.app.state.server_context)
     if "verbose" in request.query_params:
-        verdict = "readyz check failed" if problem else "readyz check passed"
-        return PlainTextResponse("\n".join([*checks, verdict, ""]), 503 if problem else 200)
+        conclusion = "readyz check failed" if problem else "readyz check passed"
+        return PlainTextResponse("\n".join([*checks, conclusion, ""]), 503 if problem else 200)
     return error_response(503, problem) if problem else PlainTextResponse("ok")
 
 
 async def show_metrics(request: Request) -> Response:
-    """Counters since the start, in the Prometheus text format."""
-    service: ServerContext = request.app.state.service
-    return Response(service.metrics.text(), media_type=metrics.CONTENT_TYPE)
+    """Expose the metrics in the Prometheus text format."""
+    server_context: ServerContext = request.app.state.server_context
+    return Response(server_context.metrics.exposition(), media_type=metrics.CONTENT_TYPE)
 
 
-def readiness(service: ServerContext) -> tuple[str, list[str]]:
-    """(why not ready, or ""; one line per check).
+def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
+    """Return (why the process is not ready, or ""; one line per check).
 
-    Ready is who is not about to end, and has a picture of the cluster to decide on if it needs one.
+    The process is ready if it is not shutting down and the cluster cache is ready, where decisions need the cache.
     """
-    unpictured, cluster = _cluster(service)
-    draining = DRAINING if service.lifecycle.draining else ""
-    checks = [cluster, *check_lines(service.source)]
-    warnings = (*service.source.warnings(), *service.configured.warnings(), *service.lifecycle.warnings())
+    cache_problem, cluster = _cluster(server_context)
+    draining = DRAINING if server_context.lifecycle.is_draining else ""
+    checks = [cluster, *check_lines(server_context.source)]
+    warnings = (
+        *server_context.source.warnings(),
+        *server_context.live_settings.warnings(),
+        *server_context.lifecycle.warnings(),
+    )
     checks += [f"[!] {warning}" for warning in warnings]
-    rejections = service.metrics.guard_rejections()
+    rejections = server_context.metrics.guard_rejections()
     checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")
     checks.append(f"[-] {draining}" if draining else "[+] not draining")
-    return draining or unpictured, checks
+    return draining or cache_problem, checks
 
 
-def _cluster(service: ServerContext) -> tuple[str, str]:
-    """(why there is no picture where one is needed, or ""; the line about it)."""
+def _cluster(server_context: ServerContext) -> tuple[str, str]:
+    """Return (why the cluster cache is not ready, or "" if it is or is not needed; the line of the check)."""
     try:
-        snapshot = service.snapshot()
+        snapshot = server_context.snapshot()
     except (ExtenderError, ValueError) as error:
-        needed = service.settings.needs_picture
+        needed = server_context.settings.needs_cluster
         return str(error) if needed else "", f"[{'-' if needed else '!'}] cluster: {error}"
     counts = (
-        f"{len(snapshot.nodes)} nodes, {len(snapshot.running.row_of)} running pods, {len(snapshot.budgets)} budgets"
+        f"{len(snapshot.nodes)} nodes, {len(snapshot.pod_table.row_of)} running pods, {len(snapshot.budgets)} budgets"
     )
-    return "", f"[+] cluster: version {service.cache.version}: {counts}"
+    return "", f"[+] cluster: version {server_context.cache.version}: {counts}"

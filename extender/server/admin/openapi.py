@@ -1,6 +1,6 @@
-"""What the OpenAPI document of the admin listener says beyond paths and methods.
+"""The OpenAPI document of the admin listener: summaries, parameters, schemas and errors of every operation.
 
-Rule: documentation only. Nothing is decided or validated here.
+Rule: documentation only; this module decides and validates nothing.
 """
 
 from typing import Any
@@ -8,18 +8,18 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from extender.core.explain.schema import Decision, Summary
+from extender.core.explain.schema import DecisionReport, DecisionSummary
 from extender.core.simulator.result import Simulation
-from extender.server.admin.simulate import Body, Comparison
+from extender.server.admin.simulate import Comparison, SimulateBody
 from extender.server.observability.decision_log import VERBS
 from extender.server.scheduler.openapi import components, ref
 
 TITLE = "kube-scheduler extender, admin listener"
 DESCRIPTION = (
-    "Health and metrics, which everybody may ask for; and for people what was decided and why, what would happen if, "
-    "and the page that shows both (debug.enabled). None of it is on the scheduler's port. Errors are "
-    '{"Error": "…"}. Except for health and metrics the caller must be on the same machine (or debug.allowRemote: true) '
-    "and the Host header an address, localhost or admin.host."
+    "Health checks and metrics, open to every client; with debug.enabled also decisions, what-if simulations and the "
+    "web page. None of these paths is on the scheduler's listener. Errors are "
+    '{"Error": "…"}. Except for health checks and metrics, the client must be local (or debug.allowRemote: true) '
+    "and the Host header must be an IP address, localhost or admin.host."
 )
 
 
@@ -34,31 +34,31 @@ def _error(description: str) -> dict[str, Any]:
 def _operation(
     summary: str, answer: dict[str, Any] | None, *, body: dict[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """Arguments of `add_api_route`. `answer`: a schema; None: a file of the page."""
+    """Return arguments of `add_api_route`; `answer`: the schema of the response, None for a file of the page."""
     content = (
         {"text/html": {"schema": {"type": "string"}}} if answer is None else {"application/json": {"schema": answer}}
     )
     extra: dict[str, Any] = {"parameters": more["parameters"]} if "parameters" in more else {}
     if body is not None:
         extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    responses = {200: {"description": "The answer.", "content": content}, **more.get("failures", {})}
+    responses = {200: {"description": "OK", "content": content}, **more.get("failures", {})}
     return {
         "summary": summary,
-        "tags": ["people"],
+        "tags": ["debug"],
         "responses": {**responses, **_FORBIDDEN},
         "openapi_extra": extra,
     }
 
 
-_FORBIDDEN = {403: _error("Not from another machine, nor by another site; the text says what to do.")}
-_BODY = {
+_FORBIDDEN = {403: _error("Remote client, foreign Host header or cross-origin request; the message says what to do.")}
+_BODY_ERRORS = {
     408: _error("The body did not arrive in time."),
     413: _error("The body is too large."),
-    415: _error("The body is compressed, or the Content-Type does not say that it is JSON."),
+    415: _error("The body is compressed, or the Content-Type is not JSON."),
 }
-_BAD = {400: _error("A parameter or the body cannot be understood; the text says what is wrong.")}
-_GONE = {404: _error("It is not kept, or does not speak of that node.")}
-_TIME = "a time such as 2026-03-01T12:00:00Z, or 15m for so long ago"
+_BAD_REQUEST = {400: _error("Invalid parameter or body; the message says what is wrong.")}
+_NOT_KEPT = {404: _error("The decision is not kept, or did not consider that node.")}
+_TIME_DESCRIPTION = "a time such as 2026-03-01T12:00:00Z, or an age such as 15m"
 _RECORDING = {
     "type": "object",
     "required": ["enabled"],
@@ -69,84 +69,93 @@ _VERBOSE = {
     "name": "verbose",
     "in": "query",
     "allowEmptyValue": True,
-    "description": "List what is checked, as text.",
+    "description": "List the checks as text.",
     "schema": {"type": "string"},
 }
 
 
-def _for_machines(
+def _health_operation(
     summary: str, description: str, failures: dict[int | str, dict[str, Any]] | None = None, **extra: Any
 ) -> dict[str, Any]:
-    """Arguments of `add_api_route` for what probes and Prometheus ask."""
+    """Return arguments of `add_api_route` for the operations of probes and Prometheus."""
     responses = {200: {"description": description, "content": _TEXT}, **(failures or {})}
     return {"summary": summary, "tags": ["health"], "responses": responses, "openapi_extra": extra}
 
 
 _NOT_READY = {
-    "description": "Not yet, or no more; the text says why. With `verbose` it is the list of checks.",
+    "description": "Not ready; the message says why. With `verbose`, the list of checks.",
     "content": {"application/json": {"schema": {"$ref": ref("Error")}}, **_TEXT},
 }
-_STATUS = {"type": "object", "description": "Version, picture, policies, presets, how many decisions are kept."}
+_STATUS = {
+    "type": "object",
+    "description": "Version, state of the cluster cache, policies, presets, number of kept decisions.",
+}
 
 OPERATIONS: dict[str, dict[str, Any]] = {
-    "livez": _for_machines("Does the process answer?", "Yes."),
-    "readyz": _for_machines(
-        "Should calls be sent here?",
-        "Yes: there is a picture of the cluster to decide on, or none is needed, and the process is not about to end.",
+    "livez": _health_operation("Liveness", "The event loop runs."),
+    "readyz": _health_operation(
+        "Readiness",
+        "The cluster cache is ready, or decisions do not need it, and the process is not shutting down.",
         {503: _NOT_READY},
         parameters=[_VERBOSE],
     ),
-    "show_metrics": _for_machines("What has been counted since the start?", "The Prometheus text format."),
+    "show_metrics": _health_operation("Metrics", "The Prometheus text format."),
     "list_decisions": _operation(
-        "The last decisions, the latest first",
-        {"type": "object", "properties": {"decisions": {"type": "array", "items": {"$ref": ref("Summary")}}}},
+        "List the latest decisions, newest first",
+        {"type": "object", "properties": {"decisions": {"type": "array", "items": {"$ref": ref("DecisionSummary")}}}},
         parameters=[
             _parameter("pod", "`namespace/name`, name or UID of the pod to be scheduled, or of a victim"),
-            _parameter("node", "name of a node that it speaks of"),
+            _parameter("node", "name of a node that the decision considered"),
             _parameter("verb", "filter, prioritize or preempt", {"type": "string", "enum": list(VERBS)}),
-            _parameter("since", _TIME),
-            _parameter("until", _TIME),
-            _parameter("limit", "how many", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}),
+            _parameter("since", _TIME_DESCRIPTION),
+            _parameter("until", _TIME_DESCRIPTION),
+            _parameter(
+                "limit",
+                "maximum number of decisions",
+                {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
+            ),
         ],
-        failures=_BAD,
+        failures=_BAD_REQUEST,
     ),
     "show_decision": _operation(
-        "One decision with all that led to it",
-        {"$ref": ref("Decision")},
+        "Explain one decision",
+        {"$ref": ref("DecisionReport")},
         parameters=[
             {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "example": "preempt-17"},
-            _parameter("pods", "none: without the pods of the nodes", {"type": "string", "enum": ["all", "none"]}),
+            _parameter("pods", "none omits the pods of the nodes", {"type": "string", "enum": ["all", "none"]}),
             _parameter("node", "only this node, with its pods"),
         ],
-        failures={**_BAD, **_GONE},
+        failures={**_BAD_REQUEST, **_NOT_KEPT},
     ),
     "show_pod": _operation(
-        "The pod of a decision, as far as decisions read it",
+        "The pod of a decision, with the fields that decisions read",
         {"type": "object", "description": "A Pod as in the API, without environment, arguments and the like."},
         parameters=[{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
-        failures=_GONE,
+        failures=_NOT_KEPT,
     ),
-    "show_status": _operation("What is served, on what, and by which policies", _STATUS),
+    "show_status": _operation("Version, cluster cache, policies and kept decisions", _STATUS),
     "simulate": _operation(
-        "What would happen to some pods?",
+        "Simulate the scheduling of pods (what-if simulation)",
         {"oneOf": [{"$ref": ref("Simulation")}, {"$ref": ref("Comparison")}]},
-        body={"$ref": ref("Body")},
-        failures={**_BAD, **_BODY, 503: _error("There is no cluster picture.")},
+        body={"$ref": ref("SimulateBody")},
+        failures={**_BAD_REQUEST, **_BODY_ERRORS, 503: _error("The cluster cache is not ready.")},
     ),
-    "show_recording": _operation("Are calls recorded, and where?", _RECORDING),
+    "show_recording": _operation("Status of the recording", _RECORDING),
     "switch_recording": _operation(
-        "Record calls from now on, or no more",
+        "Start or stop the recording of calls",
         _RECORDING,
         body={"type": "object", "required": ["enabled"], "properties": {"enabled": {"type": "boolean"}}},
-        failures={**_BAD, **_BODY, 409: _error("It cannot be recorded; the text says why.")},
+        failures={**_BAD_REQUEST, **_BODY_ERRORS, 409: _error("Recording cannot start; the message says why.")},
     ),
-    "page": _operation("The page", None),
-    "page_file": _operation("What the page is made of", None, failures=_GONE),
+    "page": _operation("The web page", None),
+    "page_file": _operation("A file of the web page", None, failures=_NOT_KEPT),
 }
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """The whole document; the same for the same version."""
+    """Return the whole document, deterministic for one version."""
     found = get_openapi(title=TITLE, version=app.version, description=DESCRIPTION, routes=app.routes)
-    found["components"] = {"schemas": components((Summary, Decision, Simulation, Comparison, Body))}
+    found["components"] = {
+        "schemas": components((DecisionSummary, DecisionReport, Simulation, Comparison, SimulateBody))
+    }
     return found

@@ -1,9 +1,9 @@
-"""What people ask the admin listener: what was decided and why, what would happen if, and the page that shows both.
+"""Debug routes of the admin listener: decisions, status, what-if simulations, recording and the web page.
 
-To tell a large decision takes a thread, a what-if question a copy of the process, so that the scheduler does not wait
-for them.
+Rendering a large decision runs in a thread and a what-if simulation in a forked child process, so that neither delays
+kube-scheduler's calls.
 
-Rule: who may ask was decided before (admin.py); nothing here is on the scheduler's port.
+Rule: access control happens before these routes (`admin.app`); none of them is on the scheduler's listener.
 """
 
 import re
@@ -17,7 +17,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from extender.cluster.watch.decode import slim
+from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.preemption import PRESETS
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import render
@@ -26,27 +26,27 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker, openapi
-from extender.server.admin.fork_worker import Apart
-from extender.server.admin.simulate import what_if
+from extender.server.admin.fork_worker import ForkedWorker
+from extender.server.admin.simulate import simulate_request
 from extender.server.context import ServerContext
 from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
-from extender.server.observability.cache_status import summary
-from extender.server.observability.decision_log import VERBS, Query, read_time
+from extender.server.observability.cache_status import cache_summary
+from extender.server.observability.decision_log import VERBS, DecisionQuery, read_time
 from extender.version import __version__
 
-MAX_BODY = 8 << 20
-"""Of a question, bytes."""
+MAX_SIMULATE_BODY_BYTES = 8 << 20
+"""Limit of the body of POST /simulate."""
 
-LONGEST_SIMULATION = 60.0
-"""Seconds."""
+SIMULATION_TIMEOUT_SECONDS = 60.0
+"""Time limit of one simulation."""
 
-NOT_KEPT = "no such decision is kept; the oldest ones are dropped (debug.decisions)"
+NOT_KEPT = "no such decision; the oldest ones are dropped (debug.decisions)"
 
-MOST_LISTED = 1000
-"""Decisions in one answer."""
+MAX_LISTED_DECISIONS = 1000
+"""Limit of the `limit` parameter of GET /decisions."""
 
-_TYPES = {
+_MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -57,7 +57,7 @@ _FILE_NAME = re.compile(r"[a-z0-9-]+\.[a-z]+")
 
 
 def create_router() -> APIRouter:
-    """All routes; `app.state` holds the ServerContext, and the lock `simulating`."""
+    """Build the debug routes; they expect `server_context` and the lock `simulating` in `app.state`."""
     router = APIRouter(redirect_slashes=False)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/decisions", list_decisions),
@@ -82,113 +82,123 @@ def create_router() -> APIRouter:
 
 
 async def list_decisions(request: Request) -> Response:
-    """The last decisions, the latest first: `?pod=&node=&verb=&since=&until=&limit=`."""
-    service: ServerContext = request.app.state.service
+    """List the latest decisions, newest first, filtered by `?pod=&node=&verb=&since=&until=&limit=`."""
+    server_context: ServerContext = request.app.state.server_context
     try:
         query = _query(request.query_params)
     except RequestError as error:
         return error_response(400, str(error))
-    every = service.decisions.every()
-    return await run_in_threadpool(lambda: _json({"decisions": [kept.summary for kept in query.of(every)]}))
+    decisions = server_context.decisions.newest_first()
+    return await run_in_threadpool(lambda: _json({"decisions": [kept.summary for kept in query.select(decisions)]}))
 
 
 async def show_decision(request: Request) -> Response:
-    """One decision, whole; `?pods=none` leaves the pods out, `?node=NAME` is about one node, with its pods."""
-    service: ServerContext = request.app.state.service
+    """Return one decision; `?pods=none` omits the pods, `?node=NAME` returns only that node, with its pods."""
+    server_context: ServerContext = request.app.state.server_context
     pods, node = request.query_params.get("pods", "all"), request.query_params.get("node")
     if pods not in ("all", "none"):
         return error_response(400, f"pods: must be all or none, not {pods!r}")
-    kept = service.decisions.get(request.path_params["id"])
+    kept = server_context.decisions.get(request.path_params["id"])
     if kept is None:
         return error_response(404, NOT_KEPT)
     if node is not None and node not in kept.nodes:
-        return error_response(404, f"the decision does not speak of node {node!r}")
+        return error_response(404, f"the decision did not consider node {node!r}")
     return await run_in_threadpool(lambda: _json(kept.decision(node, every_pod=pods == "all")))
 
 
 async def show_pod(request: Request) -> Response:
-    """The pod that was to be scheduled, as far as decisions read it: to be asked about once more."""
-    service: ServerContext = request.app.state.service
-    kept = service.decisions.get(request.path_params["id"])
+    """Return the pod that was to be scheduled, with the fields that decisions read, as input for POST /simulate."""
+    server_context: ServerContext = request.app.state.server_context
+    kept = server_context.decisions.get(request.path_params["id"])
     if kept is None:
         return error_response(404, NOT_KEPT)
-    return _json(slim("Pod", kept.pod, kept.profile.preemption.annotations))
+    return _json(strip_unread_fields("Pod", kept.pod, kept.profile.preemption.annotations))
 
 
-def _query(given: Mapping[str, str]) -> Query:
+def _query(given: Mapping[str, str]) -> DecisionQuery:
     unknown = sorted(set(given) - {"pod", "node", "verb", "since", "until", "limit"})
     if unknown:
-        raise RequestError(f"{unknown[0]}: no such parameter; there are pod, node, verb, since, until and limit")
+        raise RequestError(f"{unknown[0]}: no such parameter; available: pod, node, verb, since, until and limit")
     verb, limit = given.get("verb"), given.get("limit", "100")
     if verb is not None and verb not in VERBS:
         raise RequestError(f"verb: must be one of {', '.join(VERBS)}, not {verb!r}")
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MOST_LISTED:
-        raise RequestError(f"limit: must be a number from 1 to {MOST_LISTED}, not {limit!r}")
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MAX_LISTED_DECISIONS:
+        raise RequestError(f"limit: must be a number from 1 to {MAX_LISTED_DECISIONS}, not {limit!r}")
     since, until = (_time(key, given[key]) if key in given else None for key in ("since", "until"))
-    return Query(given.get("pod"), given.get("node"), verb, since, until, int(limit))
+    return DecisionQuery(given.get("pod"), given.get("node"), verb, since, until, int(limit))
 
 
 def _time(key: str, text: str) -> int:
-    """Nanoseconds since 1970 of a time, or of so long ago."""
+    """Parse a point in time or an age -> nanoseconds since the Unix epoch; RequestError for anything else."""
     try:
         return read_time(text, time.time_ns)
     except ValueError:
-        expected = "a time such as 2026-03-01T12:00:00Z, or 15m for so long ago"
+        expected = "a time such as 2026-03-01T12:00:00Z, or an age such as 15m"
         raise RequestError(f"{key}: must be {expected}, not {text!r}") from None
 
 
-# --- what if, and the rest ------------------------------------------------------------------------------------------
+# --- simulation, status and recording -------------------------------------------------------------------------------
 
 
 async def simulate(request: Request) -> Response:
-    """What would happen to some pods: see docs/simulate.md. One question at a time."""
-    service: ServerContext = request.app.state.service
+    """Run a what-if simulation (docs/simulate.md), one at a time."""
+    server_context: ServerContext = request.app.state.server_context
     try:
-        body = await read_body(request, MAX_BODY)
+        body = await read_body(request, MAX_SIMULATE_BODY_BYTES)
         async with request.app.state.simulating:
-            snapshot, profile, moment = service.snapshot(), service.settings.profile, service.moment()
-            if fork_worker.IS_POSSIBLE:
-                copy = Apart.start(lambda: _answer_on_copy(snapshot, profile, body, moment), LONGEST_SIMULATION)
-                answer = await copy.result(LONGEST_SIMULATION)
+            snapshot, profile, history = (
+                server_context.snapshot(),
+                server_context.settings.profile,
+                server_context.history(),
+            )
+            if fork_worker.IS_FORK_SUPPORTED:
+                worker = ForkedWorker.start(
+                    lambda: _simulate_in_child(snapshot, profile, body, history), SIMULATION_TIMEOUT_SECONDS
+                )
+                answer = await worker.result(SIMULATION_TIMEOUT_SECONDS)
             else:
-                answer = await run_in_threadpool(_answer, snapshot.frozen(), profile, body, moment)
+                answer = await run_in_threadpool(_simulate_to_bytes, snapshot.frozen(), profile, body, history)
         return Response(answer[3:], int(answer[:3]), media_type="application/json")
     except ExtenderError as error:
         return error_response(error.status, str(error))
 
 
-def _answer_on_copy(snapshot: Snapshot, profile: Profile, body: bytes, moment: EvictionHistory) -> bytes:
-    """Where the snapshot is ours: nobody else is to hear of what we do to it."""
+def _simulate_in_child(snapshot: Snapshot, profile: Profile, body: bytes, history: EvictionHistory) -> bytes:
+    """Simulate on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
-    return _answer(snapshot.frozen(), profile, body, moment, snapshot)
+    return _simulate_to_bytes(snapshot.frozen(), profile, body, history, snapshot)
 
 
-def _answer(
-    objects: ClusterObjects, profile: Profile, body: bytes, moment: EvictionHistory, spare: Snapshot | None = None
+def _simulate_to_bytes(
+    objects: ClusterObjects, profile: Profile, body: bytes, history: EvictionHistory, spare: Snapshot | None = None
 ) -> bytes:
-    """The status in three digits, and the body."""
+    """Return the HTTP status in three digits, followed by the body."""
     try:
-        return b"200" + msgspec.json.encode(what_if(objects, profile, body, moment, spare))
+        return b"200" + msgspec.json.encode(simulate_request(objects, profile, body, history, spare))
     except ExtenderError as error:
         return b"%d%b" % (error.status, error_body(str(error)))
 
 
 async def show_status(request: Request) -> Response:
-    """What the page shows at its top."""
-    service: ServerContext = request.app.state.service
+    """Return the status that the page shows in its header."""
+    server_context: ServerContext = request.app.state.server_context
     status: dict[str, Any] = {
         "version": __version__,
-        "picture": summary(service.cache, service.source),
+        "cache": cache_summary(server_context.cache, server_context.source),
         "ready": "",
-        "notes": [*service.source.warnings(), *service.configured.warnings(), *service.lifecycle.warnings()],
-        "policies": render.policies(service.settings.profile),
+        "notes": [
+            *server_context.source.warnings(),
+            *server_context.live_settings.warnings(),
+            *server_context.lifecycle.warnings(),
+        ],
+        "policies": render.changed_policies(server_context.settings.profile),
         "presets": list(PRESETS),
-        "decisions": service.decisions.counts(),
-        "recording": None if service.recorder is None else service.recorder.status(),
+        "decisions": server_context.decisions.counts(),
+        "recording": None if server_context.recorder is None else server_context.recorder.status(),
     }
     try:
-        snapshot = service.snapshot()
-        counts = len(snapshot.nodes), len(snapshot.running.row_of), len(snapshot.budgets)
+        snapshot = server_context.snapshot()
+        counts = len(snapshot.nodes), len(snapshot.pod_table.row_of), len(snapshot.budgets)
         status["cluster"] = dict(zip(("nodes", "pods", "budgets"), counts, strict=True))
     except ExtenderError as error:
         status["ready"] = str(error)
@@ -196,30 +206,33 @@ async def show_status(request: Request) -> Response:
 
 
 async def show_recording(request: Request) -> Response:
-    """Whether calls are recorded, and where."""
-    service: ServerContext = request.app.state.service
-    return _json({"enabled": False} if service.recorder is None else service.recorder.status())
+    """Return whether calls are being recorded, and where."""
+    server_context: ServerContext = request.app.state.server_context
+    return _json({"enabled": False} if server_context.recorder is None else server_context.recorder.status())
 
 
 async def switch_recording(request: Request) -> Response:
-    """`{"enabled": true}` or false. Only into the configured directory: nobody chooses a path over HTTP."""
-    service: ServerContext = request.app.state.service
+    """Start or stop the recording: `{"enabled": true}` or false.
+
+    It always writes into the configured directory: a path chosen over HTTP could overwrite any file.
+    """
+    server_context: ServerContext = request.app.state.server_context
     try:
-        wanted = msgspec.json.decode(await read_body(request, 1024), type=_Switch, strict=True)
-        if service.recorder is None:
-            raise RequestError("there is nothing to record into: set recording.directory, or serve --record DIR")
+        wanted = msgspec.json.decode(await read_body(request, 1024), type=_RecordingSwitch, strict=True)
+        if server_context.recorder is None:
+            raise RequestError("recording has no directory: set recording.directory, or start with --record DIR")
         if wanted.enabled:
-            service.recorder.start()
+            server_context.recorder.start()
         else:
-            await run_in_threadpool(service.recorder.stop)
-        return _json(service.recorder.status())
+            await run_in_threadpool(server_context.recorder.stop)
+        return _json(server_context.recorder.status())
     except ExtenderError as error:
         return error_response(error.status, str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return error_response(400, f'must be {{"enabled": true}} or {{"enabled": false}}: {error}')
 
 
-class _Switch(msgspec.Struct, forbid_unknown_fields=True):
+class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
     enabled: bool
 
 
@@ -227,20 +240,20 @@ class _Switch(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def page(_: Request) -> Response:
-    """The page."""
+    """Serve the web page."""
     return _file("index.html")
 
 
 async def page_file(request: Request) -> Response:
-    """What the page is made of."""
+    """Serve a script, style sheet or image of the web page."""
     return _file(request.path_params["name"])
 
 
 def _file(name: str) -> Response:
     file: Traversable = files("extender.server") / "ui" / name
-    media_type = _TYPES.get(name.rpartition(".")[2])
+    media_type = _MEDIA_TYPES.get(name.rpartition(".")[2])
     if not _FILE_NAME.fullmatch(name) or media_type is None or not file.is_file():
-        return error_response(404, "no such file of the page")
+        return error_response(404, "no such file")
     return Response(file.read_bytes(), media_type=media_type)
 
 

@@ -1,8 +1,9 @@
-"""What would happen if: a simulation for `POST /simulate` and for `extender simulate`, under one policy or two.
+"""What-if simulations under one policy or two, for `POST /simulate` and `extender simulate`.
 
-Nothing here knows HTTP. It takes a while: about 5 s to set a cluster of 150,000 pods up, then some 10 ms a cycle.
+Independent of HTTP. A simulation is slow: building the snapshot of a cluster with 150,000 pods takes about 5 s, then a
+scheduling cycle about 10 ms.
 
-Rule: a cluster that is asked about is never changed: every simulation has a snapshot of its own.
+Rule: the cluster passed in never changes: every simulation runs on a snapshot of its own.
 """
 
 import time
@@ -18,120 +19,120 @@ from extender.config.preemption import PRESETS, PreemptionSection
 from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import Profile
-from extender.core.simulator.result import CycleShown, Shown, Simulation
-from extender.core.simulator.schedule_one import draws
+from extender.core.simulator.result import CycleReport, Simulation, SimulationStruct
+from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import Step, simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, ConfigError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
-from extender.k8s.validation import sentence
+from extender.k8s.validation import decode_error_message
 
-MOST_PODS = 1000
-"""How many pods one request may have placed."""
+MAX_SIMULATED_PODS = 1000
+"""Limit of the pods of one request, pending pods included."""
 
 CONFIGURED = "configured"
-"""What the policies of the configuration are called beside the presets."""
+"""Name of the configured policies, beside the names of the presets."""
 
-Watch = Callable[[Step], object]
+StepObserver = Callable[[Step], object]
 
 # --- policies -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """Which rules a simulation goes by, and what they are called."""
+class SimulatedPolicy:
+    """The profile of a simulation, and its name in the result."""
 
     name: str
     profile: Profile
 
 
 def with_preemption(base: Profile, section: PreemptionSection) -> Profile:
-    """The same filters and scores with other rules of preemption."""
+    """Return the profile with another preemption policy and unchanged filters and scores."""
     keep = section.keep_candidates
     return replace(base, preemption=section.policy(), keep_candidates=None if keep == "All" else keep)
 
 
-def preset(base: Profile, name: str) -> Policy:
-    """A preset and nothing else, or what is configured; RequestError for any other name."""
+def preset_policy(base: Profile, name: str) -> SimulatedPolicy:
+    """Return a preset on top of the defaults, or the configured policies; RequestError for any other name."""
     if name == CONFIGURED:
-        return Policy(name, base)
+        return SimulatedPolicy(name, base)
     names = (*PRESETS, CONFIGURED)
     if name not in PRESETS:
-        raise RequestError(f"no preset {name!r}{suggestion(name, names)}: there are {', '.join(names)}")
-    return Policy(name, with_preemption(base, PreemptionSection.model_validate({"preset": name})))
+        raise RequestError(f"unknown preset {name!r}{suggestion(name, names)}: available: {', '.join(names)}")
+    return SimulatedPolicy(name, with_preemption(base, PreemptionSection.model_validate({"preset": name})))
 
 
-def own_rules(base: Profile, section: Any, name: str = "the request's own") -> Policy:
-    """A `preemption` section as in a configuration file; RequestError, a line per mistake, if it is wrong."""
+def custom_policy(base: Profile, section: Any, name: str = "the request's own") -> SimulatedPolicy:
+    """Return the policy of a `preemption` section; RequestError with one line per mistake if it is invalid."""
     try:
         config = load_config(None, {}, {"body": ("preemption", section)})
     except ConfigError as error:
         raise RequestError(str(error)) from error
-    return Policy(name, with_preemption(base, config.preemption))
+    return SimulatedPolicy(name, with_preemption(base, config.preemption))
 
 
 # --- one simulation, or two -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What arrives."""
+class SimulationRequest:
+    """The pods to schedule, and the conditions."""
 
     pods: Sequence[Pod] = ()
     pending: bool = False
-    """Also those that wait already."""
+    """Schedule the pending pods of the cluster too."""
     seed: int | None = None
-    moment: EvictionHistory = NO_HISTORY
+    history: EvictionHistory = NO_HISTORY
 
 
-class PodOutcome(Shown, frozen=True):
-    """What becomes of a pod: of its last attempt."""
+class PodOutcome(SimulationStruct, frozen=True):
+    """The outcome of a pod after its last scheduling attempt."""
 
     outcome: str
     node: str | None
     message: str
     vetoed: str | None
     evicts: list[str]
-    """In all its attempts."""
+    """Victims of all its attempts."""
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
 
 
-class Difference(Shown, frozen=True):
+class PolicyDifference(SimulationStruct, frozen=True):
     pod: str
     fates: list[PodOutcome | None]
-    """Under the one policy and under the other; null where it does not come up."""
+    """[policy]: the outcome under each policy; null where the pod does not occur."""
 
 
-class Comparison(Shown, frozen=True):
+class Comparison(SimulationStruct, frozen=True):
     compared: list[str]
-    """What the policies are called."""
+    """Names of the policies."""
     results: list[Simulation]
-    differences: list[Difference]
-    """Pods whose lot differs: in outcome, node, victims or budgets broken."""
+    differences: list[PolicyDifference]
+    """Pods whose outcome, node, victims or PDB violations differ."""
 
 
-def ask(
+def run_simulation(
     objects: ClusterObjects,
-    policy: Policy,
-    question: Question,
-    watch: Watch | None = None,
-    spare: Snapshot | None = None,
+    policy: SimulatedPolicy,
+    request: SimulationRequest,
+    observer: StepObserver | None = None,
+    scratch: Snapshot | None = None,
 ) -> Simulation:
-    """What would happen under one policy; RequestError for pods that cannot arrive.
+    """Simulate under one policy; RequestError for pods that cannot be created.
 
-    `spare`: a snapshot of these objects that may be used up; without one it is built.
+    `scratch`: a snapshot of these objects that the simulation may change; built if omitted.
     """
     return simulate(
-        spare or _build(objects),
+        scratch or _build(objects),
         policy.profile,
-        question.pods,
-        waiting=question.pending,
-        moment=question.moment,
-        draw=None if question.seed is None else draws(question.seed),
+        request.pods,
+        include_pending=request.pending,
+        history=request.history,
+        draw=None if request.seed is None else seeded_draw(request.seed),
         name=policy.name,
-        seed=question.seed,
-        watch=watch,
+        seed=request.seed,
+        on_step=observer,
     )
 
 
@@ -142,30 +143,32 @@ def _build(objects: ClusterObjects) -> Snapshot:
         raise ClusterFileError(str(error)) from error
 
 
-def answer(
+def run_simulations(
     objects: ClusterObjects,
-    policies: Sequence[Policy],
-    question: Question,
-    watch: Watch | None = None,
-    spare: Snapshot | None = None,
+    policies: Sequence[SimulatedPolicy],
+    request: SimulationRequest,
+    observer: StepObserver | None = None,
+    scratch: Snapshot | None = None,
 ) -> Simulation | Comparison:
-    """Under one policy, or the same arrivals under two."""
-    spares = [spare, *(None for _ in policies[1:])]
-    results = [ask(objects, policy, question, watch, own) for policy, own in zip(policies, spares, strict=True)]
+    """Simulate under one policy, or the same pods under two."""
+    scratchs = [scratch, *(None for _ in policies[1:])]
+    results = [
+        run_simulation(objects, policy, request, observer, own) for policy, own in zip(policies, scratchs, strict=True)
+    ]
     if len(results) == 1:
         return results[0]
-    one, other = map(fates, results)
+    one, other = map(pod_outcomes, results)
     differences = [
-        Difference(pod=pod, fates=[one.get(pod), other.get(pod)])
+        PolicyDifference(pod=pod, fates=[one.get(pod), other.get(pod)])
         for pod in dict.fromkeys((*one, *other))
-        if not _alike(one.get(pod), other.get(pod))
+        if not _is_same_outcome(one.get(pod), other.get(pod))
     ]
     return Comparison(compared=[policy.name for policy in policies], results=results, differences=differences)
 
 
-def fates(result: Simulation) -> dict[str, PodOutcome]:
-    """Pod -> its lot, in the order in which they were tried first."""
-    of_pod: dict[str, list[CycleShown]] = {}
+def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
+    """Return pod -> its outcome, in the order of first attempts."""
+    of_pod: dict[str, list[CycleReport]] = {}
     for cycle in result.cycles:
         of_pod.setdefault(cycle.pod, []).append(cycle)
     return {
@@ -181,8 +184,8 @@ def fates(result: Simulation) -> dict[str, PodOutcome]:
     }
 
 
-def _alike(one: PodOutcome | None, other: PodOutcome | None) -> bool:
-    """Not in words: what is said of a pod that stays pending depends on all that was done for others."""
+def _is_same_outcome(one: PodOutcome | None, other: PodOutcome | None) -> bool:
+    """Compare without the messages: that of a pending pod depends on every eviction for other pods."""
     if one is None or other is None:
         return one is other
     return (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations) == (
@@ -196,17 +199,17 @@ def _alike(one: PodOutcome | None, other: PodOutcome | None) -> bool:
 # --- pods -----------------------------------------------------------------------------------------------------------
 
 
-def read_pods(given: Sequence[Any]) -> list[Pod]:
-    """Pods as JSON has them; `kind` may be left out. RequestError names the one that is wrong, and the field."""
-    return [_read_pod(one, place) for place, one in enumerate(given)]
+def parse_pods(given: Sequence[Any]) -> list[Pod]:
+    """Parse pods from JSON values; `kind` is optional. RequestError names the invalid pod and field."""
+    return [_parse_pod(one, place) for place, one in enumerate(given)]
 
 
-def _read_pod(given: Any, place: int) -> Pod:
+def _parse_pod(given: Any, place: int) -> Pod:
     if not isinstance(given, dict):
         raise RequestError(f"pod {place + 1} of the request: expected an object with metadata and spec")
     kind = given.get("kind") or "Pod"
     if kind != "Pod":
-        raise RequestError(not_a_pod(f"pod {place + 1} of the request", str(kind)[:80]))
+        raise RequestError(not_a_pod_message(f"pod {place + 1} of the request", str(kind)[:80]))
     try:
         (pod,) = load_cluster({**given, "kind": "Pod", "apiVersion": "v1"}).pods
     except ClusterFileError as error:
@@ -214,82 +217,87 @@ def _read_pod(given: Any, place: int) -> Pod:
     return pod
 
 
-def not_a_pod(place: str, kind: str) -> str:
-    """Of something else, where a pod is expected."""
-    return f"{place}: {kind!r} is no Pod: only Pods are placed; of a workload, give one of its Pods"
+def not_a_pod_message(place: str, kind: str) -> str:
+    """Render the error for an object of another kind."""
+    return f"{place}: {kind!r} is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods"
 
 
 # --- POST /simulate -------------------------------------------------------------------------------------------------
 
 
-class Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """What is asked; everything may be left out but pods, or `pending`."""
+class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The body of POST /simulate. At least one of `pod`, `pods` and `pending` is required."""
 
     pod: Any = None
     """One Pod."""
     pods: list[Any] = []
-    """Or several."""
+    """Several Pods, instead of `pod`."""
     pending: bool = False
-    """Place the pods that wait in the cluster, too."""
+    """Schedule the pending pods of the cluster too."""
     preset: str | None = None
-    """Policies: a preset; those of the configuration if left out."""
+    """Name of a preset; the configured policies if omitted."""
     preemption: dict[str, Any] | None = None
-    """Or keys of the configuration's `preemption` section, on top of `preset`."""
+    """Keys of the configuration's `preemption` section, on top of `preset`."""
     compare: tuple[str, str] | None = None
-    """Or two presets."""
+    """Names of two presets to compare, instead of `preset` and `preemption`."""
     seed: int | None = None
-    """Draw among equal nodes; by name if left out."""
+    """Seed for the random choice among nodes of equal score; the first name wins if omitted."""
 
 
-_BODY = msgspec.json.Decoder(Body)
+_BODY_DECODER = msgspec.json.Decoder(SimulateBody)
 
 
-def what_if(
+def simulate_request(
     objects: ClusterObjects,
     base: Profile,
     body: bytes,
-    moment: EvictionHistory | None = None,
-    spare: Snapshot | None = None,
+    history: EvictionHistory | None = None,
+    scratch: Snapshot | None = None,
 ) -> dict[str, Any]:
-    """The answer to `POST /simulate`: a `Simulation`, or a `Comparison`, as plain values.
+    """Answer `POST /simulate`: a `Simulation` or a `Comparison`, as plain values.
 
-    `base`: the policies in effect. `moment`: when, and what was approved lately; now if left out. `spare`: see `ask`.
-    Raises RequestError for a body that cannot be understood, or asks for too much.
+    `base`: the policies in effect. `history`: the time and the recent evictions; by default now, without evictions.
+    `scratch`: see `run_simulation`.
+    Raises RequestError for an invalid body, or for more than MAX_SIMULATED_PODS pods.
     """
-    asked = _decode(body)
-    given = ([] if asked.pod is None else [asked.pod]) + asked.pods
-    if not given and not asked.pending:
-        raise RequestError("nothing to place: give `pod`, `pods` or `pending: true`")
-    question = Question(read_pods(given), asked.pending, asked.seed, moment or EvictionHistory(time.time_ns()))
-    _check_size(objects, question)
-    plain: dict[str, Any] = msgspec.to_builtins(answer(objects, _policies(base, asked), question, spare=spare))
+    parsed = _decode(body)
+    given = ([] if parsed.pod is None else [parsed.pod]) + parsed.pods
+    if not given and not parsed.pending:
+        raise RequestError("nothing to schedule: give `pod`, `pods` or `pending: true`")
+    request = SimulationRequest(
+        parse_pods(given), parsed.pending, parsed.seed, history or EvictionHistory(time.time_ns())
+    )
+    _check_size(objects, request)
+    plain: dict[str, Any] = msgspec.to_builtins(
+        run_simulations(objects, _policies(base, parsed), request, scratch=scratch)
+    )
     return plain
 
 
-def _decode(body: bytes) -> Body:
+def _decode(body: bytes) -> SimulateBody:
     try:
-        asked = _BODY.decode(body)
+        parsed = _BODY_DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(f"the body is no question: {sentence(error)}") from error
-    if asked.pod is not None and asked.pods:
+        raise RequestError(f"invalid body: {decode_error_message(error)}") from error
+    if parsed.pod is not None and parsed.pods:
         raise RequestError("give `pod` or `pods`, not both")
-    if asked.compare is not None and (asked.preset is not None or asked.preemption is not None):
-        raise RequestError("`compare` names its policies itself: leave `preset` and `preemption` out")
-    return asked
+    if parsed.compare is not None and (parsed.preset is not None or parsed.preemption is not None):
+        raise RequestError("`compare` names both policies: omit `preset` and `preemption`")
+    return parsed
 
 
-def _check_size(objects: ClusterObjects, question: Question) -> None:
-    count = len(question.pods)
-    if question.pending:
+def _check_size(objects: ClusterObjects, request: SimulationRequest) -> None:
+    count = len(request.pods)
+    if request.pending:
         count += sum(not pod.spec.node_name for pod in objects.pods)
-    if count > MOST_PODS:
-        raise RequestError(f"{count} pods are more than the {MOST_PODS} of a request")
+    if count > MAX_SIMULATED_PODS:
+        raise RequestError(f"{count} pods exceed the limit of {MAX_SIMULATED_PODS} per request")
 
 
-def _policies(base: Profile, asked: Body) -> list[Policy]:
-    if asked.compare is not None:
-        return [preset(base, name) for name in asked.compare]
-    if asked.preemption is not None:
-        preset_of = {} if asked.preset is None else {"preset": asked.preset}
-        return [own_rules(base, {**preset_of, **asked.preemption})]
-    return [preset(base, asked.preset or CONFIGURED)]
+def _policies(base: Profile, parsed: SimulateBody) -> list[SimulatedPolicy]:
+    if parsed.compare is not None:
+        return [preset_policy(base, name) for name in parsed.compare]
+    if parsed.preemption is not None:
+        preset_of = {} if parsed.preset is None else {"preset": parsed.preset}
+        return [custom_policy(base, {**preset_of, **parsed.preemption})]
+    return [preset_policy(base, parsed.preset or CONFIGURED)]

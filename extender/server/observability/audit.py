@@ -1,8 +1,9 @@
-"""What one audit line says: of a /preempt or a /bind, who asked, what was answered, and what that costs whom.
+"""The audit lines of /preempt and /bind: preemptor, answer, victims, and the budgets that the victims count against.
 
-Only names, UIDs, priorities and counts; nothing that decisions do not need. docs/audit.md is for those who read it.
+A line holds only names, UIDs, priorities and counts; docs/audit.md documents every key.
 
-Rule: nothing is decided or counted anew; what a budget allows is what the decision charged.
+Rule: an audit line repeats what the decision used and recomputes nothing: the disruptions that a budget allows are the
+numbers of the decision.
 """
 
 import json
@@ -17,125 +18,126 @@ from msgspec import field
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.core.engine import Candidate, PreemptDecision
-from extender.core.explain.render import policies
-from extender.core.preemption.pdb.index import Charging
+from extender.core.explain.render import changed_policies
+from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import UNLIMITED
-from extender.core.preemption.pdb.violations import charging_of
+from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
-from extender.server.observability.cache_status import Source
-
-Mode = Literal["answered", "observed", "handsOff", "failed"]
-
-
-class Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """Keys in camelCase; those that are left out have the default given here."""
+from extender.server.observability.cache_status import ClusterSource
+from extender.server.observability.decision_log import DecisionMode
 
 
-class PodSaid(Part, frozen=True, kw_only=True):
+class AuditStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
+    """Base of the audit types: keys in camelCase; an omitted key has the default value given here."""
+
+
+class AuditPod(AuditStruct, frozen=True, kw_only=True):
     namespace: str
     name: str
     uid: str
 
 
-class Preemptor(PodSaid, frozen=True, kw_only=True):
+class AuditPreemptor(AuditPod, frozen=True, kw_only=True):
     priority: int
     scheduler_name: str
 
 
-class Victim(PodSaid, frozen=True, kw_only=True):
+class AuditVictim(AuditPod, frozen=True, kw_only=True):
     priority: int
     budgets: list[str]
-    """`namespace/name` of those that its loss charges."""
+    """`namespace/name` of the disruption budgets that its eviction counts against."""
 
 
-class BudgetSaid(Part, frozen=True, kw_only=True):
+class AuditBudget(AuditStruct, frozen=True, kw_only=True):
     name: str
     before: int | None
-    """Disruptions that it allows, as the decision counted them; None: as many as there are unready pods."""
+    """Disruptions allowed before the evictions, as the decision counted them; None: unlimited, as for unready pods
+    with unhealthyPodEvictionPolicy AlwaysAllow."""
     after: int | None
-    """Without the victims of this node; below 0 where it is broken."""
+    """Disruptions allowed after evicting the victims of this node; below 0 if the budget is violated."""
 
 
-class KeptNode(Part, frozen=True, kw_only=True):
+class AuditNode(AuditStruct, frozen=True, kw_only=True):
     node: str
-    victims: list[Victim]
+    victims: list[AuditVictim]
     """Most important first."""
     num_pdb_violations: int = field(name="numPDBViolations")
-    budgets: list[BudgetSaid]
-    """Those that the victims charge."""
+    budgets: list[AuditBudget]
+    """The budgets that the victims count against."""
 
 
-class KindSaid(Part, frozen=True, kw_only=True):
+class AuditKind(AuditStruct, frozen=True, kw_only=True):
     version: str
     age: float | None
-    """Seconds since the API server last proved that it is current; None: it never did."""
+    """Seconds since the last list, event or bookmark of this kind; None: it was never listed."""
 
 
-class Picture(Part, frozen=True, kw_only=True):
+class AuditCache(AuditStruct, frozen=True, kw_only=True):
     version: int
-    """How often it has changed since the start; 0: there is none."""
-    kinds: dict[str, KindSaid] = {}
-    """Of a live cluster."""
+    """Number of changes of the cluster cache since the start; 0: the cache was never filled."""
+    kinds: dict[str, AuditKind] = {}
+    """Kind -> state of its reflector; empty unless the source is a live cluster."""
 
 
-class PreemptLine(Part, frozen=True, kw_only=True):
+class PreemptLine(AuditStruct, frozen=True, kw_only=True):
     event: Literal["audit"]
     timestamp: str
     id: str
-    """As in X-Extender-Decision and /decisions."""
+    """ID of the decision, as in X-Extender-Decision and /decisions."""
     verb: Literal["preempt"]
-    mode: Mode
+    mode: DecisionMode
     status: int
-    """Of HTTP."""
-    answer: Literal["decided", "nobody", "asOffered", "error"]
-    """What kube-scheduler was told: these nodes; to evict nobody; its own choice; that there is no answer."""
+    """HTTP status."""
+    answer: Literal["decided", "noVictims", "asSent", "error"]
+    """What kube-scheduler received: the nodes of the decision (`decided`); no victims (`noVictims`); the candidates it
+    sent (`asSent`); an error (`error`)."""
     milliseconds: float
-    """From the request that was read to what was decided."""
-    preemptor: Preemptor | None = None
-    """None: it failed before the request was read."""
-    offered: int = 0
-    """How many nodes kube-scheduler offered."""
-    kept: list[KeptNode] = []
-    """Nodes of the decision, best first."""
+    """Duration from the parsed request to the decision."""
+    preemptor: AuditPreemptor | None = None
+    """None: the call failed before its request was parsed."""
+    sent: int = 0
+    """Number of candidates that kube-scheduler sent."""
+    kept: list[AuditNode] = []
+    """Candidates of the decision, best first."""
     dropped: dict[str, list[str]] = {}
-    """Why -> the offered nodes that are not in the decision for that reason."""
+    """Reason -> the sent candidates that are not in the decision for that reason."""
     vetoed: str | None = None
-    """Why the decision evicts nobody."""
+    """Why the decision evicts no pods."""
     error: str | None = None
-    """Why there is no decision."""
+    """Why the decision failed."""
     not_evaluated: list[str] = []
-    """Plugins whose part is left to kube-scheduler."""
+    """Filter plugins left to kube-scheduler."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
-    picture: Picture
+    cache: AuditCache
 
 
-class BindLine(Part, frozen=True, kw_only=True):
+class BindLine(AuditStruct, frozen=True, kw_only=True):
     event: Literal["audit"]
     timestamp: str
     id: str
     verb: Literal["bind"]
-    mode: Mode
+    mode: DecisionMode
     status: int
     milliseconds: float
-    """From the request that was read to the last word of the API server."""
-    pod: PodSaid | None = None
-    """None: it failed before the request was read."""
+    """Duration from the parsed request to the last response of the API server."""
+    pod: AuditPod | None = None
+    """None: the call failed before its request was parsed."""
     node: str | None = None
     outcome: Literal["bound", "refused", "unknown"] | None = None
-    """None: it failed before anything was sent."""
+    """None: the call failed before a Binding was sent."""
     error: str = ""
-    """As answered; empty: bound."""
+    """The error in the answer; empty: bound."""
     tries: int = 0
-    """Bindings sent."""
+    """Number of Bindings sent."""
 
 
 AuditLine = PreemptLine | BindLine
 
 
-def encoded(line: object) -> bytes:
-    """One line of JSON in ASCII, with its newline: nothing in it steers a terminal, whatever names hold."""
+def encode_line(line: object) -> bytes:
+    """Encode one line of JSON in ASCII, with its newline, so that no name can send control characters to a terminal."""
     try:
         raw = msgspec.json.encode(line)
     except UnicodeEncodeError:  # a lone surrogate
@@ -148,82 +150,82 @@ def encoded(line: object) -> bytes:
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def preemptor(pod: Pod) -> Preemptor:
+def preemptor(pod: Pod) -> AuditPreemptor:
     metadata, name = pod.metadata, pod.spec.scheduler_name
-    return Preemptor(
+    return AuditPreemptor(
         namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, priority=pod.priority, scheduler_name=name
     )
 
 
-def picture(cache: ClusterCache, source: Source) -> Picture:
-    """The state of the cluster that is decided on now."""
+def cache_state(cache: ClusterCache, source: ClusterSource) -> AuditCache:
+    """Return the current state of the cluster cache."""
     kinds = {
-        one.kind: KindSaid(version=one.version, age=None if one.age is None else round(one.age, 3))
-        for one in source.streams()
+        one.kind: AuditKind(version=one.version, age=None if one.age is None else round(one.age, 3))
+        for one in source.reflector_statuses()
     }
-    return Picture(version=cache.version, kinds=kinds)
+    return AuditCache(version=cache.version, kinds=kinds)
 
 
-def of_decision(decision: PreemptDecision) -> dict[str, Any]:
-    """The keys of a line that a decision fills in, before anything follows from it."""
+def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
+    """Return the keys of a line that depend on the decision; call it before the decision is applied to the cache."""
     return {
         "kept": kept_nodes(decision),
-        "dropped": by_reason(decision.dropped),
-        "vetoed": None if decision.kept else decision.why_nobody,
+        "dropped": nodes_by_reason(decision.dropped),
+        "vetoed": None if decision.kept else decision.no_candidate_reason,
         "not_evaluated": list(decision.not_evaluated),
     }
 
 
-def by_reason(dropped: Mapping[str, str]) -> dict[str, list[str]]:
-    """Node -> why, the other way round: thousands of nodes have few reasons."""
+def nodes_by_reason(dropped: Mapping[str, str]) -> dict[str, list[str]]:
+    """Invert node -> reason into reason -> nodes: thousands of nodes share a few reasons."""
     found: dict[str, list[str]] = {}
     for why, of_one in groupby(dropped.items(), key=itemgetter(1)):
         found.setdefault(why, []).extend(map(itemgetter(0), of_one))
     return found
 
 
-def kept_nodes(decision: PreemptDecision) -> list[KeptNode]:
-    """With their victims and budgets."""
-    if decision.working is None or not decision.kept:
+def kept_nodes(decision: PreemptDecision) -> list[AuditNode]:
+    """Return the candidates of the decision with their victims and budgets."""
+    if decision.decision_context is None or not decision.kept:
         return []
-    incoming = decision.working.incoming
-    charging = charging_of(incoming.snapshot, incoming.profile.preemption)
-    charging.refresh()
-    return [_kept(candidate, charging) for candidate in decision.kept]
+    context = decision.decision_context.context
+    index = budget_index(context.snapshot, context.profile.preemption)
+    index.refresh()
+    return [_kept_node(candidate, index) for candidate in decision.kept]
 
 
-def _kept(candidate: Candidate, charging: Charging) -> KeptNode:
-    rows = [charging.snapshot.running_row(victim) for victim in candidate.victims]
-    charged = [() if row is None else charging.charged_by(row) for row in rows]
+def _kept_node(candidate: Candidate, index: BudgetIndex) -> AuditNode:
+    rows = [index.snapshot.running_row(victim) for victim in candidate.victims]
+    budgets_of_victims = [() if row is None else index.budgets_of(row) for row in rows]
     victims = [
-        Victim(
+        AuditVictim(
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
             uid=pod.metadata.uid,
             priority=pod.priority,
-            budgets=[charging.names[one] for one in budgets],
+            budgets=[index.names[one] for one in budgets],
         )
-        for pod, budgets in zip(candidate.victims, charged, strict=True)
+        for pod, budgets in zip(candidate.victims, budgets_of_victims, strict=True)
     ]
-    return KeptNode(
+    return AuditNode(
         node=candidate.node,
         victims=victims,
         num_pdb_violations=candidate.num_pdb_violations,
-        budgets=_budgets(charging, (one for budgets in charged for one in budgets)),
+        budgets=_budgets(index, (one for budgets in budgets_of_victims for one in budgets)),
     )
 
 
-def _budgets(charging: Charging, charges: Iterable[int]) -> list[BudgetSaid]:
-    """By name; of a budget that ready and unready pods charge apart, one for each."""
+def _budgets(index: BudgetIndex, budgets: Iterable[int]) -> list[AuditBudget]:
+    """Return the budgets sorted by name; a budget with separate counts of ready and unready pods occurs twice."""
     found = []
-    for budget, count in Counter(charges).items():
-        allowed = charging.allowed[budget]
+    for budget, count in Counter(budgets).items():
+        allowed = index.allowed[budget]
         is_limited = allowed < UNLIMITED
         before, after = (allowed, allowed - count) if is_limited else (None, None)
-        found.append(BudgetSaid(name=charging.names[budget], before=before, after=after))
+        found.append(AuditBudget(name=index.names[budget], before=before, after=after))
     return sorted(found, key=lambda one: one.name)
 
 
 def policies_of(profile: Profile) -> list[str]:
-    """What of `preemption` is not kube-scheduler's own."""
-    return policies(profile)
+    """Return the keys of `preemption` that differ from kube-scheduler's defaults, with their values."""
+    return changed_policies(profile)

@@ -1,9 +1,9 @@
-"""Where audit lines go: standard output or a file, by a thread of their own.
+"""The audit log: a thread that writes audit lines to standard output or a file.
 
-Whoever hands a line over waits until the operating system has it, at most 100 ms. After one such wait was in vain
-nobody waits any more until the thread has caught up. What cannot be written is counted, and said in the log every 10 s.
+`write` waits until the operating system has the line, at most 100 ms. After one such wait has timed out, no further
+call waits until the thread has caught up. Lines that cannot be written are counted, and logged every 10 s.
 
-Rule: neither a stuck pipe nor a full disk keeps an answer back, and no line is lost in silence.
+Rule: neither a blocked pipe nor a full disk delays an answer further, and no line is lost silently.
 """
 
 import logging
@@ -20,50 +20,50 @@ from extender.server.observability.backlog import Backlog
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 0.1
-"""Seconds for which an answer waits for its line."""
+MAX_WAIT_SECONDS = 0.1
+"""Time that an answer waits for its audit line."""
 
-MOST_WAITING = 16 << 20
-"""Bytes of lines that may wait for the disk."""
+MAX_QUEUED_BYTES = 16 << 20
+"""Limit of the lines that are queued for the disk."""
 
-SAY_EVERY = 10.0
-"""Seconds between two lines of the log about lines that were not written."""
+LOG_INTERVAL_SECONDS = 10.0
+"""Interval between two error messages about dropped lines."""
 
-STOP_SECONDS = 2.0
-"""How long what waits may take to be written at the end."""
+STOP_TIMEOUT_SECONDS = 2.0
+"""Time limit for writing the queued lines at shutdown."""
 
 _STDOUT = 1
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
-class _Line:
-    """A line on its way."""
+class _QueuedLine:
+    """A line in the queue."""
 
     __slots__ = ("data", "done")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.done = threading.Event()
-        """It is written, or never will be."""
+        """Set once the line is written or given up."""
 
 
 class AuditLog:
-    """Nothing is written before `start`. `write` is called by one thread, the one that decides."""
+    """The audit log; it writes nothing before `start`. Only the thread that decides calls `write`."""
 
     def __init__(self, path: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Without a path: standard output."""
+        """`path`: the file; None: standard output."""
         self.path = path
         self._clock = clock
-        self._target: Target | None = None
-        self._backlog: Backlog[_Line] = Backlog(MOST_WAITING)
+        self._target: AuditTarget | None = None
+        self._backlog: Backlog[_QueuedLine] = Backlog(MAX_QUEUED_BYTES)
         self._thread: threading.Thread | None = None
         self._is_behind = False
         self._handed_over = 0
         self._written = 0
         self._failed = 0
         self._refused = 0
-        self._said_at: float | None = None
-        self._said = 0
+        self._logged_at: float | None = None
+        self._logged_dropped = 0
 
     @property
     def is_on(self) -> bool:
@@ -71,58 +71,60 @@ class AuditLog:
 
     @property
     def written(self) -> int:
-        """Lines that the operating system has."""
+        """Number of lines written to the operating system."""
         return self._written
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost; the log says why."""
+        """Number of lines lost; the log says why."""
         return self._failed + self._refused
 
     def start(self) -> None:
-        """ConfigError if it cannot be written."""
+        """Open the target and start the thread; ConfigError if the target is not writable."""
         if self._thread is None:
-            self._target = Target(self.path)
-            self._backlog = Backlog(MOST_WAITING)
+            self._target = AuditTarget(self.path)
+            self._backlog = Backlog(MAX_QUEUED_BYTES)
             self._thread = threading.Thread(
                 target=self._run, args=(self._target, self._backlog), name="audit", daemon=True
             )
             self._thread.start()
 
     def stop(self) -> None:
-        """What waits is written, if that does not take too long."""
+        """Write the queued lines, for at most STOP_TIMEOUT_SECONDS, and stop the thread."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self._backlog.end()
-        thread.join(STOP_SECONDS)
+        thread.join(STOP_TIMEOUT_SECONDS)
         if thread.is_alive():
             self._backlog.clear()
             lost = self._handed_over - self._written - self._failed
             self._refused += lost
-            log.error("audit: at the end %d lines were not written, and the last one perhaps not as a whole", lost)
+            log.error("audit: shutdown timed out: dropped %d lines, the last one may be incomplete", lost)
 
     def write(self, data: bytes) -> None:
-        """Hand over one line, with its newline."""
+        """Queue one line, with its newline, and wait until it is written, for at most MAX_WAIT_SECONDS."""
         if self._thread is None:
             return
-        line = _Line(data)
+        line = _QueuedLine(data)
         if not self._backlog.put(line, len(data)):
             self._refused += 1
-            self._say("too many lines wait for it")
+            self._log_dropped("the queue is full")
             return
         self._handed_over += 1
-        if not self._is_behind and not line.done.wait(PATIENCE):
+        if not self._is_behind and not line.done.wait(MAX_WAIT_SECONDS):
             self._is_behind = True
-            log.warning("audit: %s takes too long; answers do not wait for it until it has caught up", self._place)
+            log.warning(
+                "audit: writing to %s is slow, answers no longer wait for it until it has caught up", self._place
+            )
 
     def count_lost(self) -> None:
-        """One line was never handed over."""
+        """Count a line that could not be composed."""
         self._refused += 1
 
     # --- the thread -----------------------------------------------------------------------------------------------
 
-    def _run(self, target: "Target", backlog: Backlog[_Line]) -> None:
+    def _run(self, target: "AuditTarget", backlog: Backlog[_QueuedLine]) -> None:
         try:
             while lines := backlog.take():
                 for line in lines:
@@ -132,13 +134,13 @@ class AuditLog:
         finally:
             target.close()
 
-    def _write_one(self, target: "Target", line: _Line) -> None:
+    def _write_one(self, target: "AuditTarget", line: _QueuedLine) -> None:
         try:
             target.write(line.data)
             self._written += 1
         except OSError as error:
             self._failed += 1
-            self._say(error.strerror or str(error))
+            self._log_dropped(error.strerror or str(error))
         finally:
             line.done.set()
 
@@ -146,21 +148,21 @@ class AuditLog:
     def _place(self) -> str:
         return str(self.path or "standard output")
 
-    def _say(self, why: str) -> None:
+    def _log_dropped(self, why: str) -> None:
         now, lost = self._clock(), self.dropped
-        if self._said_at is None or now - self._said_at >= SAY_EVERY:
-            log.error("audit: %d lines were not written to %s: %s", lost - self._said, self._place, why)
-            self._said_at, self._said = now, lost
+        if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_SECONDS:
+            log.error("audit: dropped %d lines for %s: %s", lost - self._logged_dropped, self._place, why)
+            self._logged_at, self._logged_dropped = now, lost
 
 
-class Target:
-    """A file that is opened again when it was moved or removed, or standard output. Raises OSError as it comes."""
+class AuditTarget:
+    """Standard output, or a file that is reopened after log rotation moved or removed it. Raises OSError."""
 
     def __init__(self, path: Path | None) -> None:
-        """ConfigError if it cannot be written."""
+        """Open the target; ConfigError if it is not writable."""
         self._path = path
         self._is_torn = False
-        """The last line was written in part: the next one must not be glued to it."""
+        """The last line was written in part: the next one starts with a newline, so that the two stay apart."""
         try:
             self._fd = os.dup(_STDOUT) if path is None else _open(path)
         except OSError as error:
@@ -171,7 +173,7 @@ class Target:
         os.close(self._fd)
 
     def write(self, data: bytes) -> None:
-        """All of it."""
+        """Write the whole line; wait for a pipe that is full."""
         if self._path is not None:
             self._follow(self._path)
         rest = memoryview(b"\n" + data if self._is_torn else data)
@@ -187,7 +189,7 @@ class Target:
             self._is_torn = bool(rest) and (begun or self._is_torn)
 
     def _follow(self, path: Path) -> None:
-        """Whoever rotates files moves or removes this one: then go on with a new one."""
+        """Open a new file if log rotation has moved or removed the current one."""
         held = os.fstat(self._fd)
         if not stat.S_ISREG(held.st_mode):
             return
@@ -200,16 +202,16 @@ class Target:
         try:
             fresh = _open(path)
         except OSError:
-            if held.st_nlink:  # the old one is still somewhere: better there than nowhere
+            if held.st_nlink:  # the moved file still exists: write there rather than lose the line
                 return
             raise
         os.close(self._fd)
         self._fd, self._is_torn = fresh, False
 
 
-def check(path: Path | None) -> None:
-    """ConfigError if no line can be written there."""
-    Target(path).close()
+def check_writable(path: Path | None) -> None:
+    """Raise ConfigError if the target is not writable."""
+    AuditTarget(path).close()
 
 
 def _open(path: Path) -> int:

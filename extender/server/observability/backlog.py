@@ -1,6 +1,7 @@
-"""What waits for the thread that writes: a queue with a limit in bytes.
+"""A queue with a limit in bytes, between the thread that decides and a thread that writes.
 
-Rule: whoever puts something in never waits. What has been taken out counts until the next is taken.
+Rule: `put` never blocks. Items that were taken count towards the limit until the next `take`, because their writer
+still holds them.
 """
 
 import threading
@@ -10,11 +11,10 @@ T = TypeVar("T")
 
 
 class Backlog(Generic[T]):
-    """One thread puts in, another one takes out."""
+    """A bounded queue with one producer and one consumer."""
 
-    def __init__(self, at_most: int) -> None:
-        """Bytes."""
-        self._at_most = at_most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._waiting: list[T] = []
         self._size = 0
         self._taken = 0
@@ -23,27 +23,27 @@ class Backlog(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Bytes of what waits or is being written."""
+        """Bytes of the items that are queued or being written."""
         return self._size
 
     @property
     def is_waiting(self) -> bool:
-        """Is there something that was not taken yet?"""
+        """Are items queued that were not taken yet?"""
         return bool(self._waiting)
 
-    def put(self, one: T, size: int) -> bool:
-        """Put it at the end -> False if there is no room for it; a single one always has room."""
+    def put(self, item: T, size: int) -> bool:
+        """Append an item; return False if the queue is full. An empty queue accepts an item of any size."""
         with self._more:
-            if self._size and self._size + size > self._at_most:
+            if self._size and self._size + size > self._max_bytes:
                 return False
-            self._waiting.append(one)
+            self._waiting.append(item)
             self._size += size
             if len(self._waiting) == 1:
                 self._more.notify()
             return True
 
     def take(self) -> list[T]:
-        """Everything that waits, once there is something; nothing: there will never be any more."""
+        """Wait for items and take all of them; an empty list means that the queue was ended."""
         with self._more:
             self._size -= self._taken
             self._taken = 0
@@ -53,13 +53,13 @@ class Backlog(Generic[T]):
             return taken
 
     def clear(self) -> list[T]:
-        """Take out what waits, so that nobody else gets it."""
+        """Remove and return the queued items, so that the consumer does not get them."""
         with self._more:
             dropped, self._waiting, self._size = self._waiting, [], self._taken
             return dropped
 
     def end(self) -> None:
-        """Nothing is put in any more."""
+        """Signal the consumer that no further item follows."""
         with self._more:
             self._ended = True
             self._more.notify()

@@ -1,51 +1,53 @@
-"""How true the picture of the cluster is, in the words of health checks, headers and logs."""
+"""Cache status: how current the cluster cache is, for health checks, response headers and decisions.
+
+Rule: this module renders the state of the source and decides nothing.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.cache.view import StreamView
+from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.core.profile import Profile
 
 
-class Source(Protocol):
-    """Where the picture comes from: FileSource or KubernetesSource."""
+class ClusterSource(Protocol):
+    """The source of the cluster cache: FileSource or KubernetesSource."""
 
     @property
     def is_live(self) -> bool:
-        """Does it follow a cluster in which what is answered comes about?"""
+        """Does the source watch a live cluster, in which the answers take effect?"""
 
     @property
     def fatal(self) -> str | None:
-        """Why there was no point in going on; `run` has ended then."""
+        """Why the source gave up; `run` has returned then. None: it has not."""
 
     async def run(self) -> None:
-        """Keep the store equal to the source until cancelled."""
+        """Keep the cluster cache equal to the source until cancelled."""
 
     async def adopt(self, profile: Profile) -> None:
-        """Get the picture ready for decisions by this profile, while others are made."""
+        """Prepare the cluster cache for decisions with this profile, while decisions with the old one go on."""
 
     def problem(self) -> str | None:
-        """Why nothing may be decided on the picture now; None if it is as true as it can be."""
+        """Why the cluster cache is not ready for decisions; None: it is ready."""
 
     def warnings(self) -> Sequence[str]:
-        """What is wrong without being a problem."""
+        """Return conditions that an operator should know about, but that do not prevent decisions."""
 
-    def streams(self) -> Sequence[StreamView]:
-        """How each kind of objects is followed; nothing if the source is no cluster."""
+    def reflector_statuses(self) -> Sequence[ReflectorStatus]:
+        """Return the status of the reflector of each kind; empty if the source is not a live cluster."""
 
 
 class NoSource:
-    """Nobody changes the store."""
+    """A source for a cluster cache that is filled once and never changes."""
 
     is_live = False
     fatal = None
 
     async def run(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     async def adopt(self, profile: Profile) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def problem(self) -> str | None:
         return None
@@ -53,29 +55,29 @@ class NoSource:
     def warnings(self) -> Sequence[str]:
         return ()
 
-    def streams(self) -> Sequence[StreamView]:
+    def reflector_statuses(self) -> Sequence[ReflectorStatus]:
         return ()
 
 
-NO_SOURCE: Source = NoSource()
+NO_SOURCE: ClusterSource = NoSource()
 
 
-def summary(cache: ClusterCache, source: Source) -> str:
-    """Which state of the cluster a decision is made on: `version=812 Node=8123@0.2s Pod=8125@0.0s …`."""
-    streams = (f"{one.kind}={one.version or '-'}@{_seconds(one.age)}" for one in source.streams())
-    return " ".join((f"version={cache.version}", *streams))
+def cache_summary(cache: ClusterCache, source: ClusterSource) -> str:
+    """Summarize the state of the cluster cache: `version=812 Node=8123@0.2s Pod=8125@0.0s …` (X-Extender-Cache)."""
+    kinds = (f"{one.kind}={one.version or '-'}@{_seconds(one.age)}" for one in source.reflector_statuses())
+    return " ".join((f"version={cache.version}", *kinds))
 
 
 def _seconds(age: float | None) -> str:
     return "never" if age is None else f"{age:.1f}s"
 
 
-def check_lines(source: Source) -> list[str]:
-    """A line for every stream, as `/readyz?verbose` shows it."""
-    return [_line(one) for one in source.streams()]
+def check_lines(source: ClusterSource) -> list[str]:
+    """Return one line per reflector for `/readyz?verbose`."""
+    return [_line(one) for one in source.reflector_statuses()]
 
 
-def _line(one: StreamView) -> str:
+def _line(one: ReflectorStatus) -> str:
     sign = {"watching": "+", "absent": "!", "forbidden": "!"}.get(one.phase, "-")
     seen = f"version {one.version}, {_seconds(one.age)} ago" if one.version else "nothing yet"
     return f"[{sign}] {one.kind}: {one.phase}, {seen}{f': {one.error}' if one.error else ''}"

@@ -1,9 +1,10 @@
-"""The last decisions of each verb, with all that led to them.
+"""The latest decisions of each verb, with the records that explain them.
 
-Every verb has a ring of its own: a cluster that schedules a hundred pods a second must not push out the preemption that
-somebody asks about an hour later. Decisions are kept as arrays and told when somebody asks (`core.explain.render`).
+Each verb has a ring of its own: a cluster that schedules a hundred pods per second must not push out the preemption
+that an operator looks up an hour later. Decisions are kept as arrays and
+rendered on demand (`core.explain.render`).
 
-Rule: used by the thread that decides; what is kept never changes, and may be told on any other thread.
+Rule: only the thread that decides uses the log; a kept decision is immutable and may be rendered on any other thread.
 """
 
 import re
@@ -16,74 +17,74 @@ from typing import Literal
 
 from extender.core.explain import render
 from extender.core.explain import summary as sentences
-from extender.core.explain.record import SAMPLED, Capture, PreemptCapture
-from extender.core.explain.schema import Decision, Summary, Verb
+from extender.core.explain.record import POD_SAMPLE_STRIDE, DecisionRecord, PreemptRecord
+from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
 
-VERBS: tuple[Verb, ...] = ("filter", "prioritize", "preempt")
+VERBS: tuple[VerbName, ...] = ("filter", "prioritize", "preempt")
 
-Mode = Literal["answered", "observed", "handsOff", "failed"]
+DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
-POD_BYTES = 1000
-"""Of a pod, without what it shares with others of its template."""
+POD_SIZE_BYTES = 1000
+"""Estimated memory of a pod, without the objects that it shares with other pods of its template."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """One decision."""
+class KeptDecision:
+    """A kept decision: the call, the profile in effect, and the record of the decision."""
 
     id: str
-    verb: Verb
+    verb: VerbName
     now: int
-    """Nanoseconds since 1970."""
+    """Time of the decision, nanoseconds since the Unix epoch."""
     milliseconds: float
     pod: Pod
     profile: Profile
-    mode: Mode
-    picture: str
-    capture: Capture | None
-    """None: nothing was decided."""
+    mode: DecisionMode
+    cache: str
+    record: DecisionRecord | None
+    """None: no decision was made."""
     error: str | None = None
-    """Why no decision could be made."""
+    """Why the decision failed."""
 
     @cached_property
     def size(self) -> int:
-        """Bytes, about."""
-        return 1000 + (0 if self.capture is None else self.capture.size)
+        """Estimated memory in bytes."""
+        return 1000 + (0 if self.record is None else self.record.size)
 
     @cached_property
     def victims(self) -> tuple[Pod, ...]:
-        """To be evicted, on all nodes of the answer."""
-        if not isinstance(self.capture, PreemptCapture):
+        """The victims on all nodes of the answer."""
+        if not isinstance(self.record, PreemptRecord):
             return ()
-        return tuple(victim for candidate in self.capture.decision.kept for victim in candidate.victims)
+        return tuple(victim for candidate in self.record.decision.kept for victim in candidate.victims)
 
     @property
     def sample(self) -> tuple[Pod, ...]:
-        """Some of the pods that it refers to."""
-        tried = self.capture.tried if isinstance(self.capture, PreemptCapture) else None
-        return () if tried is None else tried.sample
+        """A sample of the pods that the record refers to."""
+        dry_run = self.record.dry_run if isinstance(self.record, PreemptRecord) else None
+        return () if dry_run is None else dry_run.sampled_pods
 
     @property
     def nodes(self) -> Collection[str]:
-        """Names of the nodes that it speaks of; not remembered, because of many decisions that is much."""
-        if self.capture is None:
+        """Names of the nodes that the decision considered; not cached, to save memory in a full log."""
+        if self.record is None:
             return ()
-        if not isinstance(self.capture, PreemptCapture):
-            return self.capture.names
-        tried = self.capture.tried
-        return frozenset(self.capture.offered) | {node.metadata.name for node in (tried.nodes if tried else ())}
+        if not isinstance(self.record, PreemptRecord):
+            return self.record.names
+        dry_run = self.record.dry_run
+        return frozenset(self.record.sent_nodes) | {node.metadata.name for node in (dry_run.nodes if dry_run else ())}
 
     @property
     def time(self) -> str:
         return format_time(self.now, 3)
 
     @cached_property
-    def summary(self) -> Summary:
-        """Its line in the list."""
-        return Summary(
+    def summary(self) -> DecisionSummary:
+        """The decision's line in the list of decisions."""
+        return DecisionSummary(
             id=self.id,
             verb=self.verb,
             time=self.time,
@@ -97,49 +98,49 @@ class Kept:
             victims=[victim.key for victim in self.victims],
         )
 
-    def decision(self, node: str | None = None, *, every_pod: bool = True) -> Decision:
-        """All of it, or what it says of one node; with the pods of every node, or of that one only."""
-        summary, capture = self.summary, self.capture
-        told = render.Told([])
-        if capture is not None:
-            told = render.tell(capture, node=node, every_pod=every_pod)
-        return Decision(
+    def decision(self, node: str | None = None, *, every_pod: bool = True) -> DecisionReport:
+        """Render the whole decision, or only one node; with the pods of every node, or of that node only."""
+        summary, record = self.summary, self.record
+        rendered = render.RenderedDecision([])
+        if record is not None:
+            rendered = render.render(record, node=node, every_pod=every_pod)
+        return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
-            picture=self.picture,
-            policies=render.policies(self.profile),
-            incoming=render.incoming_pod(self.pod),
-            filters=list(capture.asked.filters) if capture else [],
-            nodes=told.nodes,
-            ranking=told.ranking,
-            highest=told.highest,
-            not_evaluated=list(capture.not_evaluated) if capture else [],
-            rejected=dict(capture.decision.rejected) if isinstance(capture, PreemptCapture) else {},
+            cache=self.cache,
+            policies=render.changed_policies(self.profile),
+            incoming=render.render_incoming_pod(self.pod),
+            filters=list(record.request.filters) if record else [],
+            nodes=rendered.nodes,
+            ranking=rendered.ranking,
+            highest=rendered.highest,
+            not_evaluated=list(record.not_evaluated) if record else [],
+            rejected=dict(record.decision.rejected) if isinstance(record, PreemptRecord) else {},
             error=self.error,
         )
 
     @property
     def _chosen(self) -> list[str]:
-        if not isinstance(self.capture, PreemptCapture):
+        if not isinstance(self.record, PreemptRecord):
             return []
-        return [candidate.node for candidate in self.capture.decision.kept]
+        return [candidate.node for candidate in self.record.decision.kept]
 
     @property
     def _sentence(self) -> str:
-        if self.capture is not None:
-            return sentences.sentence(self.capture, observed=self.mode == "observed")
+        if self.record is not None:
+            return sentences.summarize(self.record, observed=self.mode == "observed")
         if self.error is not None:
             return f"no decision for {self.pod.key}: {self.error}"
-        return f"nothing was decided for {self.pod.key}: the kill switch is on"
+        return f"no decision for {self.pod.key}: the kill switch is on"
 
     @property
-    def _outcome(self) -> Literal["answered", "nobody", "vetoed", "observed", "handsOff", "failed"]:
-        if self.mode == "answered" and isinstance(self.capture, PreemptCapture) and not self.capture.decision.kept:
-            return "nobody" if self.capture.decision.vetoed is None else "vetoed"
+    def _outcome(self) -> Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]:
+        if self.mode == "answered" and isinstance(self.record, PreemptRecord) and not self.record.decision.kept:
+            return "noVictims" if self.record.decision.vetoed is None else "vetoed"
         return self.mode
 
 
 def read_time(text: str, now: Callable[[], int]) -> int:
-    """`2026-03-01T12:00:00Z`, or `15m` before now -> nanoseconds since 1970; ValueError if it is neither."""
+    """Parse `2026-03-01T12:00:00Z` or an age such as `15m` -> Unix nanoseconds; ValueError for anything else."""
     duration = _DURATION.fullmatch(text)
     if duration:
         return now() - int(duration[1]) * _SECONDS[duration[2]] * SECOND
@@ -147,30 +148,30 @@ def read_time(text: str, now: Callable[[], int]) -> int:
 
 
 _MILLISECOND = 10**6
-"""Nanoseconds; decisions show their time in milliseconds."""
+"""In nanoseconds: decisions display their time in milliseconds, so filters round to milliseconds."""
 
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """Which decisions are wanted; what is None is not asked."""
+class DecisionQuery:
+    """A filter on decisions; a field that is None does not filter."""
 
     pod: str | None = None
-    """`namespace/name`, a name or a UID, of the pod to be scheduled or of a victim."""
+    """`namespace/name`, name or UID of the pod to be scheduled or of a victim."""
     node: str | None = None
     verb: str | None = None
     since: int | None = None
     until: int | None = None
-    """Nanoseconds since 1970, both included."""
+    """`since` and `until`: nanoseconds since the Unix epoch, inclusive."""
     limit: int = 100
 
-    def of(self, decisions: Iterable[Kept]) -> list[Kept]:
-        """Those that are wanted, in their order."""
-        return list(islice(filter(self.wants, decisions), self.limit))
+    def select(self, decisions: Iterable[KeptDecision]) -> list[KeptDecision]:
+        """Return the first `limit` decisions that match, in order."""
+        return list(islice(filter(self.matches, decisions), self.limit))
 
-    def wants(self, kept: Kept) -> bool:
+    def matches(self, kept: KeptDecision) -> bool:
         return (
             (self.verb is None or kept.verb == self.verb)
             and (self.since is None or kept.now >= self.since)
@@ -183,83 +184,88 @@ class Query:
         return self.pod in (pod.key, pod.metadata.name, pod.metadata.uid)
 
 
-class Decisions:
-    """The rings.
+class DecisionLog:
+    """One ring of kept decisions per verb, within a limit of count and of memory.
 
-    Preemptions refer to the pods of the nodes that were tried. As long as the picture holds a pod as well, that takes
-    nothing; of a pod that has changed or gone since, only we hold it as it was. How many of these there are is told by
-    samples (`core.explain.record.SAMPLED`), about once a second.
+    Records of preemptions refer to the pods of the nodes of the dry run. While the cluster cache holds such a pod too,
+    the reference costs no memory; a pod that has changed or been deleted since lives on only in this log. Their number
+    is estimated from a sample of the pods (`core.explain.record.POD_SAMPLE_STRIDE`), about once a second.
     """
 
-    def __init__(self, most: int, most_bytes: int, is_in_picture: Callable[[Pod], bool] = lambda _: True) -> None:
-        """`most`: of each verb; `most_bytes`: of all together; `is_in_picture`: does it hold this very object?"""
-        self._is_in_picture = is_in_picture
-        self._most = most
-        self._most_bytes = most_bytes
-        self._bytes: dict[Verb, int] = dict.fromkeys(VERBS, 0)
-        self._rings: dict[Verb, deque[Kept]] = {verb: deque() for verb in VERBS}
+    def __init__(self, max_per_verb: int, max_bytes: int, is_in_cache: Callable[[Pod], bool] = lambda _: True) -> None:
+        """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together.
+
+        `is_in_cache`: does the cluster cache hold this very object?
+        """
+        self._is_in_cache = is_in_cache
+        self._max_per_verb = max_per_verb
+        self._max_bytes = max_bytes
+        self._bytes: dict[VerbName, int] = dict.fromkeys(VERBS, 0)
+        self._rings: dict[VerbName, deque[KeptDecision]] = {verb: deque() for verb in VERBS}
         self._numbers: dict[str, int] = dict.fromkeys((*VERBS, "bind"), 0)
         self._sampled: dict[int, Pod] = {}
-        """By `id`."""
+        """`id()` of a sampled pod -> the pod."""
         self._referring: Counter[int] = Counter()
-        """How many decisions refer to each of them."""
-        self._alone: set[int] = set()
-        """Those that the picture did not hold any more when that was looked at."""
-        self._looked = 0
-        """When that was looked at, in nanoseconds since 1970."""
+        """`id()` of a sampled pod -> number of decisions that refer to it."""
+        self._held_alone: set[int] = set()
+        """`id()` of the sampled pods that only this log holds: the cluster cache has replaced or deleted them."""
+        self._sampled_at = 0
+        """Time of the last look into the cluster cache, nanoseconds since the Unix epoch."""
 
     @property
-    def are_kept(self) -> bool:
-        return self._most > 0
+    def is_enabled(self) -> bool:
+        return self._max_per_verb > 0
 
     def counts(self) -> dict[str, int]:
-        """How many of each verb are kept."""
+        """Return verb -> number of kept decisions."""
         return {verb: len(ring) for verb, ring in self._rings.items()}
 
-    def next_id(self, verb: Verb | Literal["bind"]) -> str:
-        """Of a decision that is being made, or of a binding: these are not kept, but numbered all the same."""
+    def next_id(self, verb: VerbName | Literal["bind"]) -> str:
+        """Return the ID of a new decision or binding; bindings are numbered but not kept."""
         self._numbers[verb] += 1
         return f"{verb}-{self._numbers[verb]}"
 
-    def keep(self, kept: Kept) -> None:
-        """The oldest of the verb goes if there are too many; of the verb that takes most if they take too much."""
+    def keep(self, kept: KeptDecision) -> None:
+        """Add a decision; drop the oldest of its ring above its limit, of the largest ring above the memory limit."""
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
         self._sampled.update(zip(map(id, kept.sample), kept.sample, strict=True))
         self._referring.update(map(id, kept.sample))
-        if len(self._rings[kept.verb]) > self._most:
+        if len(self._rings[kept.verb]) > self._max_per_verb:
             self._drop(kept.verb)
-        if abs(kept.now - self._looked) >= SECOND:
-            self._looked = kept.now
-            self._look()
-        while sum(map(self._taken, VERBS)) > self._most_bytes:
-            self._drop(max(VERBS, key=self._taken))
+        if abs(kept.now - self._sampled_at) >= SECOND:
+            self._sampled_at = kept.now
+            self._update_held_alone()
+        while sum(map(self._memory_of, VERBS)) > self._max_bytes:
+            self._drop(max(VERBS, key=self._memory_of))
 
-    def _taken(self, verb: Verb) -> int:
-        """Bytes, about."""
-        return self._bytes[verb] + (SAMPLED * POD_BYTES * len(self._alone) if verb == "preempt" else 0)
+    def _memory_of(self, verb: VerbName) -> int:
+        """Return the estimated memory of a ring in bytes."""
+        return self._bytes[verb] + (
+            POD_SAMPLE_STRIDE * POD_SIZE_BYTES * len(self._held_alone) if verb == "preempt" else 0
+        )
 
-    def _look(self) -> None:
-        self._alone = {one for one, pod in self._sampled.items() if not self._is_in_picture(pod)}
+    def _update_held_alone(self) -> None:
+        self._held_alone = {one for one, pod in self._sampled.items() if not self._is_in_cache(pod)}
 
-    def _drop(self, verb: Verb) -> None:
+    def _drop(self, verb: VerbName) -> None:
         dropped = self._rings[verb].popleft()
         self._bytes[verb] -= dropped.size
         for one in map(id, dropped.sample):
             self._referring[one] -= 1
             if not self._referring[one]:
                 del self._referring[one], self._sampled[one]
-                self._alone.discard(one)
+                self._held_alone.discard(one)
 
-    def get(self, id: str) -> Kept | None:  # noqa: A002  # what it is called everywhere
+    def get(self, id: str) -> KeptDecision | None:  # noqa: A002  # the name of the key in the API
         verb = id.partition("-")[0]
         return next((kept for kept in self._rings.get(verb, ()) if kept.id == id), None)  # type: ignore[call-overload]
 
-    def every(self) -> list[Kept]:
-        """The latest first; to be looked through on any thread."""
-        every = [kept for ring in self._rings.values() for kept in reversed(ring)]
-        return sorted(every, key=lambda kept: kept.now, reverse=True)
+    def newest_first(self) -> list[KeptDecision]:
+        """Return a copy of all kept decisions, newest first, that any thread may read."""
+        decisions = [kept for ring in self._rings.values() for kept in reversed(ring)]
+        return sorted(decisions, key=lambda kept: kept.now, reverse=True)
 
-    def find(self, query: Query) -> list[Kept]:
-        """Those that are wanted, the latest first."""
-        return query.of(self.every())
+    def find(self, query: DecisionQuery) -> list[KeptDecision]:
+        """Return the decisions that match, newest first."""
+        return query.select(self.newest_first())

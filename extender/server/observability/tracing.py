@@ -1,10 +1,10 @@
-"""A span for each call, for OpenTelemetry: what was asked, what was answered, and how long that took.
+"""OpenTelemetry tracing: one span per call, with the attributes of request and answer and its duration.
 
-The packages come with the extra `otel` and are imported only where an endpoint is configured. Spans are exported by a
-thread of their own; those that it cannot keep up with are dropped.
+The packages come with the extra `otel` and are imported only if an endpoint is configured. A thread exports the spans
+and drops those that it cannot keep up with.
 
-Rule: a span is made of what is known anyway, once a call is answered. No call waits for it, and none fails because of
-it.
+Rule: a span is created after the call was answered, from values that the call computed anyway. No call waits for its
+span, and none fails because of it.
 """
 
 import logging
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SERVICE = "kube-scheduler-extender"
+SERVICE_NAME = "kube-scheduler-extender"
 
-EXPORT_SECONDS = 5
-"""How long one export may take."""
+EXPORT_TIMEOUT_SECONDS = 5
+"""Time limit of one export."""
 
-STOP_SECONDS = 3.0
-"""How long what waits may take to be exported at the end."""
+STOP_TIMEOUT_SECONDS = 3.0
+"""Time limit for exporting the queued spans at shutdown."""
 
-MISSING = (
+MISSING_PACKAGES = (
     "tracing.endpoint: the packages for OpenTelemetry are not installed: pip install 'kube-scheduler-extender[otel]'"
 )
 
-Value = str | int | float | bool
+AttributeValue = str | int | float | bool
 
 
 class Tracing:
-    """Where spans go. `stop` at the end."""
+    """The tracer provider and its exporter; call `stop` at shutdown."""
 
     def __init__(self, processor: "SpanProcessor") -> None:
-        """ConfigError without the packages; `processor` hands the spans on."""
+        """`processor` exports the spans; ConfigError if the packages are not installed."""
         try:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.trace import SpanKind, Status, StatusCode
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError as error:
-            raise ConfigError(MISSING) from error
-        resource = Resource.create({"service.name": SERVICE, "service.version": __version__})
+            raise ConfigError(MISSING_PACKAGES) from error
+        resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("extender", __version__)
@@ -57,10 +57,10 @@ class Tracing:
         self._server = SpanKind.SERVER
         self._error = Status(StatusCode.ERROR)
 
-    def note(
-        self, name: str, seconds: float, attributes: Mapping[str, Value], *, parent: str | None, is_error: bool
+    def record_span(
+        self, name: str, seconds: float, attributes: Mapping[str, AttributeValue], *, parent: str | None, is_error: bool
     ) -> None:
-        """A call was answered just now, after so long; `parent`: its `traceparent`, as it came."""
+        """Record the span of a call that ended now and took `seconds`; `parent`: its `traceparent` header."""
         try:
             ended = time.time_ns()
             context = None if parent is None else self._propagator.extract({"traceparent": parent})
@@ -75,19 +75,19 @@ class Tracing:
                 span.set_status(self._error)
             span.end(ended)
         except Exception:
-            log.exception("tracing: no span for %s", name)
+            log.exception("tracing: failed to record the span of %s", name)
 
     def stop(self) -> None:
-        """What waits is exported, if that does not take too long."""
+        """Export the queued spans, for at most STOP_TIMEOUT_SECONDS."""
         thread = threading.Thread(target=self._provider.shutdown, name="tracing-stop", daemon=True)
         thread.start()
-        thread.join(STOP_SECONDS)
+        thread.join(STOP_TIMEOUT_SECONDS)
         if thread.is_alive():
-            log.warning("tracing: the last spans were not exported in time")
+            log.warning("tracing: shutdown timed out: the last spans were not exported")
 
 
-def start(endpoint: str | None) -> Tracing | None:
-    """Spans to that endpoint, OTLP over HTTP; None: there are none. ConfigError if that cannot be done."""
+def start_tracing(endpoint: str | None) -> Tracing | None:
+    """Start exporting to the endpoint (OTLP over HTTP); None: tracing is disabled. ConfigError if it is invalid."""
     if endpoint is None:
         return None
     if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
@@ -96,5 +96,5 @@ def start(endpoint: str | None) -> Tracing | None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        raise ConfigError(MISSING) from error
-    return Tracing(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=EXPORT_SECONDS)))
+        raise ConfigError(MISSING_PACKAGES) from error
+    return Tracing(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=EXPORT_TIMEOUT_SECONDS)))

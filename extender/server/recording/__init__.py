@@ -1,9 +1,9 @@
-"""Recordings of calls: what was asked and answered, with the picture and the settings that it was decided by.
+"""Recordings of calls: requests and answers, with the cluster state and the settings that they were decided on.
 
-    recorder    what is noted, on the event loop's thread; backlog: what waits for the disk
-    writer      the thread that writes; redact: what of a call may be written; disk: segments as files
-    lines       what the files of a segment hold; segments: reading them
-    replay      every call once more; differences: what two answers say differently
+    recorder    queues calls and object changes, on the thread of the event loop
+    writer      the thread that writes segments; redact: removes fields that decisions do not read; disk: the files
+    lines       the file format of a segment; segments: reads it
+    replay      answers every recorded call again; differences: compares two answers
 
-Rule: nothing is written that decisions do not read.
+Rule: a recording holds only fields that decisions read.
 """

@@ -1,6 +1,6 @@
-"""What two answers to one request say differently, node by node.
+"""Compare two answers to one request, node by node.
 
-Rule: nothing is decided here, and any two answers can be compared, whoever gave them.
+Rule: the comparison reads only status and body, so it works for the answers of any two extenders.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from extender.core.explain.schema import Verb
+from extender.core.explain.schema import VerbName
 
 ABSENT = "not in the answer"
 
-MOST_NAMES = 10
-"""How many nodes or pods are named in a row."""
+MAX_NAMES = 10
+"""Limit of the names in one list; the rest is summarized as `and 3 more`."""
 
 
-class Answered(NamedTuple):
-    """What was answered."""
+class RawAnswer(NamedTuple):
+    """HTTP status and body of an answer."""
 
     status: int
     body: bytes
 
 
 class Difference(NamedTuple):
-    """Something of which they say different things; None: one of them says nothing of it."""
+    """One difference between two answers; None: it is absent from that answer."""
 
     what: str
-    """A node, the order of nodes, or the answer as a whole."""
+    """`node NAME`, `order`, `answer` or `bytes`."""
     recorded: str | None
     now: str | None
 
@@ -36,19 +36,22 @@ class Difference(NamedTuple):
         return f"{self.what}: {self.recorded or ABSENT} -> {self.now or ABSENT}"
 
 
-def differences(
-    verb: Verb, recorded: Answered, now: Answered, pod_name: Callable[[str], str] = str, *, exact: bool = True
+def compare_answers(
+    verb: VerbName, recorded: RawAnswer, now: RawAnswer, pod_name: Callable[[str], str] = str, *, exact: bool = True
 ) -> tuple[Difference, ...]:
-    """Nothing if both are the same, byte for byte; or, not `exact`, the same JSON. `pod_name`: of a UID."""
+    """Return the differences; empty if both answers are identical, or, unless `exact`, equal as JSON.
+
+    `pod_name`: UID -> name of the pod, for the messages.
+    """
     if recorded == now or (not exact and recorded.status == now.status and _is_same_json(recorded.body, now.body)):
         return ()
     return tuple(_found(verb, recorded, now, pod_name))
 
 
-def _found(verb: Verb, recorded: Answered, now: Answered, pod_name: Callable[[str], str]) -> Iterator[Difference]:
-    before, after = _said(verb, recorded, pod_name), _said(verb, now, pod_name)
+def _found(verb: VerbName, recorded: RawAnswer, now: RawAnswer, pod_name: Callable[[str], str]) -> Iterator[Difference]:
+    before, after = _statements(verb, recorded, pod_name), _statements(verb, now, pod_name)
     if before is None or after is None:
-        yield Difference("answer", _whole(recorded), _whole(now))
+        yield Difference("answer", _render_answer(recorded), _render_answer(now))
         return
     found = [
         Difference(what, before.get(what), after.get(what))
@@ -57,13 +60,13 @@ def _found(verb: Verb, recorded: Answered, now: Answered, pod_name: Callable[[st
     ]
     yield from found
     if not found and list(before) != list(after):
-        yield Difference("order", _some(list(before)), _some(list(after)))
+        yield Difference("order", _join_names(list(before)), _join_names(list(after)))
     elif not found:
         yield Difference("bytes", *_first_difference(recorded.body, now.body))
 
 
-def _said(verb: Verb, answered: Answered, pod_name: Callable[[str], str]) -> dict[str, str] | None:
-    """`node a` -> what is said of it, in the order of the answer; None: it is no answer of that verb."""
+def _statements(verb: VerbName, answered: RawAnswer, pod_name: Callable[[str], str]) -> dict[str, str] | None:
+    """Return `node a` -> its result, in the order of the answer; None if the answer is an error or malformed."""
     if answered.status != 200:
         return None
     try:
@@ -72,7 +75,7 @@ def _said(verb: Verb, answered: Answered, pod_name: Callable[[str], str]) -> dic
         return None
 
 
-def _of_filter(answer: Any, _: object) -> Iterator[tuple[str, str]]:
+def _filter_statements(answer: Any, _: object) -> Iterator[tuple[str, str]]:
     if answer.get("Error"):
         raise ValueError(answer["Error"])
     whole, names = answer["Nodes"], answer["NodeNames"]
@@ -80,36 +83,36 @@ def _of_filter(answer: Any, _: object) -> Iterator[tuple[str, str]]:
     yield from ((f"node {name}", "accepted") for name in accepted or ())
     yield from ((f"node {name}", f"rejected: {reason}") for name, reason in (answer["FailedNodes"] or {}).items())
     unresolvable = answer["FailedAndUnresolvableNodes"] or {}
-    yield from ((f"node {name}", f"rejected for good: {reason}") for name, reason in unresolvable.items())
+    yield from ((f"node {name}", f"rejected as unresolvable: {reason}") for name, reason in unresolvable.items())
 
 
-def _of_prioritize(answer: Any, _: object) -> Iterator[tuple[str, str]]:
+def _prioritize_statements(answer: Any, _: object) -> Iterator[tuple[str, str]]:
     yield from ((f"node {one['Host']}", f"score {one['Score']}") for one in answer)
 
 
-def _of_preempt(answer: Any, pod_name: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+def _preempt_statements(answer: Any, pod_name: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     for node, victims in answer["NodeNameToMetaVictims"].items():
-        pods = _some([pod_name(pod["UID"]) for pod in victims["Pods"] or ()])
-        broken = victims["NumPDBViolations"]
-        violations = f", {broken} budget violation{'s' if broken > 1 else ''}" if broken else ""
-        yield f"node {node}", f"evicts {pods or 'nobody'}{violations}"
+        pods = _join_names([pod_name(pod["UID"]) for pod in victims["Pods"] or ()])
+        violated = victims["NumPDBViolations"]
+        violations = f", {violated} PDB violation{'s' if violated > 1 else ''}" if violated else ""
+        yield f"node {node}", f"evicts {pods or 'no pods'}{violations}"
 
 
-_READ: dict[Verb, Callable[[Any, Callable[[str], str]], Iterator[tuple[str, str]]]] = {
-    "filter": _of_filter,
-    "prioritize": _of_prioritize,
-    "preempt": _of_preempt,
+_READ: dict[VerbName, Callable[[Any, Callable[[str], str]], Iterator[tuple[str, str]]]] = {
+    "filter": _filter_statements,
+    "prioritize": _prioritize_statements,
+    "preempt": _preempt_statements,
 }
 
 
-def _whole(answered: Answered, most: int = 500) -> str:
+def _render_answer(answered: RawAnswer, max_length: int = 500) -> str:
     text = answered.body.decode("utf-8", "replace")
-    return f"{answered.status} {text if len(text) <= most else f'{text[:most]}…'}"
+    return f"{answered.status} {text if len(text) <= max_length else f'{text[:max_length]}…'}"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+def _join_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def _first_difference(a: bytes, b: bytes, around: int = 40) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""Segments on the disk: written by one thread, readable by their owner only.
+"""The files of segments: written by one thread, readable only by their owner.
 
-A segment shows up under its name once its picture and its settings are complete.
+A segment gets its final name once its cluster file and its settings are complete.
 
-Rule: only what looks like a segment is ever deleted.
+Rule: only directories whose names match SEGMENT_NAME are ever deleted.
 """
 
 import contextlib
@@ -13,83 +13,87 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from extender.server.recording.lines import CALLS, CLUSTER, SETTINGS, name_of_segment, time_of_segment
+from extender.server.recording.lines import CALLS, CLUSTER, SETTINGS, segment_name, segment_time
 
-SEGMENT = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
+SEGMENT_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
 
-_PART = ".part"
+_PARTIAL_SUFFIX = ".part"
 _MICROSECOND = 1000
-_PIECE = 1 << 18
-_LEVEL = 3  # of gzip: half the time of the usual 6 for a tenth more
+_CHUNK_BYTES = 1 << 18
+_GZIP_LEVEL = 3  # half the time of the default 6, a tenth more bytes
 
 
 class Disk:
-    """The file system, as far as recordings need it; OSError as it comes."""
+    """The file system operations of recordings; they raise OSError."""
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(mode=0o700)
 
     def create(self, path: Path) -> BinaryIO:
-        """A file that was not there."""
+        """Create a new file; FileExistsError if it exists."""
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
-def prepare(directory: Path) -> None:
-    """Make the directory if it is not there, and see whether it can be written to."""
+def prepare_directory(directory: Path) -> None:
+    """Create the directory if missing, delete incomplete segments, and check that it is writable."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in directory.iterdir():
-        if path.name.endswith(_PART) and SEGMENT.fullmatch(path.name[1 : -len(_PART)]):
-            delete(path)  # its writer did not live to complete it
+        if path.name.endswith(_PARTIAL_SUFFIX) and SEGMENT_NAME.fullmatch(path.name[1 : -len(_PARTIAL_SUFFIX)]):
+            delete_segment(path)  # its writer died before completing it
     attempt = directory / f".{os.getpid()}.try"
     attempt.touch(0o600)
     attempt.unlink()
 
 
 def segments_in(directory: Path) -> list[Path]:
-    """The complete ones, the oldest first."""
-    return sorted(path for path in directory.iterdir() if SEGMENT.fullmatch(path.name) and (path / SETTINGS).exists())
+    """Return the complete segments, oldest first."""
+    return sorted(
+        path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name) and (path / SETTINGS).exists()
+    )
 
 
 def size_of(segment: Path) -> int:
-    """Bytes of its files."""
+    """Return the size of its files in bytes."""
     return sum(path.stat().st_size for path in segment.iterdir())
 
 
-def delete(segment: Path) -> None:
-    """Delete the files that we write, and the directory unless somebody else's are in it; nothing if it is gone."""
+def delete_segment(segment: Path) -> None:
+    """Delete the files of a segment, and its directory unless it holds other files; ignore a missing segment."""
     for name in (SETTINGS, CLUSTER, CALLS):
         (segment / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         segment.rmdir()
 
 
-class Segment:
+class OpenSegment:
     """The segment that is being written."""
 
     def __init__(self, path: Path, calls: BinaryIO, size: int) -> None:
         self.path = path
         self.size = size
-        """Bytes of all its files."""
+        """Size of all its files in bytes."""
         self.written = 0
-        """Bytes of its lines."""
+        """Size of its lines in bytes."""
         self._calls = calls
 
     @classmethod
-    def begin(cls, directory: Path, now: int, head: bytes, picture: Iterable[bytes] | None, disk: Disk) -> "Segment":
-        """A segment with a picture (None: there is none) and settings, named by a time in nanoseconds since 1970."""
-        path = _free(directory, now)
-        part = directory / f".{path.name}{_PART}"
+    def begin(
+        cls, directory: Path, now: int, head: bytes, cluster: Iterable[bytes] | None, disk: Disk
+    ) -> "OpenSegment":
+        """Create a segment with its settings and the cluster (None: unknown), named after `now` in Unix nanoseconds."""
+        path = _next_segment_path(directory, now)
+        part = directory / f".{path.name}{_PARTIAL_SUFFIX}"
         disk.make_directory(part)
         try:
             with disk.create(part / SETTINGS) as file:
                 file.write(head)
-            if picture is not None:
-                with disk.create(part / CLUSTER) as file, gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as zipped:
-                    for piece in _joined(picture):
+            if cluster is not None:
+                with disk.create(part / CLUSTER) as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as zipped:
+                    for piece in _in_chunks(cluster):
                         zipped.write(piece)
             calls = disk.create(part / CALLS)
         except BaseException:
-            delete(part)
+            delete_segment(part)
             raise
         size = size_of(part)
         part.rename(path)
@@ -101,28 +105,28 @@ class Segment:
         self.written += len(line)
 
     def flush(self) -> None:
-        """What was written can be read now, whatever becomes of us."""
+        """Flush to the operating system, so that the lines survive a crash of the process."""
         self._calls.flush()
 
     def close(self) -> None:
         self._calls.close()
 
 
-def _free(directory: Path, now: int) -> Path:
-    """A name after those that are there: names tell the order of segments also if the clock was set back."""
-    there, name = segments_in(directory), name_of_segment(now)
-    if there and name <= there[-1].name:
-        name = name_of_segment(time_of_segment(there[-1].name) + _MICROSECOND)
+def _next_segment_path(directory: Path, now: int) -> Path:
+    """Return a path that sorts after every existing segment, even if the clock was set back."""
+    existing, name = segments_in(directory), segment_name(now)
+    if existing and name <= existing[-1].name:
+        name = segment_name(segment_time(existing[-1].name) + _MICROSECOND)
     return directory / name
 
 
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in larger pieces."""
+def _in_chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join the pieces into chunks of at least _CHUNK_BYTES."""
     waiting, size = [], 0
     for piece in pieces:
         waiting.append(piece)
         size += len(piece)
-        if size >= _PIECE:
+        if size >= _CHUNK_BYTES:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)

@@ -1,11 +1,11 @@
-"""What the files of a segment hold.
+"""The file format of a recording's segment.
 
     20261121T101500.000000Z/
-      settings.json     Head: by which settings it was decided, by which version
-      cluster.json.gz   the picture at the start of the segment, a file as --cluster reads it; none where there was none
-      calls.jsonl       a line per change of the picture and per call, in their order
+      settings.json     SegmentHeader: the settings of the decisions, and the version
+      cluster.json.gz   the cluster at the start of the segment, for --cluster; missing if the cache was not ready
+      calls.jsonl       one line per object change and per call, in order
 
-Rule: these types are the format; what is written is read back equal.
+Rule: these types are the format; decoding a written line yields an equal value.
 """
 
 import re
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import Verb
+from extender.core.explain.schema import VerbName
 from extender.k8s.time import format_time, parse_time
 from extender.server.settings import Settings
 
@@ -28,70 +28,70 @@ CALLS = "calls.jsonl"
 _SEGMENT_NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d\.\d{6})Z", re.ASCII)
 
 
-class Head(msgspec.Struct, frozen=True):
-    """By what all calls of a segment were decided."""
+class SegmentHeader(msgspec.Struct, frozen=True):
+    """What all calls of a segment have in common."""
 
     format: Literal["extender/recording/v1"]
     version: str
-    """Of the extender."""
+    """Version of the extender."""
     settings: Settings
 
 
 class PutLine(msgspec.Struct, frozen=True, tag_field="type", tag="put"):
-    """An object came or changed."""
+    """An object was added or updated."""
 
     kind: str
     """A key of KINDS."""
     object: Raw
 
 
-class GoneLine(msgspec.Struct, frozen=True, tag_field="type", tag="gone"):
-    """An object went."""
+class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="gone"):
+    """An object was deleted."""
 
     kind: str
     namespace: str
     name: str
 
 
-class UnreadLine(msgspec.Struct, frozen=True, tag_field="type", tag="unread"):
-    """What may not be read is something else now."""
+class UnreadableLine(msgspec.Struct, frozen=True, tag_field="type", tag="unread"):
+    """The set of unreadable kinds changed."""
 
     fields: tuple[str, ...]
-    """Of ObjectTables."""
+    """Fields of ObjectTables that cannot be read from now on."""
 
 
 class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_defaults=True):
-    """A call, and what it was answered."""
+    """A call and its answer."""
 
     id: str
     time: str
-    verb: Verb
+    verb: VerbName
     status: int
-    moment: EvictionHistory
+    history: EvictionHistory
     request: Raw
     answer: Raw
     problem: str | None = None
-    """Why nothing was decided on the picture."""
+    """Why the cluster cache was not ready for the decision."""
 
 
-Line = PutLine | GoneLine | UnreadLine | CallLine
+RecordingLine = PutLine | DeleteLine | UnreadableLine | CallLine
 
-LINE = msgspec.json.Decoder(Line)
-HEAD = msgspec.json.Decoder(Head)
+LINE_DECODER = msgspec.json.Decoder(RecordingLine)
+HEADER_DECODER = msgspec.json.Decoder(SegmentHeader)
 
 
-def encode(value: Any) -> bytes:
-    """One line of JSON; sets in alphabetical order."""
+def encode_line(value: Any) -> bytes:
+    """Encode one line of JSON; sets in alphabetical order."""
     return msgspec.json.encode(value, order="deterministic") + b"\n"
 
 
-def name_of_segment(now: int) -> str:
-    """Nanoseconds since 1970 -> the name of a segment's directory, 20261121T101500.000000Z: names sort by time."""
+def segment_name(now: int) -> str:
+    """Return the name of a segment's directory for Unix nanoseconds, 20261121T101500.000000Z; names sort by time."""
     return format_time(now, 6).replace("-", "").replace(":", "")
 
 
-def time_of_segment(name: str) -> int:
-    """Nanoseconds since 1970; ValueError if the name is not one that `name_of_segment` gives."""
+def segment_time(name: str) -> int:
+    """Parse the name of a segment into Unix nanoseconds; ValueError if `segment_name` cannot have returned it."""
     time = _SEGMENT_NAME.fullmatch(name)
     if time is None:
         raise ValueError(f"expected the name of a segment such as 20261121T101500.000000Z, got {name!r}")

@@ -1,11 +1,11 @@
-"""What of a call may be written down: the fields that decisions read, and nothing else.
+"""Redact calls for recordings: keep the fields that decisions read, and drop everything else.
 
-Pods and nodes are read into our own types and written from these, so that what no type has a place for is gone:
-environment, arguments, commands, probes, unknown fields. Of annotations those stay that decisions read. Keys keep their
-spelling and their order, and null stays null: what is left is a request that kube-scheduler could have sent.
+Pods and nodes are decoded into the extender's types and encoded again, which drops every field that the types lack:
+environment, arguments, commands, probes, unknown fields. Only annotations that decisions read are kept. Keys keep their
+spelling and order, and null stays null, so the result is a request that kube-scheduler could have sent.
 
-Rule: the same bytes become the same bytes, whether they stand in a request or in its answer. An answer hands whole
-nodes back as they came; so the answer to a redacted request is the redacted answer.
+Rule: redaction depends only on the bytes of an object, not on whether it is in a request or in its answer. /filter
+returns whole nodes as they were sent, so the answer to a redacted request equals the redacted answer.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from extender.cluster.watch import decode
 from extender.k8s.objects import Int64, Node, Pod, Value
-from extender.wire import ExtenderFilterResult, MetaVictims, NamedObject, NodeList, VictimPod
+from extender.wire import ExtenderFilterResult, MetaVictims, NameOnlyNode, NodeList, VictimPod
 
 Redactor = Callable[[Raw], bytes]
 
@@ -27,34 +27,37 @@ _LIST = msgspec.json.Decoder(list[Raw])
 _POD = msgspec.json.Decoder(Pod)
 _NODE = msgspec.json.Decoder(Node)
 _VICTIM = msgspec.json.Decoder(VictimPod)
-_NODE_NAME = msgspec.json.Decoder(NamedObject)
+_NODE_NAME = msgspec.json.Decoder(NameOnlyNode)
 _ANSWER = msgspec.json.Decoder(ExtenderFilterResult)
 
 
-# --- objects of the picture -----------------------------------------------------------------------------------------
+# --- cluster objects -----------------------------------------------------------------------------------------
 
 
-def private(kind: str, one: Value, also: frozenset[str] = frozenset()) -> Value:
-    """The object without what nothing reads; `also`: annotations of pods that are read beside KEPT_ANNOTATIONS."""
-    return decode.slim(kind, one, also if kind == "Pod" else frozenset())
+def redact_object(kind: str, one: Value, annotations: frozenset[str] = frozenset()) -> Value:
+    """Return the object with the fields that decisions read.
+
+    `annotations`: keys of pod annotations to keep beside KEPT_ANNOTATIONS.
+    """
+    return decode.strip_unread_fields(kind, one, annotations if kind == "Pod" else frozenset())
 
 
 # --- requests and answers -------------------------------------------------------------------------------------------
 
 
-def request(verb: str, body: bytes, also: frozenset[str] = frozenset()) -> bytes:
-    """A body that the verb could read, on one line; ValueError if it could not."""
-    shape = _preemption_args(also) if verb == "preempt" else _args(also)
+def redact_request(verb: str, body: bytes, annotations: frozenset[str] = frozenset()) -> bytes:
+    """Redact the body of a request, on one line; ValueError if the verb cannot decode it."""
+    shape = _preemption_args(annotations) if verb == "preempt" else _args(annotations)
     return shape(Raw(body))
 
 
-def answer(verb: str, body: bytes) -> bytes:
-    """What was answered; only whole nodes hold anything to redact."""
+def redact_answer(verb: str, body: bytes) -> bytes:
+    """Redact the body of an answer; only whole nodes hold anything to redact."""
     if verb != "filter":
         return body
     try:
         result = _ANSWER.decode(body)
-    except msgspec.ValidationError:  # an error
+    except msgspec.ValidationError:  # an error answer
         return body
     if result.nodes is None:
         return body
@@ -66,19 +69,19 @@ def answer(verb: str, body: bytes) -> bytes:
     return _ENCODER.encode(replace(result, nodes=nodes))
 
 
-def _args(also: frozenset[str]) -> Redactor:
+def _args(annotations: frozenset[str]) -> Redactor:
     nodes = _fields({"metadata": _list_metadata, "items": _each(_node)}, any_case=False)
-    return _fields({"Pod": _pod(also), "Nodes": nodes, "NodeNames": _value(list[str] | None)})
+    return _fields({"Pod": _pod(annotations), "Nodes": nodes, "NodeNames": _value(list[str] | None)})
 
 
-def _preemption_args(also: frozenset[str]) -> Redactor:
+def _preemption_args(annotations: frozenset[str]) -> Redactor:
     def by_node(pod: Redactor) -> Redactor:
         return _each(_fields({"Pods": _each(pod), "NumPDBViolations": _value(Int64)}))
 
     return _fields(
         {
-            "Pod": _pod(also),
-            "NodeNameToVictims": by_node(_victim(also)),
+            "Pod": _pod(annotations),
+            "NodeNameToVictims": by_node(_victim(annotations)),
             "NodeNameToMetaVictims": _first(
                 _value(dict[str, MetaVictims] | None), by_node(_fields({"UID": _value(str)}))
             ),
@@ -90,7 +93,7 @@ def _preemption_args(also: frozenset[str]) -> Redactor:
 
 
 def _fields(shape: Mapping[str, Redactor], any_case: bool = True) -> Redactor:
-    """A JSON object with these keys as `wire` understands them: the exact spelling wins, of others the last one."""
+    """Redact a JSON object to these keys, matched as in `wire`: the exact spelling wins, else the last match."""
     by_fold = {name.casefold(): name for name in shape}
 
     def redact(raw: Raw) -> bytes:
@@ -107,7 +110,7 @@ def _fields(shape: Mapping[str, Redactor], any_case: bool = True) -> Redactor:
 
 
 def _each(member: Redactor) -> Redactor:
-    """Every member of a list or of a map."""
+    """Redact every member of a list or a map."""
 
     def redact(raw: Raw) -> bytes:
         if _is_null(raw):
@@ -125,7 +128,7 @@ def _value(type_: Any) -> Redactor:
 
 
 def _first(fast: Redactor, thorough: Redactor) -> Redactor:
-    """The fast one for what is spelled as Go does."""
+    """Try the fast redactor, which accepts only Go's spelling of the keys, then the thorough one."""
 
     def redact(raw: Raw) -> bytes:
         try:
@@ -136,13 +139,13 @@ def _first(fast: Redactor, thorough: Redactor) -> Redactor:
     return redact
 
 
-def _pod(also: frozenset[str]) -> Redactor:
-    return lambda raw: _ENCODER.encode(private("Pod", _POD.decode(raw), also))
+def _pod(annotations: frozenset[str]) -> Redactor:
+    return lambda raw: _ENCODER.encode(redact_object("Pod", _POD.decode(raw), annotations))
 
 
-def _victim(also: frozenset[str]) -> Redactor:
-    """A victim need not be a Pod that we can read: only its UID counts."""
-    whole = _pod(also)
+def _victim(annotations: frozenset[str]) -> Redactor:
+    """Redact a victim; one that cannot be decoded as a Pod is reduced to its UID, the only field that counts."""
+    whole = _pod(annotations)
 
     def redact(raw: Raw) -> bytes:
         try:
@@ -154,15 +157,15 @@ def _victim(also: frozenset[str]) -> Redactor:
 
 
 def _node(raw: Raw) -> bytes:
-    """The same of a node, of which only the name counts."""
+    """Redact a node; one that cannot be decoded is reduced to its name, the only field that counts."""
     try:
-        return _ENCODER.encode(private("Node", _NODE.decode(raw)))
+        return _ENCODER.encode(redact_object("Node", _NODE.decode(raw)))
     except (ValueError, RecursionError):
         return _ENCODER.encode({"metadata": {"name": _NODE_NAME.decode(raw).metadata.name}})
 
 
 def _list_metadata(raw: Raw) -> bytes:
-    """Of a NodeList: its version."""
+    """Redact the metadata of a NodeList to its resourceVersion."""
     if bytes(memoryview(raw)[:1]) != b"{":
         return b"null"
     version = msgspec.json.decode(raw).get("resourceVersion")

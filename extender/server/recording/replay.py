@@ -1,12 +1,12 @@
-"""Recordings, call by call, each with a service that knows what was known then.
+"""Replay recordings: answer every recorded call again, on the cluster state and the settings of the recording.
 
     for replayed in open_recording("recording"):
         replayed.call.id, replayed.answer()
 
-A picture is built only where somebody asks for it, and is then changed as the lines say; never is a recording read as a
-whole.
+The cluster cache is built on first use, then updated by the recorded object changes. A recording is read as a stream,
+never into memory as a whole.
 
-Rule: calls are answered by the code that answered them; nothing follows from that.
+Rule: the same code answers live and replayed calls; a replayed answer is not applied to the cluster cache.
 """
 
 import os
@@ -21,13 +21,13 @@ from msgspec import Raw
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import Verb
+from extender.core.explain.schema import VerbName
 from extender.errors import NotReady, RecordingError
 from extender.k8s.kinds import ClusterObjects
 from extender.server.observability.cache_status import NoSource
-from extender.server.recording.differences import Answered, Difference, differences
-from extender.server.recording.lines import CallLine, GoneLine, PutLine, UnreadLine
-from extender.server.recording.segments import SegmentFiles, object_of, segments_of
+from extender.server.recording.differences import Difference, RawAnswer, compare_answers
+from extender.server.recording.lines import CallLine, DeleteLine, PutLine, UnreadableLine
+from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs
 from extender.server.scheduler.verbs import ServerContext
 from extender.server.settings import LiveSettings, Settings
@@ -35,143 +35,147 @@ from extender.server.settings import LiveSettings, Settings
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A call as it came and was answered; both redacted."""
+    """A recorded call: request and answer, both redacted."""
 
     id: str
     time: str
-    """2026-11-21T10:15:00.123456Z."""
-    verb: Verb
+    """Time of the call, such as 2026-11-21T10:15:00.123456Z."""
+    verb: VerbName
     request: bytes
     status: int
     answer: bytes
-    moment: EvictionHistory
+    history: EvictionHistory
     problem: str | None
-    """Why nothing was decided on the picture."""
+    """Why the cluster cache was not ready for the decision."""
     segment: str
-    """Name of the directory that it stands in."""
+    """Name of the segment's directory."""
 
     @property
     def pod(self) -> str:
-        """namespace/name of the pod that it is about."""
+        """namespace/name of the pod to be scheduled."""
         sent = msgspec.json.decode(self.request, type=dict[str, Raw])
         raw = sent.get("Pod") or next(value for key, value in sent.items() if key.casefold() == "pod")
-        metadata = msgspec.json.decode(raw, type=_Pod).metadata
+        metadata = msgspec.json.decode(raw, type=_RequestPod).metadata
         return f"{metadata.namespace}/{metadata.name}"
 
 
-class _Metadata(msgspec.Struct):
+class _RequestMetadata(msgspec.Struct):
     name: str = ""
     namespace: str = ""
 
 
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
+class _RequestPod(msgspec.Struct):
+    metadata: _RequestMetadata
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A recorded call, and another answer to it."""
+class ReplayResult:
+    """A recorded call, another answer to it, and their differences."""
 
     call: RecordedCall
     status: int
     answer: bytes
     differences: tuple[Difference, ...]
-    """What the other answer says differently; nothing: it is the same."""
+    """Differences between the two answers; empty if they are equal."""
 
     def __str__(self) -> str:
-        said = "; ".join(map(str, self.differences)) or "as recorded"
-        return f"{self.call.id} {self.call.pod}: {said}"
+        changes = "; ".join(map(str, self.differences)) or "as recorded"
+        return f"{self.call.id} {self.call.pod}: {changes}"
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """A call, and a service that stands where it was answered; good until the next one is asked for."""
+class ReplayableCall:
+    """A recorded call with a server context in the state before it; valid until the iterator advances."""
 
     call: RecordedCall
     progress: float
-    """How much of the recording has been read, 0 to 1."""
-    _place: "_Place"
+    """Share of the recording that has been read, 0 to 1."""
+    _state: "_ReplayState"
     _number: int
 
     @property
-    def service(self) -> ServerContext:
-        """What answered the call: that picture, those settings."""
-        return self._place.service(self._number)
+    def server_context(self) -> ServerContext:
+        """The server context with the cluster cache and the settings of the call."""
+        return self._state.server_context(self._number)
 
-    def answer(self) -> Answered:
-        """What the call is answered now."""
-        answered = verbs.answer(verbs.VERBS[self.call.verb], self.service, self.call.request, self.call.moment)
-        return Answered(answered.status, answered.body)
+    def answer(self) -> RawAnswer:
+        """Answer the call with the current code."""
+        answered = verbs.answer(verbs.VERBS[self.call.verb], self.server_context, self.call.request, self.call.history)
+        return RawAnswer(answered.status, answered.body)
 
-    def result(self, answered: Answered, *, exact: bool = True) -> Result:
-        """How an answer compares with the recorded one: by its bytes, or by its JSON."""
+    def result(self, answered: RawAnswer, *, exact: bool = True) -> ReplayResult:
+        """Compare an answer with the recorded one: byte for byte, or, unless `exact`, as JSON."""
         call = self.call
-        recorded = Answered(call.status, call.answer)
-        found = differences(call.verb, recorded, answered, self._pod_name, exact=exact)
-        return Result(call, answered.status, answered.body, found)
+        recorded = RawAnswer(call.status, call.answer)
+        found = compare_answers(call.verb, recorded, answered, self._pod_name, exact=exact)
+        return ReplayResult(call, answered.status, answered.body, found)
 
     def _pod_name(self, uid: str) -> str:
         try:
-            snapshot = self.service.cache.changing()
+            snapshot = self.server_context.cache.mutable_snapshot()
         except NotReady:
             return uid
-        row = snapshot.running.row_of.get(uid)
+        row = snapshot.pod_table.row_of.get(uid)
         return uid if row is None else snapshot.pods[row].key
 
 
-Wanted = Callable[[RecordedCall], bool]
-Under = Callable[[Settings], Settings]
+CallFilter = Callable[[RecordedCall], bool]
+SettingsOverride = Callable[[Settings], Settings]
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Segments, the oldest first."""
+    """The segments of a recording, oldest first."""
 
-    segments: tuple[SegmentFiles, ...]
+    segments: tuple[RecordedSegment, ...]
 
     @property
     def notes(self) -> list[str]:
-        """What was not as it should be in what has been read so far."""
+        """Warnings about the lines that have been read so far."""
         return [note for segment in self.segments for note in segment.notes]
 
     def versions(self) -> set[str]:
-        """Of the extenders that recorded it."""
-        return {segment.head().version for segment in self.segments}
+        """Return the versions of the extenders that wrote the recording."""
+        return {segment.header().version for segment in self.segments}
 
     def calls(self) -> Iterator[RecordedCall]:
-        """Every call, in order."""
+        """Iterate over every recorded call, in order."""
         return (replayed.call for replayed in self)
 
-    def __iter__(self) -> Iterator[Replayed]:
+    def __iter__(self) -> Iterator[ReplayableCall]:
         return self.replayed()
 
-    def replayed(self, wanted: Wanted = lambda _: True, under: Under = lambda settings: settings) -> Iterator[Replayed]:
-        """The calls that are wanted, in order; `under`: the settings of then -> those by which they are answered."""
+    def replayed(
+        self, wanted: CallFilter = lambda _: True, under: SettingsOverride = lambda settings: settings
+    ) -> Iterator[ReplayableCall]:
+        """Iterate over the wanted calls, in order; `under`: recorded settings -> the settings to answer them with."""
         total, before = sum(segment.size for segment in self.segments) or 1, 0
         for segment in self.segments:
-            place = _Place(segment, under(segment.head().settings))
+            state = _ReplayState(segment, under(segment.header().settings))
             for number, read, line in segment.lines():
                 if not isinstance(line, CallLine):
-                    place.changes.append((number, line))
+                    state.changes.append((number, line))
                     continue
                 call = _call(line, segment)
                 if wanted(call):
-                    place.number, place.source.said = number, call.problem
-                    yield Replayed(call, min(1.0, (before + read) / total), place, number)
+                    state.number, state.source.recorded_problem = number, call.problem
+                    yield ReplayableCall(call, min(1.0, (before + read) / total), state, number)
             before += segment.size
-            place.number = 0
+            state.number = 0
 
-    def results(self, wanted: Wanted = lambda _: True, under: Under = lambda settings: settings) -> Iterator[Result]:
-        """The same calls, each with what it is answered now."""
+    def results(
+        self, wanted: CallFilter = lambda _: True, under: SettingsOverride = lambda settings: settings
+    ) -> Iterator[ReplayResult]:
+        """Iterate over the wanted calls, each answered again and compared."""
         return (replayed.result(replayed.answer()) for replayed in self.replayed(wanted, under))
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """A recording, or one segment of it; RecordingError if there is none."""
-    return Recording(tuple(segments_of(Path(path))))
+    """Open a recording, or one segment of it; RecordingError if the path holds no segment."""
+    return Recording(tuple(open_segments(Path(path))))
 
 
-def _call(line: CallLine, segment: SegmentFiles) -> RecordedCall:
+def _call(line: CallLine, segment: RecordedSegment) -> RecordedCall:
     return RecordedCall(
         line.id,
         line.time,
@@ -179,73 +183,73 @@ def _call(line: CallLine, segment: SegmentFiles) -> RecordedCall:
         bytes(line.request),
         line.status,
         bytes(line.answer),
-        line.moment,
+        line.history,
         line.problem,
         segment.path.name,
     )
 
 
-# --- a service as it was ----------------------------------------------------------------------------------------------
+# --- the recorded server state --------------------------------------------------------------------------------------
 
 
-class _Source(NoSource):
-    """Says of the picture what was said then."""
+class _RecordedSource(NoSource):
+    """A source that reports the recorded problem of the cluster cache."""
 
-    said: str | None = None
+    recorded_problem: str | None = None
 
     def problem(self) -> str | None:
-        return self.said
+        return self.recorded_problem
 
 
 @dataclass(slots=True)
-class _Place:
-    """Where in a segment a replay stands."""
+class _ReplayState:
+    """The position of a replay in a segment, and the server context at that position."""
 
-    files: SegmentFiles
+    files: RecordedSegment
     settings: Settings
     number: int = 0
-    """Of the line."""
-    changes: list[tuple[int, PutLine | GoneLine | UnreadLine]] = field(default_factory=list)
-    """Those that are not made yet, with the numbers of their lines."""
-    source: _Source = field(default_factory=_Source)
-    _service: ServerContext | None = None
+    """Number of the current line."""
+    changes: list[tuple[int, PutLine | DeleteLine | UnreadableLine]] = field(default_factory=list)
+    """Object changes that are not applied yet, with their line numbers."""
+    source: _RecordedSource = field(default_factory=_RecordedSource)
+    _server_context: ServerContext | None = None
 
-    def service(self, number: int) -> ServerContext:
-        """With all changes up to that line made."""
+    def server_context(self, number: int) -> ServerContext:
+        """Return the server context with every change up to that line applied; RuntimeError if the replay advanced."""
         if number != self.number:
-            raise RuntimeError("the replay has gone on: a call is good until the next one is asked for")
-        if self._service is None:
-            self._service = self._start()
+            raise RuntimeError("the replay has advanced: a call is valid only until the iterator returns the next one")
+        if self._server_context is None:
+            self._server_context = self._start()
         changes, self.changes = self.changes, []
         for line_number, change in changes:
-            self._make(self._service.cache, line_number, change)
-        return self._service
+            self._apply(self._server_context.cache, line_number, change)
+        return self._server_context
 
     def _start(self) -> ServerContext:
-        cache, picture = ClusterCache(), self.files.picture()
+        cache, cluster = ClusterCache(), self.files.cluster()
         cache.prepare_for(self.settings.profile)
-        if picture is not None:
-            self._fill(cache, picture)
-        configured = LiveSettings(Configuration())
-        configured.settings = self.settings
-        return ServerContext(cache, configured, self.source, max_body_names=sys.maxsize, max_body_full=sys.maxsize)
+        if cluster is not None:
+            self._fill(cache, cluster)
+        live_settings = LiveSettings(Configuration())
+        live_settings.settings = self.settings
+        return ServerContext(
+            cache, live_settings, self.source, max_node_names_body_bytes=sys.maxsize, max_body_bytes=sys.maxsize
+        )
 
-    def _fill(self, cache: ClusterCache, picture: ClusterObjects) -> None:
+    def _fill(self, cache: ClusterCache, cluster: ClusterObjects) -> None:
         try:
-            cache.replace(picture)
+            cache.replace(cluster)
         except ValueError as error:
-            raise RecordingError(f"{self.files.path.name}: the picture does not hold together: {error}") from error
+            raise RecordingError(f"{self.files.path.name}: inconsistent cluster: {error}") from error
 
-    def _make(self, cache: ClusterCache, number: int, change: PutLine | GoneLine | UnreadLine) -> None:
+    def _apply(self, cache: ClusterCache, number: int, change: PutLine | DeleteLine | UnreadableLine) -> None:
         try:
-            snapshot = cache.changing()
+            snapshot = cache.mutable_snapshot()
             if isinstance(change, PutLine):
-                snapshot.put(change.kind, object_of(change.kind, change.object))
-            elif isinstance(change, GoneLine):
+                snapshot.put(change.kind, decode_object(change.kind, change.object))
+            elif isinstance(change, DeleteLine):
                 snapshot.remove(change.kind, (change.namespace, change.name))
             else:
-                snapshot.unread = frozenset(change.fields)
+                snapshot.unreadable_tables = frozenset(change.fields)
         except (ValueError, KeyError, NotReady) as error:
-            raise RecordingError(
-                f"{self.files.path.name}: line {number} does not fit the lines before: {error}"
-            ) from error
+            raise RecordingError(f"{self.files.path.name}: line {number} contradicts earlier lines: {error}") from error

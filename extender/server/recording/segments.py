@@ -1,10 +1,10 @@
-"""Segments, read again: their settings, their picture, their lines.
+"""Read segments: settings, cluster and lines.
 
-The picture is read as it was written, without the checks of cluster files: a recording shows what the service knew, not
-what it should have known.
+The cluster is decoded without the validation of cluster files: a recording shows what the cluster cache held, valid or
+not.
 
-Rule: a last line that was not written to its end is left out, and that is said; anything else that cannot be read is a
-RecordingError that names the file and the line.
+Rule: an incomplete last line is skipped with a warning; anything else that cannot be read is a RecordingError that
+names the file and the line.
 """
 
 import gzip
@@ -18,21 +18,29 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from extender.cluster.files.manifests import UNREAD
+from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.errors import RecordingError
-from extender.k8s.kinds import KINDS, ClusterObjects, name_of
+from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Value
-from extender.server.recording.disk import SEGMENT, segments_in
-from extender.server.recording.lines import CALLS, CLUSTER, HEAD, LINE, SETTINGS, Head, Line
+from extender.server.recording.disk import SEGMENT_NAME, segments_in
+from extender.server.recording.lines import (
+    CALLS,
+    CLUSTER,
+    HEADER_DECODER,
+    LINE_DECODER,
+    SETTINGS,
+    RecordingLine,
+    SegmentHeader,
+)
 
 
-class _ListMetadata(msgspec.Struct, frozen=True):
+class _ClusterListMetadata(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
 
 
-class _List(msgspec.Struct):
+class _ClusterList(msgspec.Struct):
     items: list[Raw]
-    metadata: _ListMetadata = _ListMetadata()
+    metadata: _ClusterListMetadata = _ClusterListMetadata()
 
 
 class _Type(msgspec.Struct, rename="camel"):
@@ -40,88 +48,88 @@ class _Type(msgspec.Struct, rename="camel"):
     api_version: str
 
 
-_LIST = msgspec.json.Decoder(_List)
+_LIST = msgspec.json.Decoder(_ClusterList)
 _TYPE = msgspec.json.Decoder(_Type)
-_KINDS = {(name_of(kind), of.api_version): kind for kind, of in KINDS.items()}
+_KINDS = {(kind_without_group(kind), of.api_version): kind for kind, of in KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFiles:
-    """One segment."""
+class RecordedSegment:
+    """The files of one segment."""
 
     path: Path
     notes: list[str] = field(default_factory=list)
-    """What is not as it should be, once that has been met."""
+    """Warnings about the lines that have been read."""
 
     @property
     def size(self) -> int:
-        """Bytes of its lines."""
+        """Size of its lines in bytes."""
         try:
             return (self.path / CALLS).stat().st_size
         except OSError as error:
             raise _unreadable(self.path / CALLS, error) from error
 
-    def head(self) -> Head:
-        """By what its calls were decided."""
+    def header(self) -> SegmentHeader:
+        """Return the settings and the version of the calls."""
         path = self.path / SETTINGS
         try:
-            return HEAD.decode(path.read_bytes())
+            return HEADER_DECODER.decode(path.read_bytes())
         except (OSError, ValueError) as error:
             raise _unreadable(path, error) from error
 
-    def picture(self) -> ClusterObjects | None:
-        """The cluster at its start; None if nothing was known of it."""
+    def cluster(self) -> ClusterObjects | None:
+        """Return the cluster at the start of the segment; None if the cluster cache was not ready."""
         path = self.path / CLUSTER
         try:
             return _objects(gzip.decompress(path.read_bytes())) if path.exists() else None
         except (OSError, EOFError, zlib.error, ValueError) as error:
             raise _unreadable(path, error) from error
 
-    def lines(self) -> Iterator[tuple[int, int, Line]]:
-        """(number from 1, bytes with all lines before, line)."""
+    def lines(self) -> Iterator[tuple[int, int, RecordingLine]]:
+        """Iterate over (line number from 1, bytes read so far, line)."""
         path, read = self.path / CALLS, 0
         try:
             with path.open("rb") as file:
                 for number, text in enumerate(file, start=1):
                     read += len(text)
                     if not text.endswith(b"\n"):
-                        self._note(f"{_shown(path)}: line {number} ends in the middle and is left out")
+                        self._note(f"{_display_path(path)}: line {number} is incomplete, skipping it")
                         return
                     yield number, read, _line(path, number, text)
         except OSError as error:
             raise _unreadable(path, error) from error
 
-    def _note(self, what: str) -> None:
-        """It may be read more than once."""
-        if what not in self.notes:
-            self.notes.append(what)
+    def _note(self, warning: str) -> None:
+        """Add a warning once, even if the segment is read more than once."""
+        if warning not in self.notes:
+            self.notes.append(warning)
 
 
-def segments_of(path: Path) -> list[SegmentFiles]:
-    """The segments of a recording, or the one that the path is, the oldest first; RecordingError if there is none."""
+def open_segments(path: Path) -> list[RecordedSegment]:
+    """Open the segments of a recording, oldest first, or the segment at `path`; RecordingError if there is none."""
     try:
-        if (path / SETTINGS).exists() or SEGMENT.fullmatch(path.name):
-            return [SegmentFiles(path)]
+        if (path / SETTINGS).exists() or SEGMENT_NAME.fullmatch(path.name):
+            return [RecordedSegment(path)]
         found = segments_in(path)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror or error}") from error
     if not found:
-        raise RecordingError(f"{path}: no recording: there is no directory with a {SETTINGS} in it")
-    return [SegmentFiles(one) for one in found]
+        raise RecordingError(f"{path}: not a recording: no directory with a {SETTINGS} in it")
+    return [RecordedSegment(one) for one in found]
 
 
-def object_of(kind: str, raw: bytes | Raw) -> Value:
-    """An object of a kind of KINDS; ValueError if it is none."""
+def decode_object(kind: str, raw: bytes | Raw) -> Value:
+    """Decode an object of a kind of KINDS; ValueError if it does not match the kind."""
     one: Value = _decoder(kind).decode(raw)
     return one
 
 
-def _line(path: Path, number: int, text: bytes) -> Line:
+def _line(path: Path, number: int, text: bytes) -> RecordingLine:
     try:
-        line: Line = LINE.decode(text)
+        line: RecordingLine = LINE_DECODER.decode(text)
         return line
     except ValueError as error:
-        raise RecordingError(f"{_shown(path)}: line {number}: {error}") from error
+        raise RecordingError(f"{_display_path(path)}: line {number}: {error}") from error
 
 
 @cache
@@ -139,19 +147,19 @@ def _objects(data: bytes) -> ClusterObjects:
         kind = _KINDS.get((head.kind, head.api_version))
         if kind is None:
             raise ValueError(f"unknown kind {head.kind!r} of {head.api_version!r}")
-        found[KINDS[kind].field].append(object_of(kind, item))
-    unread = listed.metadata.annotations.get(UNREAD)
+        found[KINDS[kind].field].append(decode_object(kind, item))
+    unread = listed.metadata.annotations.get(UNREAD_ANNOTATION)
     return ClusterObjects(
         **{name: tuple(objects) for name, objects in found.items()},  # type: ignore[arg-type]
-        unread=tuple(unread.split(",")) if unread else (),
+        unreadable_tables=tuple(unread.split(",")) if unread else (),
     )
 
 
 def _unreadable(path: Path, error: Exception) -> RecordingError:
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return RecordingError(f"{_shown(path)}: {said}")
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return RecordingError(f"{_display_path(path)}: {message}")
 
 
-def _shown(path: Path) -> str:
-    """With its segment."""
+def _display_path(path: Path) -> str:
+    """Return `segment/file`."""
     return f"{path.parent.name}/{path.name}"

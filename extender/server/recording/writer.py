@@ -1,7 +1,7 @@
-"""The thread that writes: takes what was noted, redacts it, puts it into segments, and deletes the oldest ones.
+"""The writer thread of recordings: redacts queued items, writes them into segments, and deletes the oldest segments.
 
-Rule: it ends at the first error, and says which: a recording with a hole in it would be a wrong one. Only a call that
-cannot be redacted is left out, as no other line depends on it.
+Rule: the thread stops at the first error and reports it, because a segment with a missing object change would replay
+wrongly. Only a call that cannot be redacted is skipped, as no other line depends on it.
 """
 
 import logging
@@ -12,24 +12,24 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw
 
-from extender.cluster.files.dump import pieces
+from extender.cluster.files.dump import encode_list
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import Verb
+from extender.core.explain.schema import VerbName
 from extender.errors import INTERNAL
 from extender.k8s.kinds import ClusterObjects, Key
 from extender.k8s.objects import Value
 from extender.k8s.time import format_time
 from extender.server.observability.backlog import Backlog
 from extender.server.recording import redact
-from extender.server.recording.disk import Disk, Segment, delete, segments_in, size_of
+from extender.server.recording.disk import Disk, OpenSegment, delete_segment, segments_in, size_of
 from extender.server.recording.lines import (
     FORMAT,
     CallLine,
-    GoneLine,
-    Head,
+    DeleteLine,
     PutLine,
-    UnreadLine,
-    encode,
+    SegmentHeader,
+    UnreadableLine,
+    encode_line,
 )
 from extender.server.settings import Settings
 from extender.version import __version__
@@ -37,64 +37,64 @@ from extender.version import __version__
 log = logging.getLogger(__name__)
 
 
-class Begin(NamedTuple):
-    """A new segment: what follows belongs to it."""
+class SegmentStart(NamedTuple):
+    """Begin a new segment; the items that follow belong to it."""
 
     number: int
     now: int
-    """Nanoseconds since 1970."""
-    picture: ClusterObjects | None
+    """Nanoseconds since the Unix epoch."""
+    cluster: ClusterObjects | None
     settings: Settings
 
 
-class Changed(NamedTuple):
-    """An object came or changed; None: it went."""
+class ObjectChange(NamedTuple):
+    """An object was added or updated; `object` None: it was deleted."""
 
     kind: str
     key: Key
     object: Value | None
 
 
-class NowUnread(NamedTuple):
-    """Other kinds may not be read from now on."""
+class UnreadableChange(NamedTuple):
+    """The set of unreadable kinds changed."""
 
     fields: tuple[str, ...]
 
 
-class Noted(NamedTuple):
-    """A call."""
+class CallRecord(NamedTuple):
+    """A call and its answer, not redacted yet."""
 
     id: str
-    verb: Verb
+    verb: VerbName
     body: bytes
     status: int
     answer: bytes
-    moment: EvictionHistory
+    history: EvictionHistory
     problem: str | None
 
 
-Item = Begin | Changed | NowUnread | Noted
+WriterItem = SegmentStart | ObjectChange | UnreadableChange | CallRecord
 
 
-class Writer(threading.Thread):
-    """Writes what is in the backlog into a directory until that ends."""
+class SegmentWriter(threading.Thread):
+    """Writes the items of the backlog into segments until the backlog ends."""
 
     def __init__(
-        self, directory: Path, backlog: Backlog[Item], *, segment_size: int, total_size: int, disk: Disk
+        self, directory: Path, backlog: Backlog[WriterItem], *, segment_size: int, total_size: int, disk: Disk
     ) -> None:
         super().__init__(name="recording", daemon=True)
         self.directory = directory
         self.failure: str | None = None
-        """Why nothing is written any more."""
+        """Why the thread has stopped; None: it has not failed."""
         self.full = 0
-        """Number of the last segment that has reached its size."""
-        self.segment: Segment | None = None
+        """Number of the last segment that reached its size limit."""
+        self.segment: OpenSegment | None = None
         self.calls = 0
-        """How many were written."""
-        self.left_out = 0
-        """How many could not be redacted."""
+        """Number of calls written."""
+        self.skipped = 0
+        """Number of calls skipped because they could not be redacted."""
         self.older = [(path, size_of(path)) for path in segments_in(directory)]
-        """Segments before the current one, the oldest first, and their sizes."""
+        """(path, size) of the segments before the current one, oldest first."""
         self._backlog = backlog
         self._segment_size = segment_size
         self._total_size = total_size
@@ -104,7 +104,7 @@ class Writer(threading.Thread):
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments in bytes."""
         return sum(size for _, size in self.older) + (self.segment.size if self.segment is not None else 0)
 
     def run(self) -> None:
@@ -116,7 +116,7 @@ class Writer(threading.Thread):
         except OSError as error:
             self._fail(f"{self.directory}: {error.strerror or error}")
         except Exception:
-            log.exception("recording: a bug")
+            log.exception("recording: internal error")
             self._fail(INTERNAL)
         finally:
             self._close()
@@ -124,41 +124,41 @@ class Writer(threading.Thread):
     def _fail(self, why: str) -> None:
         self.failure = why
         self._backlog.clear()
-        log.error("recording ends: %s", why)
+        log.error("recording stopped: %s", why)
 
     def _close(self) -> None:
         try:
             if self.segment is not None:
                 self.segment.close()
-        except OSError as error:  # what was flushed is there
+        except OSError as error:  # flushed lines are safe
             if self.failure is None:
                 self._fail(f"{self.directory}: {error.strerror or error}")
 
-    def _write(self, item: Item) -> None:
-        if isinstance(item, Begin):
+    def _write(self, item: WriterItem) -> None:
+        if isinstance(item, SegmentStart):
             self._begin(item)
-        elif isinstance(item, Noted):
+        elif isinstance(item, CallRecord):
             self._write_call(item)
-        elif isinstance(item, NowUnread):
-            self._add(encode(UnreadLine(item.fields)))
+        elif isinstance(item, UnreadableChange):
+            self._add(encode_line(UnreadableLine(item.fields)))
         elif item.object is None:
-            self._add(encode(GoneLine(item.kind, *item.key)))
+            self._add(encode_line(DeleteLine(item.kind, *item.key)))
         else:
-            one = redact.private(item.kind, item.object, self._annotations)
-            self._add(encode(PutLine(item.kind, Raw(msgspec.json.encode(one)))))
+            one = redact.redact_object(item.kind, item.object, self._annotations)
+            self._add(encode_line(PutLine(item.kind, Raw(msgspec.json.encode(one)))))
 
-    def _write_call(self, call: Noted) -> None:
+    def _write_call(self, call: CallRecord) -> None:
         try:
-            request = redact.request(call.verb, call.body, self._annotations)
-            answer = redact.answer(call.verb, call.answer)
+            request = redact.redact_request(call.verb, call.body, self._annotations)
+            answer = redact.redact_answer(call.verb, call.answer)
         except (ValueError, RecursionError) as error:
-            self.left_out += 1
-            log.warning("recording: call %s is left out: %s", call.id, error)
+            self.skipped += 1
+            log.warning("recording: skipping call %s: %s", call.id, error)
             return
-        time = format_time(call.moment.now, 6)
+        time = format_time(call.history.now, 6)
         self._add(
-            encode(
-                CallLine(call.id, time, call.verb, call.status, call.moment, Raw(request), Raw(answer), call.problem)
+            encode_line(
+                CallLine(call.id, time, call.verb, call.status, call.history, Raw(request), Raw(answer), call.problem)
             )
         )
         self.calls += 1
@@ -169,9 +169,9 @@ class Writer(threading.Thread):
         if segment.written >= self._segment_size:
             self.full = self._number
 
-    def _current(self) -> Segment:
+    def _current(self) -> OpenSegment:
         if self.segment is None:
-            raise RuntimeError("a line came before the first segment")
+            raise RuntimeError("a line was queued before the first segment")
         return self.segment
 
     def _flush(self) -> None:
@@ -181,20 +181,19 @@ class Writer(threading.Thread):
 
     # --- segments ---------------------------------------------------------------------------------------------
 
-    def _begin(self, begin: Begin) -> None:
+    def _begin(self, begin: SegmentStart) -> None:
         if self.segment is not None:
             self.segment.close()
             self.older.append((self.segment.path, self.segment.size))
             self.segment = None
         self._number = begin.number
         self._annotations = begin.settings.profile.preemption.annotations
-        head = encode(Head(FORMAT, __version__, begin.settings))
-        held = begin.picture
-        picture = None if held is None else pieces(held, self._annotations)
-        self.segment = Segment.begin(self.directory, begin.now, head, picture, self._disk)
+        header = encode_line(SegmentHeader(FORMAT, __version__, begin.settings))
+        cluster = None if begin.cluster is None else encode_list(begin.cluster, self._annotations)
+        self.segment = OpenSegment.begin(self.directory, begin.now, header, cluster, self._disk)
 
     def _trim(self) -> None:
-        """Delete the oldest while all are too large; never the one that is being written."""
+        """Delete the oldest segments above the total size, but never the one being written."""
         while self.older and self.size > self._total_size:
             path, _ = self.older.pop(0)
-            delete(path)
+            delete_segment(path)

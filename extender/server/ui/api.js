@@ -1,4 +1,4 @@
-// Ask the service. Rule: whatever goes wrong becomes a `Failure` that says what, in words.
+// Client of the admin listener. Rule: every error is a `Failure` with a message for the operator.
 
 const BASE = new URL("../", import.meta.url);
 
@@ -37,17 +37,17 @@ export const status = () => call("status");
 export const decisions = (wanted, signal) => call(`decisions${query(wanted)}`, { signal });
 export const decisionPath = (id) => new URL(`decisions/${encodeURIComponent(id)}`, BASE).href;
 
-/** A decision without the pods of its nodes. */
+/** Fetch a decision without the pods of its nodes. */
 export const decision = (id) => call(`decisions/${encodeURIComponent(id)}?pods=none`);
 
-/** The pod that was to be scheduled, as far as decisions read it. */
+/** Fetch the pod that was to be scheduled, with the fields that decisions read. */
 export const podOf = (id) => call(`decisions/${encodeURIComponent(id)}/pod`);
 
-/** One node of a decision, with its pods. */
+/** Fetch one node of a decision, with its pods. */
 export async function node(id, name) {
   const answer = await call(`decisions/${encodeURIComponent(id)}${query({ node: name })}`);
-  const found = answer.nodes?.find((one) => one.name === name);
-  if (!found) throw new Failure(`The decision does not speak of node ${name}.`, 404);
+  const found = answer.nodes?.find((candidate) => candidate.name === name);
+  if (!found) throw new Failure(`The decision did not consider node ${name}.`, 404);
   return found;
 }
 

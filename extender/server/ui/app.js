@@ -1,6 +1,6 @@
-// The page: which view is shown is written in the address, so that a reload, a link and the back button keep the place.
+// Switch between the views. Rule: the address names the view, so that reload, links and the back button keep the place.
 
-import { announce, byId, entitle } from "./dom.js";
+import { announce, byId, setTitle } from "./dom.js";
 import { createDecision } from "./decision.js";
 import { createList } from "./list.js";
 import { parse } from "./route.js";
@@ -19,13 +19,13 @@ function show() {
   const route = parse(location.hash);
   const isMove = shown !== route.view;
   const { view, section } = VIEWS[route.view];
-  if (isMove) swap(route.view);
-  entitle(view.title(route));
+  if (isMove) switchTo(route.view);
+  setTitle(view.title(route));
   view.enter(route);
-  if (isMove) arrive(section, route.view);
+  if (isMove) placeFocus(section, route.view);
 }
 
-function swap(next) {
+function switchTo(next) {
   if (shown) {
     VIEWS[shown].view.leave();
     VIEWS[shown].section.hidden = true;
@@ -35,23 +35,23 @@ function swap(next) {
   VIEWS[next].link.setAttribute("aria-current", "page");
 }
 
-/** The list is found as it was left; the others start at their top. */
-function arrive(section, view) {
+/** Restore the scroll position and the focus of the list; other views start at the top. */
+function placeFocus(section, view) {
   const isFirst = shown === null;
   shown = view;
   if (isFirst) return;
   const isList = view === "decisions";
-  window.scrollTo(0, isList ? left.top : 0);
-  const target = isList && left.focus?.isConnected ? left.focus : section.querySelector("h1");
+  window.scrollTo(0, isList ? listPosition.top : 0);
+  const target = isList && listPosition.focus?.isConnected ? listPosition.focus : section.querySelector("h1");
   target?.focus({ preventScroll: true });
   announce(document.title);
 }
 
-// Noted as it happens: when the address changes it may be too late.
-const left = { top: 0, focus: null };
+// Saved on every scroll and focus change: on `hashchange` the browser may have scrolled already.
+const listPosition = { top: 0, focus: null };
 const isListShown = () => shown === "decisions" && parse(location.hash).view === "decisions";
-addEventListener("scroll", () => isListShown() && (left.top = window.scrollY), { passive: true });
-document.addEventListener("focusin", (event) => isListShown() && VIEWS.decisions.section.contains(event.target) && (left.focus = event.target));
+addEventListener("scroll", () => isListShown() && (listPosition.top = window.scrollY), { passive: true });
+document.addEventListener("focusin", (event) => isListShown() && VIEWS.decisions.section.contains(event.target) && (listPosition.focus = event.target));
 
 byId("skip").addEventListener("click", (event) => {
   event.preventDefault();

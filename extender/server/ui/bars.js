@@ -1,23 +1,23 @@
-// What a node's room is used for, before and after: stacked bars, and the same in numbers.
+// The requests on a node by pod role, before and after the preemption: stacked bars, and a table of the amounts.
 
-import { el, svg, unseen } from "./dom.js";
+import { el, svg, visuallyHidden } from "./dom.js";
 import { amount, resourcesOf, ROLES } from "./words.js";
 
-/** From left to right. Each has a colour and a pattern of its own, and its name where there is room for it. */
+/** Roles from left to right. Each has its own colour, some a pattern, and a label where the segment is wide enough. */
 const PARTS = ["kept", "protected", "evictable", "reprieved", "victim", "nominated", "preemptor"];
 const HEIGHT = 24;
-const NAMED_FROM = 11; // percent of the width
-const NAMED_ON_NARROW_FROM = 30; // the same on a narrow screen
+const MIN_LABELLED_PERCENT = 11; // of the width of the bar
+const MIN_LABELLED_PERCENT_NARROW = 30; // on a narrow screen
 
 /**
- * `parts`: part -> { pods, amounts }; `gone`: parts that are there before only; `come`: after only.
- * Bars for every resource, each with its text; then one table with all amounts.
+ * Draw two bars per resource (before, after), each with a text for screen readers, then one table with all amounts.
+ * `parts`: role -> { pods, amounts }; `removed`: roles in the bar before only; `added`: roles in the bar after only.
  */
-export function bars({ parts, allocatable, gone, come, afterwards }) {
+export function bars({ parts, allocatable, removed, added, afterwards }) {
   const resources = resourcesOf(allocatable);
-  const there = PARTS.filter((part) => parts[part]?.pods);
-  const before = there.filter((part) => !come.includes(part));
-  const after = there.filter((part) => !gone.includes(part));
+  const present = PARTS.filter((part) => parts[part]?.pods);
+  const before = present.filter((part) => !added.includes(part));
+  const after = present.filter((part) => !removed.includes(part));
   const of = (part, resource) => parts[part].amounts[resource] ?? 0;
   const sum = (several, resource) => several.reduce((total, part) => total + of(part, resource), 0);
   const figures = resources.map((resource) => {
@@ -27,45 +27,45 @@ export function bars({ parts, allocatable, gone, come, afterwards }) {
     return el("div", { class: "bar-of", "data-resource": resource },
       el("span", { class: "bar-name" }, resource), one("before", before), one(afterwards, after));
   });
-  return el("div", { class: "bars" }, figures, numbers(resources, there, parts, allocatable, before, after, afterwards));
+  return el("div", { class: "bars" }, figures, amountsTable(resources, present, parts, allocatable, before, after, afterwards));
 }
 
 function bar(resource, when, several, room, widest) {
   const percent = (value) => (100 * value) / widest;
   const used = several.reduce((total, [, value]) => total + value, 0);
   const drawn = svg("svg", { class: "bar", width: "100%", height: HEIGHT, role: "img", focusable: "false" });
-  const said = several.filter(([, value]) => value).map(([part, value]) => `${ROLES[part][0]} ${amount(resource, value)}`);
+  const labels = several.filter(([, value]) => value).map(([part, value]) => `${ROLES[part][0]} ${amount(resource, value)}`);
   const left = room - used;
-  const rest = left >= 0 ? `free ${amount(resource, left)}` : `too much by ${amount(resource, -left)}`;
-  drawn.setAttribute("aria-label", `${resource} ${when}: ${[...said, rest].join(", ")} of ${amount(resource, room)}`);
+  const rest = left >= 0 ? `free ${amount(resource, left)}` : `exceeded by ${amount(resource, -left)}`;
+  drawn.setAttribute("aria-label", `${resource} ${when}: ${[...labels, rest].join(", ")} of ${amount(resource, room)}`);
   drawn.append(svg("rect", { x: 0, y: 0, width: `${percent(room)}%`, height: HEIGHT, class: "room" }));
   let from = 0;
   for (const [part, value] of several) {
     const width = percent(value);
     if (!width) continue;
     drawn.append(svg("rect", { x: `${from}%`, y: 0, width: `${width}%`, height: HEIGHT, class: `part part-${part}` }));
-    if (width >= NAMED_FROM) drawn.append(svg("text", { x: `${from + width / 2}%`, y: HEIGHT / 2 + 4, class: width < NAMED_ON_NARROW_FROM ? "part-name small" : "part-name" }, ROLES[part][0]));
+    if (width >= MIN_LABELLED_PERCENT) drawn.append(svg("text", { x: `${from + width / 2}%`, y: HEIGHT / 2 + 4, class: width < MIN_LABELLED_PERCENT_NARROW ? "part-name small" : "part-name" }, ROLES[part][0]));
     from += width;
   }
   const edge = Math.min(100, percent(room));
   if (edge < 100) drawn.append(svg("line", { x1: `${edge}%`, x2: `${edge}%`, y1: 0, y2: HEIGHT, class: "edge" }));
   return el("div", { class: "bar-line" },
     el("span", { class: "bar-when" }, when), drawn,
-    el("span", { class: left < 0 ? "bar-sum bad" : "bar-sum" }, unseen(`${resource} `), `${amount(resource, used)} of ${amount(resource, room)}`));
+    el("span", { class: left < 0 ? "bar-sum bad" : "bar-sum" }, visuallyHidden(`${resource} `), `${amount(resource, used)} of ${amount(resource, room)}`));
 }
 
-function numbers(resources, there, parts, allocatable, before, after, afterwards) {
+function amountsTable(resources, present, parts, allocatable, before, after, afterwards) {
   const free = (several, resource) => allocatable[resource] - several.reduce((total, part) => total + (parts[part].amounts[resource] ?? 0), 0);
-  const line = (swatch, said, meaning, pods, values) => el("tr", {},
-    el("th", { scope: "row" }, svg("svg", { class: "swatch", width: 14, height: 14, "aria-hidden": "true" }, svg("rect", { width: 14, height: 14, class: swatch })), " ", said,
+  const line = (swatch, label, meaning, pods, values) => el("tr", {},
+    el("th", { scope: "row" }, svg("svg", { class: "swatch", width: 14, height: 14, "aria-hidden": "true" }, svg("rect", { width: 14, height: 14, class: swatch })), " ", label,
       meaning ? el("span", { class: "meaning muted" }, ` ${meaning}`) : null),
     el("td", { class: "number" }, pods), values.map((value) => el("td", { class: "number" }, value)));
   const shown = resources.filter((resource) => resource !== "pods");
   return el("div", { class: "scroll" }, el("table", { class: "amounts" },
-    el("caption", { class: "unseen" }, "What the room is used for"),
+    el("caption", { class: "visually-hidden" }, "Requests by pod role"),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Used by"), el("th", { scope: "col", class: "number" }, "Pods"), shown.map((resource) => el("th", { scope: "col", class: "number" }, resource)))),
     el("tbody", {},
-      there.map((part) => line(`part part-${part}`, ROLES[part][0], ROLES[part][1], parts[part].pods, shown.map((resource) => amount(resource, parts[part].amounts[resource] ?? 0)))),
+      present.map((part) => line(`part part-${part}`, ROLES[part][0], ROLES[part][1], parts[part].pods, shown.map((resource) => amount(resource, parts[part].amounts[resource] ?? 0)))),
       line("room", "free before", "", "", shown.map((resource) => amount(resource, free(before, resource)))),
       line("room", `free ${afterwards}`, "", "", shown.map((resource) => amount(resource, free(after, resource)))))));
 }

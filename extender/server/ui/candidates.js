@@ -1,12 +1,13 @@
-// The candidates of a preemption: rows best first, the ranking's criteria as columns, and by which each row loses.
+// The candidates of a preemption: rows best first, the ranking's criteria as columns, and the criterion by which each
+// row is outranked.
 
-import { el, name, prose, scrolling, unseen } from "./dom.js";
+import { el, name, prose, scrolling, visuallyHidden } from "./dom.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
 import { count, criterion } from "./words.js";
 
 const WIDTHS = { PDBViolations: "w-count", VictimCount: "w-count", PrioritySum: "w-sum", LatestStartTime: "w-time" };
-const FITTING_CRITERIA = 5; // so many fit on a large screen without scrolling
+const MAX_CRITERIA_WITHOUT_SCROLLING = 5; // on a large screen
 
 export function candidates(about, nodes) {
   const { ranking } = about.decision;
@@ -26,11 +27,11 @@ export function candidates(about, nodes) {
       name(node.name));
     const row = el("tr", { class: node.outcome === "chosen" ? "chosen" : null },
       el("td", { class: "number" }, node.rank),
-      el("th", { scope: "row" }, button, node.outcome === "beaten" ? null : el("span", { class: `tag outcome-${node.outcome}` }, node.outcome === "rejected" ? "rejected" : "chosen"),
-        node.offered === false ? el("span", { class: "tag aside", title: "kube-scheduler did not offer it; the policies look at all nodes" }, "not offered") : null),
-      criteria.map((key, place) => compared(node, ranking, key, place)),
+      el("th", { scope: "row" }, button, node.outcome === "outranked" ? null : el("span", { class: `tag outcome-${node.outcome}` }, node.outcome === "rejected" ? "rejected" : "chosen"),
+        node.sent === false ? el("span", { class: "tag aside", title: "kube-scheduler did not send this candidate; the policies consider all nodes" }, "not sent") : null),
+      criteria.map((key, place) => criterionCell(node, ranking, key, place)),
       el("td", {}, victims(node)),
-      el("td", {}, lost(node, ranking)),
+      el("td", {}, outrankedBy(node, ranking)),
     );
     rows.set(node.name, { button, row, details: null });
     return row;
@@ -53,15 +54,15 @@ export function candidates(about, nodes) {
   const more = slices(body, ranked, rowOf, "candidates");
   const place = new Map(ranked.map((node, at) => [node.name, at]));
   const table = el("table", { class: "candidates" },
-    el("caption", { class: "unseen" }, "Candidates, best first"),
+    el("caption", { class: "visually-hidden" }, "Candidates, best first"),
     el("colgroup", {}, el("col", { class: "w-rank" }), el("col", { class: "w-node" }), criteria.map((key) => el("col", { class: WIDTHS[key] ?? "w-key" })), el("col", { class: "w-victims" }), el("col", { class: "w-lost" })),
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, unseen("rank"), "#"), el("th", { scope: "col" }, "Node"),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, visuallyHidden("rank"), "#"), el("th", { scope: "col" }, "Node"),
       criteria.map((key) => criterionHeading(key, ranking)),
-      el("th", { scope: "col" }, "Who leaves"), el("th", { scope: "col" }, "Loses by"))),
+      el("th", { scope: "col" }, "Victims"), el("th", { scope: "col" }, "Outranked by"))),
     body);
   return {
     element: el("section", { id: "candidates" }, heading, decidedBy(ranking),
-      scrolling("Candidates", table, { class: criteria.length <= FITTING_CRITERIA ? "scroll fits" : "scroll" }), more.line),
+      scrolling("Candidates", table, { class: criteria.length <= MAX_CRITERIA_WITHOUT_SCROLLING ? "scroll fits" : "scroll" }), more.line),
     reveal(wanted) {
       if (!place.has(wanted)) return null;
       more.showTo(place.get(wanted));
@@ -78,11 +79,11 @@ export function candidates(about, nodes) {
 
 function decidedBy(ranking) {
   const { decidedBy: key, candidates: all, ties = [] } = ranking;
-  const how = "Compared from left to right: the first column in which one is better decides between two nodes.";
+  const how = "Criteria are compared from left to right: the first one that differs decides between two candidates.";
   if (!key) return el("p", {}, all === 1 ? "The only candidate." : how);
   if (key === "named" || key === "name") {
-    const by = key === "named" ? "kube-scheduler had chosen its victims" : "its name comes first";
-    return el("p", {}, how, ` ${count(ties.length, "candidate")} cost the same as the best; `, el("strong", {}, by), ".");
+    const by = key === "named" ? "its victims are the ones that kube-scheduler selected" : "its name sorts first";
+    return el("p", {}, how, ` ${count(ties.length, "candidate")} tie for the best; the chosen one won because `, el("strong", {}, by), ".");
   }
   return el("p", {}, how, " Decided by ", el("strong", {}, criterion(key).label), ` (${criterion(key).better}).`);
 }
@@ -94,21 +95,21 @@ function criterionHeading(key, ranking) {
     label, el("span", { class: "better" }, better), decides ? el("span", { class: "tag decided" }, "decided") : null);
 }
 
-/** What is compared: equal to the best so far, worse (there the row loses), or not looked at any more. */
-function compared(node, ranking, key, place) {
-  const said = node.shown?.[place] ?? "";
+/** The value of one criterion: equal to the best candidate, worse (the row is outranked here), or no longer compared. */
+function criterionCell(node, ranking, key, place) {
+  const value = node.shown?.[place] ?? "";
   const criteria = ranking.criteria;
   if (node.rank === 1) {
     const wins = ranking.decidedBy === key;
-    return el("td", { class: wins ? "key wins" : "key", "data-criterion": key }, wins ? [el("span", { "aria-hidden": "true" }, "✓ "), unseen("wins here: ")] : null, prose(said));
+    return el("td", { class: wins ? "key wins" : "key", "data-criterion": key }, wins ? [el("span", { "aria-hidden": "true" }, "✓ "), visuallyHidden("decided here: ")] : null, prose(value));
   }
   const at = criteria.indexOf(node.losesBy);
-  if (at === place) return el("td", { class: "key loses", "data-criterion": key }, el("span", { "aria-hidden": "true" }, "✗ "), unseen("loses here: "), prose(said));
-  return el("td", { class: at !== -1 && place > at ? "key unasked" : "key", "data-criterion": key }, prose(said));
+  if (at === place) return el("td", { class: "key loses", "data-criterion": key }, el("span", { "aria-hidden": "true" }, "✗ "), visuallyHidden("outranked here: "), prose(value));
+  return el("td", { class: at !== -1 && place > at ? "key not-compared" : "key", "data-criterion": key }, prose(value));
 }
 
-function lost(node, ranking) {
-  if (node.rank === 1) return el("span", { class: "muted" }, ranking.candidates > 1 ? "best" : "only one");
+function outrankedBy(node, ranking) {
+  if (node.rank === 1) return el("span", { class: "muted" }, ranking.candidates > 1 ? "best" : "only candidate");
   return node.losesBy ? criterion(node.losesBy).label : "";
 }
 

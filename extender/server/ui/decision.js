@@ -1,15 +1,15 @@
-// One decision: what was decided and by what, then everything that led to it.
+// One decision: the outcome and the criterion that decided, then every node that was considered.
 
 import * as api from "./api.js";
-import { alert, byId, el, entitle, fact, name, prose, replace, unseen } from "./dom.js";
+import { alert, byId, el, setTitle, fact, name, prose, replace, visuallyHidden } from "./dom.js";
 import { candidates } from "./candidates.js";
-import { byVerdict, notCandidates } from "./groups.js";
+import { byStatus, notCandidates } from "./groups.js";
 import { budgetsTable } from "./node.js";
 import { toDecision, toList, toWhatIf } from "./route.js";
 import { scores } from "./scores.js";
 import { amounts, count, DECISION_OUTCOMES, longTime, milliseconds } from "./words.js";
 
-const MOST_NAMED = 10;
+const MAX_NAMES_IN_MESSAGE = 10;
 
 export function createDecision() {
   const view = byId("view-decision");
@@ -31,20 +31,20 @@ export function createDecision() {
     draw(decision, own);
     if (hadFocus) view.querySelector("h1").focus({ preventScroll: true });
     sync(route, true);
-    entitle(`${decision.id}: ${decision.pod}`);
+    setTitle(`${decision.id}: ${decision.pod}`);
   }
 
   function fail(id, error) {
     const hadFocus = view.contains(document.activeElement);
     const why = error.status === 404
-      ? "This decision is not kept: the service keeps the last ones of each verb (debug.decisions), and none over a restart."
+      ? "This decision is not kept: the service keeps the latest decisions of each verb in memory (debug.decisions) and loses them at a restart."
       : error.message;
     replace(view, back(), el("h1", { tabindex: "-1" }, id), alert(why),
       error.status === 404 ? null : el("p", {}, el("button", { type: "button", onclick: () => load({ id, given: new URLSearchParams(location.hash.split("?")[1]) }) }, "Try again")));
     if (hadFocus) view.querySelector("h1").focus({ preventScroll: true });
   }
 
-  /** Open the nodes that the address names, and no others; who comes by the address is taken to the first. */
+  /** Open exactly the nodes that the address names; scroll to the first one when the decision is opened by its address. */
   function sync(route, arrives = false) {
     const wanted = route.given.getAll("node");
     for (const open of [...shown.open]) if (!wanted.includes(open)) toggle(open, false);
@@ -55,19 +55,19 @@ export function createDecision() {
   function reveal(node, scrolls) {
     const row = shown.sections.reduce((found, section) => found ?? section.reveal(node), null);
     if (row && scrolls) row.scrollIntoView({ block: "start" });
-    const said = view.querySelector("#find-said");
-    if (!row && said) replace(said, unknown(node));
+    const message = view.querySelector("#find-message");
+    if (!row && message) replace(message, unknown(node));
   }
 
   const unknown = (node) => [
-    "The decision does not speak of node ", name(node), ": kube-scheduler did not offer it. ",
-    el("a", { href: toList({ node, pod: shown.pod }) }, "Decisions that do"),
+    "The decision did not consider node ", name(node), ": kube-scheduler did not send it. ",
+    el("a", { href: toList({ node, pod: shown.pod }) }, "Decisions that did"),
   ];
 
   const toggle = (node, isOpen) => shown.sections.some((section) => section.toggle?.(node, isOpen));
 
-  /** Called where a node was opened or closed. */
-  const context = (decision, own) => ({
+  /** The decision, and the callback that keeps the address in step with the open nodes. */
+  const contextOf = (decision, own) => ({
     decision,
     opened(node, isOpen, byReader) {
       if (isOpen) own.open.add(node);
@@ -77,30 +77,30 @@ export function createDecision() {
   });
 
   function draw(decision, own) {
-    const about = context(decision, own);
+    const about = contextOf(decision, own);
     const nodes = decision.nodes ?? [];
     if (decision.verb === "preempt") own.sections = [candidates(about, nodes), notCandidates(about, nodes)];
-    else if (decision.verb === "filter") own.sections = [byVerdict(about, nodes)];
+    else if (decision.verb === "filter") own.sections = [byStatus(about, nodes)];
     else own.sections = [scores(about, nodes)];
     own.sections = own.sections.filter(Boolean);
     replace(view,
       back(),
-      el("h1", { tabindex: "-1" }, unseen(`${decision.id}: `), prose(decision.sentence)),
-      decision.error ? alert("No decision could be made: ", decision.error) : null,
+      el("h1", { tabindex: "-1" }, visuallyHidden(`${decision.id}: `), prose(decision.sentence)),
+      decision.error ? alert("The decision failed: ", decision.error) : null,
       facts(decision),
       el("p", { class: "actions" },
-        el("a", { class: "button", href: toWhatIf(decision.id) }, "What if … this pod came again"), " ",
-        el("a", { href: api.decisionPath(decision.id) }, "All of it as JSON")),
+        el("a", { class: "button", href: toWhatIf(decision.id) }, "Simulate this pod"), " ",
+        el("a", { href: api.decisionPath(decision.id) }, "The decision as JSON")),
       nodes.length > 1 ? finder(nodes) : null,
       rejected(decision),
-      spent(decision, nodes),
+      budgets(decision, nodes),
       own.sections.map((section) => section.element),
     );
   }
 
   function finder(nodes) {
     const names = nodes.map((one) => one.name);
-    const said = el("p", { id: "find-said", class: "muted", "aria-live": "polite" });
+    const message = el("p", { id: "find-message", class: "muted", "aria-live": "polite" });
     const field = el("input", { name: "node", type: "search", size: 24, required: true, autocomplete: "off" });
     const onsubmit = (event) => {
       event.preventDefault();
@@ -108,17 +108,17 @@ export function createDecision() {
       const alike = names.filter((one) => one.includes(wanted));
       const only = names.includes(wanted) ? wanted : alike.length === 1 ? alike[0] : null;
       if (only !== null) {
-        replace(said, "");
+        replace(message, "");
         if (!shown.open.has(only)) history.pushState(null, "", toDecision(shown.id, [...shown.open, only]));
         reveal(only, true);
       } else if (alike.length) {
-        replace(said, `${count(alike.length, "node")} match: `, alike.slice(0, MOST_NAMED).join(", "), alike.length > MOST_NAMED ? " …" : "");
+        replace(message, `${count(alike.length, "node")} match: `, alike.slice(0, MAX_NAMES_IN_MESSAGE).join(", "), alike.length > MAX_NAMES_IN_MESSAGE ? " …" : "");
       } else {
-        replace(said, unknown(wanted));
+        replace(message, unknown(wanted));
       }
     };
     return el("form", { class: "filters", id: "find", role: "search", onsubmit },
-      el("label", { class: "inline" }, "Why, or why not, node ", field), el("button", {}, "Show"), said);
+      el("label", { class: "inline" }, "Why, or why not, node ", field), el("button", {}, "Show"), message);
   }
 
   return {
@@ -142,10 +142,10 @@ function facts(decision) {
     fact("Pod", name(decision.pod), `, priority ${(decision.priority ?? 0).toLocaleString("en")}`,
       incoming.requests && Object.keys(incoming.requests).length ? `; requests ${amounts(incoming.requests)}` : "; requests nothing",
       el("span", { class: "muted" }, `; UID ${decision.uid}`)),
-    fact("Asked", el("time", { datetime: decision.time }, longTime(decision.time)), `, ${decision.verb}, took ${milliseconds(decision.milliseconds)}`),
+    fact("Call", el("time", { datetime: decision.time }, longTime(decision.time)), `, ${decision.verb}, took ${milliseconds(decision.milliseconds)}`),
     fact("Mode", DECISION_OUTCOMES[decision.outcome] && el("span", { class: `tag outcome-${decision.outcome}` }, DECISION_OUTCOMES[decision.outcome])),
     fact("Policies", policies.length ? policies.map((one, place) => [place ? "; " : null, one]) : "kube-scheduler’s own"),
-    fact("Picture", decision.picture),
+    fact("Cluster cache", decision.cache),
     fact("Not evaluated", decision.notEvaluated?.length && `${decision.notEvaluated.join(", ")}: left to kube-scheduler`),
   );
 }
@@ -155,18 +155,18 @@ function rejected(decision) {
   if (!found.length) return null;
   return el("section", { id: "rejected" },
     el("h2", {}, "Rejected by the guard"),
-    el("p", {}, "The last check of the answer found these candidates against its rules; they were left out. This is a defect worth reporting."),
+    el("p", {}, "The final check of the answer found that these candidates violate its rules and removed them. This is a defect: please report it."),
     el("ul", {}, found.map(([node, rule]) => el("li", {}, name(node), ": ", rule))));
 }
 
-/** What the answer costs the disruption budgets. */
-function spent(decision, nodes) {
+/** The victims of the chosen nodes by disruption budget. */
+function budgets(decision, nodes) {
   if (decision.verb !== "preempt") return null;
   const chosen = nodes.filter((node) => node.outcome === "chosen");
   if (!chosen.length) return null;
   return el("section", { id: "budgets" },
     el("h2", {}, "Disruption budgets"),
     chosen.map((node) => node.budgets?.length
-      ? budgetsTable(node.budgets, `Charged by the victims on ${node.name}`)
-      : el("p", {}, "The victims on ", name(node.name), " charge no disruption budget.")));
+      ? budgetsTable(node.budgets, `Disruption budgets of the victims on ${node.name}`)
+      : el("p", {}, "The victims on ", name(node.name), " count against no disruption budget.")));
 }

@@ -1,27 +1,27 @@
-// Make elements. Rule: text is only ever text: nothing here, or anywhere on this page, parses markup.
+// Create elements. Rule: text is only ever text: nothing here, or anywhere on this page, parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// Characters that are not seen, or that change how their neighbours are seen: controls, bidi overrides, zero widths,
-// line separators, halves of pairs, private use.
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+// Characters that are invisible, or that change how their neighbours are displayed: controls, bidi overrides, zero
+// widths, line separators, lone surrogates, private use.
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\p{Co}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
 
 const escaped = (character) =>
   character.codePointAt(0) > 0xffff
     ? `\\u{${character.codePointAt(0).toString(16)}}`
     : `\\u${character.codePointAt(0).toString(16).padStart(4, "0")}`;
 
-/** The text with such characters spelt out, for attributes and titles. */
-export const visible = (text) => String(text).replace(UNSEEN, escaped);
+/** Return the text with invisible characters escaped, for attributes and titles. */
+export const visible = (text) => String(text).replace(INVISIBLE, escaped);
 
-/** The text as nodes: such characters stand out. */
+/** Return the text as nodes, with invisible characters escaped and highlighted. */
 function textNodes(text) {
   const nodes = [];
   let from = 0;
-  for (const match of text.matchAll(UNSEEN)) {
+  for (const match of text.matchAll(INVISIBLE)) {
     if (match.index > from) nodes.push(document.createTextNode(text.slice(from, match.index)));
     const mark = document.createElement("span");
-    mark.className = "spelt";
+    mark.className = "escaped";
     mark.textContent = escaped(match[0]);
     nodes.push(mark);
     from = match.index + match[0].length;
@@ -30,7 +30,7 @@ function textNodes(text) {
   return nodes;
 }
 
-/** Put children under an element: nodes, strings, numbers, arrays of these; null and false are left out. */
+/** Append children to an element: nodes, strings, numbers, arrays of these; null, undefined and false are skipped. */
 export function add(parent, ...children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
@@ -52,12 +52,12 @@ function make(element, attributes, children) {
 export const el = (tag, attributes = {}, ...children) => make(document.createElement(tag), attributes, children);
 export const svg = (tag, attributes = {}, ...children) => make(document.createElementNS(SVG, tag), attributes, children);
 
-/** The name of something in the cluster: kept apart from the direction of the text around it. */
+/** Return the name of a cluster object, isolated from the text direction around it. */
 export const name = (text, attributes = {}) => el("bdi", { class: "name", ...attributes }, text);
 
 const TIME = /(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d+)?)Z?/g;
 
-/** Prose with times in it: `2026-03-02T05:00:00Z` as a date and a time, neither of which is broken over two lines. */
+/** Return text in which each time (`2026-03-02T05:00:00Z`) is a date and a time that do not break across lines. */
 export function prose(text) {
   const parts = [];
   let from = 0;
@@ -69,11 +69,11 @@ export function prose(text) {
   return el("bdi", { class: "name" }, parts, text.slice(from));
 }
 
-/** A name in camel case that may be broken between its words. */
+/** Return a camel-case name with line-break opportunities between its words. */
 export const breakable = (word) => word.split(/(?=[A-Z][a-z])/).flatMap((part, place) => (place ? [el("wbr"), part] : [part]));
 
-/** Text for those who do not see the page. */
-export const unseen = (text) => el("span", { class: "unseen" }, text);
+/** Return text for screen readers only. */
+export const visuallyHidden = (text) => el("span", { class: "visually-hidden" }, text);
 
 export const replace = (parent, ...children) => {
   parent.replaceChildren();
@@ -82,21 +82,21 @@ export const replace = (parent, ...children) => {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Say something to a screen reader, once. */
+/** Announce a text to screen readers, once. */
 export const announce = (text) => replace(byId("announcer"), text);
 
-/** What the browser shows as the name of the page. */
-export const entitle = (text) => (document.title = visible(`${text} · kube-scheduler extender`));
+/** Set the title of the browser tab. */
+export const setTitle = (text) => (document.title = visible(`${text} · kube-scheduler extender`));
 
-/** A term and what there is to say of it, for `dl`; nothing where there is nothing. */
-export const fact = (term, ...said) =>
-  said.flat().some((one) => one !== null && one !== undefined && one !== false && one !== "")
-    ? [el("dt", {}, term), el("dd", {}, ...said)]
+/** Return a term and its description for `dl`; nothing if the description is empty. */
+export const fact = (term, ...description) =>
+  description.flat().some((one) => one !== null && one !== undefined && one !== false && one !== "")
+    ? [el("dt", {}, term), el("dd", {}, ...description)]
     : [];
 
-export const alert = (...said) => el("p", { class: "alert", role: "alert" }, ...said);
+export const alert = (...message) => el("p", { class: "alert", role: "alert" }, ...message);
 
-/** A table: headings are strings or elements `th`; rows are arrays of cells, or rows. */
+/** Return a table: headings are strings or `th` elements; rows are arrays of cells, or `tr` elements. */
 export function table(caption, headings, rows, attributes = {}) {
   const head = headings.map((one) => (one instanceof Node ? one : el("th", { scope: "col" }, one)));
   return el(
@@ -113,6 +113,6 @@ export const cell = (content) =>
     ? content
     : el("td", { class: typeof content === "number" ? "number" : null }, content);
 
-/** Something wide scrolls in itself, and can be scrolled with the keyboard; the page does not. */
+/** Wrap wide content in a region that scrolls sideways, also with the keyboard, so that the page does not. */
 export const scrolling = (label, content, attributes = {}) =>
   el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0", ...attributes }, content);

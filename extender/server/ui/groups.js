@@ -1,22 +1,23 @@
-// Nodes that are no candidates, and the verdicts of /filter: grouped by what is said of them.
+// Nodes grouped by outcome and reason: those that are not candidates of a preemption, and the results of /filter.
 
 import { add, el, name } from "./dom.js";
+import { filterChain } from "./filter-chain.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { count, outcomeLabel, OUTCOMES } from "./words.js";
+import { outcomeLabel, OUTCOMES } from "./words.js";
 
-const ORDER = ["rejected", "ruledOut", "noRoom", "noVictims", "fits", "leftOut", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
+const ORDER = ["rejected", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
 
-const FIRST_GROUPS = 25;
+const FIRST_GROUPS = 25; // shown before "Show more"
 
-/** Node -> what its group has in common. */
+/** Return the reason that the node shares with its group. */
 function reasonOf(node) {
-  const broken = (node.budgets ?? []).filter((one) => one.charged > one.allowed).map((one) => one.name);
-  if (node.outcome === "ruledOut" && !node.why) return broken.length ? `would break disruption budget ${broken.join(", ")}` : "";
-  if (node.outcome === "noVictims") return node.counts?.protected ? "protected by policies, or not less important" : node.counts ? "all pods are at least as important" : "no pod runs there";
-  const verdict = node.emptied ?? node.filter;
-  const plugin = verdict?.plugin ? `${verdict.plugin}: ` : "";
-  return node.why ? (verdict?.reasons?.join(", ") === node.why ? plugin + node.why : node.why) : plugin + (verdict?.reasons ?? []).join(", ");
+  const violated = (node.budgets ?? []).filter((one) => one.charged > one.allowed).map((one) => one.name);
+  if (node.outcome === "rejectedByPolicy" && !node.why) return violated.length ? `eviction would violate disruption budget ${violated.join(", ")}` : "";
+  if (node.outcome === "noVictims") return node.counts?.protected ? "every pod is protected by a policy or at least as important as the preemptor" : node.counts ? "every pod is at least as important as the preemptor" : "the node runs no pods";
+  const status = node.emptied ?? node.filter;
+  const plugin = status?.plugin ? `${verdict.plugin}: ` : "";
+  return node.why ? (status?.reasons?.join(", ") === node.why ? plugin + node.why : node.why) : plugin + (status?.reasons ?? []).join(", ");
 }
 
 function grouped(nodes) {
@@ -34,12 +35,12 @@ function grouped(nodes) {
 export function notCandidates(about, nodes) {
   const others = nodes.filter((node) => node.rank === undefined);
   if (!others.length) return null;
-  const canOpen = (node) => node.counts !== undefined; // those on which preemption was tried
-  return section(about, "others", `Nodes that are no candidates (${others.length.toLocaleString("en")})`, others, canOpen);
+  const canOpen = (node) => node.counts !== undefined; // set where preemption was tried (dry run)
+  return section(about, "others", `Nodes that are not candidates (${others.length.toLocaleString("en")})`, others, canOpen);
 }
 
-export function byVerdict(about, nodes) {
-  return section(about, "verdicts", `Nodes (${nodes.length.toLocaleString("en")})`, nodes, () => false);
+export function byStatus(about, nodes) {
+  return section(about, "statuses", `Nodes (${nodes.length.toLocaleString("en")})`, nodes, () => false);
 }
 
 function section(about, id, title, nodes, canOpen) {
@@ -47,7 +48,7 @@ function section(about, id, title, nodes, canOpen) {
   const list = el("div");
   const more = slices(list, groups, (group) => group.element(nodes.length), "reasons", FIRST_GROUPS);
   return {
-    element: el("section", { id }, el("h2", {}, title), nodes.length ? [list, more.line] : el("p", {}, "No node was offered.")),
+    element: el("section", { id }, el("h2", {}, title), nodes.length ? [list, more.line] : el("p", {}, "kube-scheduler sent no nodes.")),
     reveal(node) {
       const place = groups.findIndex((group) => group.has(node));
       if (place === -1) return null;
@@ -64,12 +65,12 @@ function createGroup(about, group, canOpen) {
   let more = null;
   let details = null;
 
-  /** Only now do the names become elements. */
+  /** Create the elements of the node names when the group is opened for the first time. */
   function fill() {
     if (more) return;
     const list = el("ul", { class: "names" });
     more = slices(list, group.nodes, itemOf, "nodes");
-    add(details, chain(about.decision, group.nodes[0]), list, more.line);
+    add(details, filterChain(about.decision, group.nodes[0]), list, more.line);
   }
 
   function itemOf(node) {
@@ -107,7 +108,7 @@ function createGroup(about, group, canOpen) {
         el("summary", {},
           el("span", { class: "group-count" }, group.nodes.length.toLocaleString("en")),
           el("span", { class: "share", "aria-hidden": "true" }, shareBar(group.nodes.length / all)),
-          el("span", { class: "group-said" }, el("strong", {}, outcomeLabel(group.outcome)), meaning ? `: ${meaning}` : null,
+          el("span", { class: "group-text" }, el("strong", {}, outcomeLabel(group.outcome)), meaning ? `: ${meaning}` : null,
             group.reason ? el("span", { class: "group-why" }, group.reason) : null)));
       return details;
     },
@@ -132,19 +133,4 @@ function shareBar(share) {
   const bar = el("span", { class: "share-bar" });
   bar.style.width = `${Math.max(2, 100 * share)}%`;
   return bar;
-}
-
-/** The filters in their order: who let the pod pass, who said no, who was not asked. */
-export function chain(decision, node) {
-  const { filters = [] } = decision;
-  const verdict = node.filter;
-  if (!filters.length || !verdict || (verdict.code !== "Success" && !filters.includes(verdict.plugin))) return null;
-  const at = verdict.code === "Success" ? filters.length : filters.indexOf(verdict.plugin);
-  const helps = verdict.code === "Unschedulable" ? "evicting pods may help" : "evicting pods does not help";
-  const passed = filters.slice(0, at);
-  const unasked = filters.slice(at + 1);
-  return el("p", { class: "chain" },
-    passed.length ? [el("span", { class: "passed" }, `✓ ${count(passed.length, "filter")} pass`), ` (${passed.join(", ")})`] : null,
-    at < filters.length ? [passed.length ? " · " : null, el("strong", { class: "bad" }, `✗ ${filters[at]}`), `: ${(verdict.reasons ?? []).join(", ")} (${helps})`] : null,
-    unasked.length ? el("span", { class: "muted" }, ` · not asked: ${unasked.join(", ")}`) : null);
 }

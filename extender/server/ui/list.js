@@ -1,79 +1,79 @@
-// The list of decisions, live. Rule: nothing moves under the reader: while the list is pointed at, holds the focus or is
-// scrolled, what is new waits behind a button.
+// The list of decisions, refreshed every two seconds. Rule: the list does not move while it is hovered, focused or
+// scrolled: new decisions wait behind a button.
 
 import * as api from "./api.js";
 import { add, announce, byId, el, prose, replace } from "./dom.js";
 import { toDecision, toList } from "./route.js";
 import { count, DECISION_OUTCOMES, longTime, milliseconds, shortTime } from "./words.js";
 
-const EVERY = 2000;
-const LIMITS = [100, 300, 1000];
-const TYPING = 250;
+const REFRESH_MILLISECONDS = 2000;
+const LIMITS = [100, 300, 1000]; // decisions per request; "Show older decisions" takes the next one
+const TYPING_PAUSE_MILLISECONDS = 250; // before the filters are applied
 
 export function createList() {
   const list = byId("list");
-  const said = byId("list-said");
+  const message = byId("list-message");
   const fresh = byId("list-new");
   const older = byId("list-more");
   const form = byId("filters");
   const rows = new Map(); // id and time -> element
-  let latest = []; // as asked for last
+  let latest = []; // decisions of the last response
   let limit = LIMITS[0];
   let isShown = false;
   let timer = 0;
-  let asking = null;
+  let inFlight = null; // AbortController of the request in flight
 
   const wanted = () => {
     const given = Object.fromEntries(new FormData(form));
     return Object.fromEntries(Object.entries(given).map(([key, value]) => [key, value.trim()]));
   };
 
-  // --- asking ---
+  // --- requests ---
 
-  async function ask() {
+  async function refresh() {
     clearTimeout(timer);
-    asking?.abort();
-    const own = (asking = new AbortController());
+    inFlight?.abort();
+    const own = (inFlight = new AbortController());
     try {
       const { text: _, ...filters } = wanted();
       const answer = await api.decisions({ ...filters, limit }, own.signal);
-      if (own !== asking) return;
+      if (own !== inFlight) return;
       latest = answer.decisions ?? [];
-      said.classList.remove("bad");
-      offer();
+      message.classList.remove("bad");
+      update();
     } catch (error) {
-      if (own !== asking || error.name === "AbortError") return;
-      said.classList.add("bad");
-      replace(said, `${error.message} What is listed may be old.`);
+      if (own !== inFlight || error.name === "AbortError") return;
+      message.classList.add("bad");
+      replace(message, `${error.message} The list may be stale.`);
     }
-    again();
+    schedule();
   }
 
-  const again = () => {
+  const schedule = () => {
     clearTimeout(timer);
-    if (isShown && !document.hidden) timer = setTimeout(ask, EVERY);
+    if (isShown && !document.hidden) timer = setTimeout(refresh, REFRESH_MILLISECONDS);
   };
 
-  // --- showing ---
+  // --- rendering ---
 
   const matching = () => {
     const text = wanted().text.toLowerCase();
     return latest.filter((one) => !text || `${one.id} ${one.sentence} ${one.uid}`.toLowerCase().includes(text));
   };
-  const keyOf = (one) => `${one.id} ${one.time}`; // numbers start anew with the process
-  const isRead = () => list.matches(":hover") || list.contains(document.activeElement) || window.scrollY > 80;
+  const keyOf = (one) => `${one.id} ${one.time}`; // ids start from 1 again after a restart
+  const isInUse = () => list.matches(":hover") || list.contains(document.activeElement) || window.scrollY > 80;
 
-  /** Show what came, unless somebody is reading: then say how much came. */
-  function offer() {
+  /** Show the new decisions, or only their number while the list is in use. */
+  function update() {
     const found = matching();
-    const unseen = found.filter((one) => !rows.has(keyOf(one)));
-    if (rows.size && unseen.length && isRead()) {
+    const added = found.filter((one) => !rows.has(keyOf(one)));
+    if (rows.size && added.length && isInUse()) {
       fresh.hidden = false;
-      fresh.textContent = `Show ${count(unseen.length, "new decision")}`;
-      tell(found);
+      fresh.textContent = `Show ${count(added.length, "new decision")}`;
+      describe(found);
       return;
     }
-    if (rows.size && unseen.length) announce(count(unseen.length, "new decision"));
+    if (rows.size && added.length) announce(count(added.length, "new decision"));
     show(found);
   }
 
@@ -95,18 +95,18 @@ export function createList() {
       else list.insertBefore(row, next);
     }
     slide(before);
-    tell(found);
+    describe(found);
     older.hidden = latest.length < limit || limit === LIMITS.at(-1);
   }
 
-  function tell(found) {
+  function describe(found) {
     const filtered = Object.values(wanted()).some(Boolean);
-    if (!found.length) replace(said, filtered ? "No decision that is kept matches." : "No decision yet: kube-scheduler has not asked.");
-    else replace(said, `${count(found.length, "decision")}, latest first. Times are UTC.`);
-    if (latest.length >= limit && wanted().text) add(said, ` Searched: the latest ${limit}.`);
+    if (!found.length) replace(message, filtered ? "No kept decision matches." : "No decisions yet: kube-scheduler has not called the extender.");
+    else replace(message, `${count(found.length, "decision")}, latest first. Times are UTC.`);
+    if (latest.length >= limit && wanted().text) add(message, ` Searched: the latest ${limit}.`);
   }
 
-  /** Where the visible rows are; they slide from there to where they will be. */
+  /** Return the positions of the visible rows, from which they slide to their new ones. */
   function positions() {
     if (!rows.size || matchMedia("(prefers-reduced-motion: reduce)").matches) return null;
     const found = new Map();
@@ -125,7 +125,7 @@ export function createList() {
     }
   }
 
-  // --- what the reader does ---
+  // --- events ---
 
   fresh.addEventListener("click", () => {
     show(matching());
@@ -134,7 +134,7 @@ export function createList() {
   });
   older.addEventListener("click", () => {
     limit = LIMITS.find((one) => one > limit) ?? limit;
-    ask();
+    refresh();
   });
   list.addEventListener("keydown", (event) => {
     const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
@@ -150,23 +150,23 @@ export function createList() {
       history.replaceState(history.state, "", toList(wanted()));
       limit = LIMITS[0];
       show(matching());
-      ask();
-    }, TYPING);
+      refresh();
+    }, TYPING_PAUSE_MILLISECONDS);
   });
   form.addEventListener("submit", (event) => event.preventDefault());
-  document.addEventListener("visibilitychange", () => isShown && !document.hidden && ask());
+  document.addEventListener("visibilitychange", () => isShown && !document.hidden && refresh());
 
   return {
     title: () => "Decisions",
     enter(route) {
       for (const field of form.elements) if (field.name) field.value = route.given.get(field.name) ?? "";
       isShown = true;
-      ask();
+      refresh();
     },
     leave() {
       isShown = false;
-      asking?.abort();
-      asking = null;
+      inFlight?.abort();
+      inFlight = null;
       clearTimeout(timer);
     },
   };

@@ -1,20 +1,20 @@
-// One node of a preemption: what became of its pods, and why. Loaded when it is opened.
+// One node of a preemption: the role of every pod on it, and why. Loaded when the node is opened.
 
 import * as api from "./api.js";
 import { add, alert, el, fact, name, replace, scrolling, table } from "./dom.js";
 import { bars } from "./bars.js";
-import { chain } from "./groups.js";
+import { filterChain } from "./filter-chain.js";
 import { slices } from "./slices.js";
 import { amount, count, criterion, outcomeLabel, OUTCOMES, resourcesOf, ROLES } from "./words.js";
 
-const AFTER = { chosen: "after", beaten: "if chosen", ruledOut: "if chosen", rejected: "if chosen" };
+const AFTERWARDS = { chosen: "after", outranked: "if chosen", rejectedByPolicy: "if chosen", rejected: "if chosen" };
 
-/** Names a place for the node at once, and fills it when the service has told. */
+/** Return an element for the node at once, and fill it when the response arrives. */
 export function nodeDetail(decision, summary) {
   const place = el("div", { class: "node", "data-node": summary.name, "aria-busy": "true" }, el("p", { class: "muted loading" }, "loading the pods of the node …"));
   api.node(decision.id, summary.name).then(
     (node) => replace(place, detail(decision, node)),
-    (error) => replace(place, alert(error.message, " Close the node and open it again to try once more.")),
+    (error) => replace(place, alert(error.message, " Close and reopen the node to retry.")),
   ).finally(() => place.removeAttribute("aria-busy"));
   return place;
 }
@@ -22,31 +22,31 @@ export function nodeDetail(decision, summary) {
 function detail(decision, node) {
   const pods = node.pods ?? [];
   return [
-    said(decision, node),
-    node.allocatable && Object.keys(node.allocatable).length ? bars(room(decision, node, pods)) : null,
-    node.budgets?.length ? budgetsTable(node.budgets, "Disruption budgets that the victims charge") : null,
+    facts(decision, node),
+    node.allocatable && Object.keys(node.allocatable).length ? bars(requestsByRole(decision, node, pods)) : null,
+    node.budgets?.length ? budgetsTable(node.budgets, "Disruption budgets of the victims") : null,
     podsTable(node, pods),
-    node.nominated?.length ? nominated(node.nominated) : null,
+    node.nominated?.length ? nominatedPods(node.nominated) : null,
   ];
 }
 
-function said(decision, node) {
+function facts(decision, node) {
   const meaning = OUTCOMES[node.outcome]?.[1];
-  const loses = node.losesBy ? ` It loses by: ${criterion(node.losesBy).label} (${criterion(node.losesBy).better}).` : "";
+  const loses = node.losesBy ? ` Outranked by: ${criterion(node.losesBy).label} (${criterion(node.losesBy).better}).` : "";
   const emptied = node.emptied ? [`${node.emptied.plugin}: `, (node.emptied.reasons ?? []).join(", ")] : null;
   return el("dl", { class: "facts" },
     fact("Outcome", el("strong", {}, outcomeLabel(node.outcome)), meaning ? `: ${meaning}.` : ".", loses,
-      node.offered === false ? " kube-scheduler did not offer it; the policies look at all nodes." : ""),
+      node.sent === false ? " kube-scheduler did not send this candidate; the policies consider all nodes." : ""),
     fact("Why", node.why !== (node.emptied?.reasons ?? []).join(", ") ? node.why : null),
-    fact("Now", chain(decision, node)),
-    fact("If emptied", emptied),
-    fact("Victims", node.chosenBy ? `found by: ${node.chosenBy}` : null),
-    fact("Breaks", node.violations ? `${count(node.violations, "victim")} beyond what disruption budgets allow` : null));
+    fact("Without evictions", filterChain(decision, node)),
+    fact("With all potential victims evicted", emptied),
+    fact("Victims", node.chosenBy ? `selected by: ${node.chosenBy}` : null),
+    fact("PDB violations", node.violations ? `${count(node.violations, "victim")} more than disruption budgets allow` : null));
 }
 
-/** The parts of the bars. */
-function room(decision, node, pods) {
-  const isHopeless = node.outcome === "noRoom" || node.outcome === "noVictims";
+/** Sum the requests of the pods by role, as arguments of `bars`. */
+function requestsByRole(decision, node, pods) {
+  const isNotCandidate = node.outcome === "insufficientAfterPreemption" || node.outcome === "noVictims";
   const parts = {};
   const put = (part, requests) => {
     const own = (parts[part] ??= { pods: 0, amounts: {} });
@@ -56,17 +56,17 @@ function room(decision, node, pods) {
   for (const pod of pods) put(roleOf(node, pod), pod.requests);
   for (const pod of node.nominated ?? []) put("nominated", pod.requests);
   put("preemptor", decision.incoming?.requests);
-  const afterwards = isHopeless ? "if emptied" : AFTER[node.outcome] ?? "after";
-  return { parts, allocatable: node.allocatable, gone: ["victim", "evictable"], come: ["preemptor"], afterwards };
+  const afterwards = isNotCandidate ? "if emptied" : AFTERWARDS[node.outcome] ?? "after";
+  return { parts, allocatable: node.allocatable, removed: ["victim", "evictable"], added: ["preemptor"], afterwards };
 }
 
-/** Nobody is put back on a node on which not even emptying helps. */
-const roleOf = (node, pod) => (node.outcome === "noRoom" && pod.role === "reprieved" ? "evictable" : pod.role);
+/** No pod is reprieved on a node that cannot take the preemptor even with all potential victims evicted. */
+const roleOf = (node, pod) => (node.outcome === "insufficientAfterPreemption" && pod.role === "reprieved" ? "evictable" : pod.role);
 
-const HEADINGS = ["Pod", "Role", "Priority", "Put back", "Started", "Budgets", "Why, and what else"];
+const HEADINGS = ["Pod", "Role", "Priority", "Reprieve", "Started", "Budgets", "Notes"];
 
 function podsTable(node, pods) {
-  if (!pods.length) return el("p", {}, "No pod runs there.");
+  if (!pods.length) return el("p", {}, "The node runs no pods.");
   const resources = resourcesOf(...pods.map((pod) => pod.requests)).filter((one) => one === "cpu" || one === "memory");
   const body = el("tbody");
   const more = slices(body, pods, (pod) => podRow(node, pod, resources), "pods");
@@ -83,36 +83,36 @@ function podRow(node, pod, resources) {
   const role = roleOf(node, pod);
   const notes = [
     ...(pod.protectedBy ?? []),
-    pod.violating && "its loss would break a budget",
-    pod.named && "kube-scheduler had chosen it as a victim",
-    pod.leaving && "on its way out already",
+    pod.violating && "its eviction would violate a budget",
+    pod.named && "kube-scheduler selected it as a victim",
+    pod.leaving && "terminating",
   ].filter(Boolean);
   return el("tr", { class: `role-${role}` },
     el("th", { scope: "row" }, name(pod.key)),
     el("td", {}, el("span", { class: `tag role-tag role-tag-${role}`, title: ROLES[role]?.[1] ?? "" }, ROLES[role]?.[0] ?? role)),
     el("td", { class: "number" }, (pod.priority ?? 0).toLocaleString("en")),
     resources.map((resource) => el("td", { class: "number" }, amount(resource, pod.requests?.[resource] ?? 0))),
-    el("td", {}, putBack(role, pod)),
+    el("td", {}, reprieve(role, pod)),
     el("td", {}, pod.started ? pod.started.replace("T", " ").replace(/Z$/, "") : "not started"),
     el("td", {}, (pod.budgets ?? []).map((one, place) => [place ? ", " : null, name(one)])),
     el("td", {}, notes.join("; ")));
 }
 
-function putBack(role, pod) {
+function reprieve(role, pod) {
   if (pod.order === undefined || role === "evictable") return el("span", { class: "muted" }, "–");
-  return `${pod.order}: ${role === "victim" ? "no room" : "stays"}`;
+  return `${pod.order}: ${role === "victim" ? "does not fit" : "reprieved"}`;
 }
 
-const nominated = (pods) => table("Nominated to the node, to be yielded to", ["Pod", "Priority", "Requests"],
+const nominatedPods = (pods) => table("Pods nominated to this node, counted as if they ran here", ["Pod", "Priority", "Requests"],
   pods.map((pod) => [name(pod.key), pod.priority ?? 0, Object.entries(pod.requests ?? {}).map(([one, value]) => `${amount(one, value)} ${one}`).join(", ")]));
 
-/** Disruption budgets: what they allowed, what the victims take of it, what is left. */
+/** Return a table of disruption budgets: disruptions allowed, victims that count against them, and the rest. */
 export function budgetsTable(budgets, caption) {
   const rows = budgets.map(({ name: own, allowed, charged }) => {
     const left = allowed - charged;
     return el("tr", {}, el("th", { scope: "row" }, name(own)), el("td", { class: "number" }, allowed), el("td", { class: "number" }, charged), el("td", { class: "number" }, left),
-      el("td", { class: left < 0 ? "bad" : null }, left < 0 ? `✗ broken by ${-left}` : "✓ kept"));
+      el("td", { class: left < 0 ? "bad" : null }, left < 0 ? `✗ violated by ${-left}` : "✓ respected"));
   });
-  const made = table(caption, ["Budget", "Allowed before", "Charged", "Left", ""], rows, { class: "budgets" });
+  const made = table(caption, ["Budget", "Disruptions allowed", "Victims", "Left", ""], rows, { class: "budgets" });
   return add(el("div", { class: "scroll" }), made);
 }

@@ -1,4 +1,4 @@
-// Where one is: #/decisions?verb=preempt, #/decisions/preempt-17?node=worker-b1&node=worker-a1, #/what-if?decision=preempt-17.
+// Parse and build the addresses of the views: #/decisions?verb=preempt, #/decisions/preempt-17?node=worker-b1&node=worker-a1, #/what-if?decision=preempt-17.
 
 export function parse(hash) {
   const text = hash.replace(/^#/, "") || "/decisions";
@@ -14,7 +14,7 @@ function decoded(part) {
   try {
     return decodeURIComponent(part);
   } catch {
-    return part; // not ours, but no reason to fail
+    return part; // a malformed escape is shown as it is
   }
 }
 

@@ -1,4 +1,4 @@
-// The scores of /prioritize: per node the answer, the total and each plugin's part.
+// The scores of /prioritize: per node the answered score, the total and the weighted score of each plugin.
 
 import { breakable, el, name, scrolling } from "./dom.js";
 import { slices } from "./slices.js";
@@ -14,14 +14,14 @@ export function scores(about, nodes) {
       el("th", { scope: "row" }, name(node.name)),
       el("td", { class: "number" }, node.score ?? ""),
       node.outcome === "scored"
-        ? [el("td", { class: "number" }, (node.total ?? 0).toLocaleString("en")), plugins.map((plugin) => el("td", { class: "number" }, part(node.plugins?.[plugin])))]
+        ? [el("td", { class: "number" }, (node.total ?? 0).toLocaleString("en")), plugins.map((plugin) => el("td", { class: "number" }, pluginScore(node.plugins?.[plugin])))]
         : el("td", { colspan: plugins.length + 1, class: "muted" }, node.why));
     rows.set(node.name, row);
     return row;
   };
   const more = slices(body, sorted, rowOf, "nodes");
   const table = el("table", { class: "scores" },
-    el("caption", { class: "unseen" }, "Scores, highest first"),
+    el("caption", { class: "visually-hidden" }, "Scores, highest first"),
     el("colgroup", {}, el("col", { class: "w-node" }), el("col", { class: "w-key" }), el("col", { class: "w-key" }), plugins.map(() => el("col", { class: "w-key" }))),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Node"), el("th", { scope: "col", class: "number" }, "Score", el("span", { class: "better" }, "0 to 10, as answered")),
       el("th", { scope: "col", class: "number" }, "Total", el("span", { class: "better" }, highest ? `of at most ${highest.toLocaleString("en")}` : "")),
@@ -29,7 +29,7 @@ export function scores(about, nodes) {
     body);
   return {
     element: el("section", { id: "scores" }, el("h2", {}, `Scores (${nodes.length.toLocaleString("en")})`),
-      nodes.length ? [scrolling("Scores", table), more.line] : el("p", {}, "No node was offered.")),
+      nodes.length ? [scrolling("Scores", table), more.line] : el("p", {}, "kube-scheduler sent no nodes.")),
     reveal(wanted) {
       const place = sorted.findIndex((node) => node.name === wanted);
       if (place === -1) return null;
@@ -40,4 +40,4 @@ export function scores(about, nodes) {
   };
 }
 
-const part = (value) => (value === undefined ? "–" : value.toLocaleString("en"));
+const pluginScore = (value) => (value === undefined ? "–" : value.toLocaleString("en"));

@@ -1,4 +1,4 @@
-// Long lists, some at a time: what is not shown yet has no elements.
+// Paging of long lists: items that are not shown yet have no elements.
 
 import { el } from "./dom.js";
 
@@ -6,8 +6,8 @@ export const FIRST = 100;
 export const STEP = 400;
 
 /**
- * Put `items` into `parent`, made by `render(item, place)`, the first of them now and more when asked.
- * Returns the button's paragraph, to be put after the list, and `showTo(place)`, which shows at least up to there.
+ * Put `items` into `parent`, made by `render(item, place)`: the first ones now, more on demand.
+ * Returns the button's paragraph, for after the list, and `showTo(place)`, which shows at least up to there.
  */
 export function slices(parent, items, render, noun, first = FIRST) {
   let shown = 0;

@@ -1,25 +1,25 @@
-// The line at the top: is the service ready, and on what picture.
+// The status in the header: is the service ready, and with which state of the cluster cache.
 
 import * as api from "./api.js";
 import { add, byId, el, fact, replace } from "./dom.js";
 import { count } from "./words.js";
 
-const EVERY = 10_000;
+const REFRESH_MILLISECONDS = 10_000;
 
 let latest = null;
 const waiting = [];
 
-/** The status once it is known. */
+/** Resolve to the status once the first response has arrived. */
 export const known = () => (latest ? Promise.resolve(latest) : new Promise((resolve) => waiting.push(resolve)));
 
 export async function follow() {
   for (;;) {
-    if (!document.hidden) await once();
-    await new Promise((resolve) => setTimeout(resolve, EVERY));
+    if (!document.hidden) await refresh();
+    await new Promise((resolve) => setTimeout(resolve, REFRESH_MILLISECONDS));
   }
 }
 
-async function once() {
+async function refresh() {
   const line = byId("status-line");
   try {
     latest = await api.status();
@@ -36,18 +36,18 @@ function show(line, status) {
   const notes = status.notes ?? [];
   line.className = status.ready ? "bad" : "";
   const cluster = status.cluster;
-  const said = cluster
+  const summary = cluster
     ? `${count(cluster.nodes, "node")}, ${count(cluster.pods, "pod")}, ${count(cluster.budgets, "budget")}`
     : "no cluster";
-  replace(line, status.ready ? "✗ not ready" : `✓ ready: ${said}`);
+  replace(line, status.ready ? "✗ not ready" : `✓ ready: ${summary}`);
   if (notes.length) add(line, ` · ${count(notes.length, "note")}`);
   replace(byId("status-more"), el("dl", { class: "facts" },
     fact("Version", status.version),
     fact("Not ready", status.ready),
-    fact("Picture", status.picture),
+    fact("Cluster cache", status.cache),
     fact("Policies", status.policies?.length ? lines(status.policies) : "kube-scheduler’s own"),
     fact("Notes", notes.length ? lines(notes) : null),
-    fact("Kept", Object.entries(status.decisions ?? {}).map(([verb, kept]) => `${kept} ${verb}`).join(", ")),
+    fact("Kept decisions", Object.entries(status.decisions ?? {}).map(([verb, kept]) => `${kept} ${verb}`).join(", ")),
     fact("Recording", status.recording?.enabled ? "on" : "off"),
   ));
 }

@@ -1,28 +1,29 @@
-// What would happen if a pod arrived: a form on top of POST /simulate. Nothing is changed in the cluster.
+// The form of a what-if simulation (POST /simulate): which pods would be scheduled, and which would be evicted. It
+// changes nothing in the cluster.
 
 import * as api from "./api.js";
 import { alert, announce, byId, el, replace } from "./dom.js";
-import { outcome } from "./outcome.js";
+import { simulationResult } from "./simulation-result.js";
 import { toDecision } from "./route.js";
 import { known } from "./status.js";
 
-const CONFIGURED = "configured"; // what the service calls the policies in effect
+const CONFIGURED = "configured"; // the service's name of the policies in effect
 const LOOKS_LIKE_YAML = /^\s*(---|#|apiVersion:|kind:|metadata:|spec:)/;
-const INSTEAD = "kubectl get pod NAME -o json prints a pod as JSON; kubectl create -f FILE --dry-run=client -o json does so with a file.";
+const HOW_TO_GET_JSON = "kubectl get pod NAME -o json prints a pod as JSON; kubectl create -f FILE --dry-run=client -o json does so with a file.";
 
-/** What was pasted -> the pods; throws an Error that says what is wrong with it. */
+/** Parse the pasted text into pods; throw an Error with a message for the operator. */
 export function podsOf(text) {
-  if (!text.trim()) throw new Error("Paste a pod as JSON, or tick the waiting pods.");
+  if (!text.trim()) throw new Error("Paste a pod as JSON, or include the pending pods.");
   let given;
   try {
     given = JSON.parse(text);
   } catch (error) {
-    if (LOOKS_LIKE_YAML.test(text)) throw new Error(`This looks like YAML, which cannot be read here: paste JSON. ${INSTEAD}`);
-    throw new Error(`This is not JSON: ${error.message}. ${INSTEAD}`);
+    if (LOOKS_LIKE_YAML.test(text)) throw new Error(`This looks like YAML, which is not supported here: paste JSON. ${HOW_TO_GET_JSON}`);
+    throw new Error(`This is not JSON: ${error.message}. ${HOW_TO_GET_JSON}`);
   }
   if (given?.kind === "List" || given?.kind === "PodList") given = given.items ?? [];
   const pods = Array.isArray(given) ? given : [given];
-  if (!pods.length) throw new Error("There is no pod in it.");
+  if (!pods.length) throw new Error("The list contains no pods.");
   for (const pod of pods) {
     if (pod === null || typeof pod !== "object" || Array.isArray(pod)) throw new Error("A pod is an object with metadata and spec.");
   }
@@ -32,28 +33,28 @@ export function podsOf(text) {
 export function createWhatIf() {
   const view = byId("view-what-if");
   let form = null;
-  let asked = null;
+  let current = null; // the latest submission; the response of an older one is dropped
 
   async function draw(route) {
     const id = route.given.get("decision");
     const text = el("textarea", { name: "pod", rows: 14, spellcheck: "false", autocomplete: "off", "aria-describedby": "pod-help" });
     const error = el("div", { id: "form-error", "aria-live": "assertive" });
     const result = el("div", { id: "result" });
-    const preset = el("select", { name: "preset" }, el("option", { value: CONFIGURED }, "those in effect"));
-    const other = el("select", { name: "compare" }, el("option", { value: "" }, "nothing"), el("option", { value: CONFIGURED }, "those in effect"));
+    const preset = el("select", { name: "preset" }, el("option", { value: CONFIGURED }, "in effect"));
+    const other = el("select", { name: "compare" }, el("option", { value: "" }, "nothing"), el("option", { value: CONFIGURED }, "in effect"));
     const pending = el("input", { type: "checkbox", name: "pending" });
     const button = el("button", { type: "submit", class: "main" }, "Simulate");
     const note = el("p", { id: "pod-note", class: "muted" });
     form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, button, error, result })) },
       el("label", { class: "block" }, "Pod, as JSON", text),
-      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List. ", INSTEAD, " YAML cannot be read here."),
+      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List. ", HOW_TO_GET_JSON, " YAML is not supported here."),
       note,
       el("div", { class: "filters" },
         el("label", {}, "Policies ", preset), el("label", {}, "Compare with ", other),
-        el("label", { class: "check" }, pending, " also the pods that wait in the cluster"), button),
+        el("label", { class: "check" }, pending, " include the pending pods of the cluster"), button),
       error);
-    replace(view, el("h1", { tabindex: "-1" }, "What if"),
-      el("p", {}, "Whole scheduling cycles on a copy of the cluster as it is now: filters, scores, preemption with the policies, and what follows. Nothing is evicted."),
+    replace(view, el("h1", { tabindex: "-1" }, "What-if simulation"),
+      el("p", {}, "Runs whole scheduling cycles on a copy of the cluster: filters, scores, preemption with the policies, and the cycles that follow. Nothing is evicted."),
       form, result);
     known().then(({ presets = [] }) => presets.forEach((one) => [preset, other].forEach((select) => select.append(el("option", { value: one }, one)))));
     if (id) await fill(id, text, note);
@@ -65,9 +66,9 @@ export function createWhatIf() {
       const pod = await api.podOf(id);
       if (form !== own) return;
       text.value = JSON.stringify({ apiVersion: "v1", kind: "Pod", ...pod }, null, 2);
-      replace(note, "From ", el("a", { href: toDecision(id) }, id), ": all of it that decisions read.");
+      replace(note, "From ", el("a", { href: toDecision(id) }, id), ": the fields that decisions read.");
     } catch (error) {
-      if (form === own) replace(note, alert(`The pod of ${id} cannot be taken: ${error.message}`));
+      if (form === own) replace(note, alert(`Cannot load the pod of ${id}: ${error.message}`));
     }
   }
 
@@ -86,18 +87,18 @@ export function createWhatIf() {
     if (pending.checked) body.pending = true;
     if (other.value) body.compare = [preset.value, other.value];
     else body.preset = preset.value;
-    const own = (asked = {});
+    const own = (current = {});
     button.disabled = true;
     result.setAttribute("aria-busy", "true");
     replace(result, el("p", { class: "muted loading" }, "simulating …"));
     try {
       const answer = await api.simulate(body);
-      if (own !== asked) return;
-      replace(result, outcome(answer));
-      announce("The result is there.");
+      if (own !== current) return;
+      replace(result, simulationResult(answer));
+      announce("The simulation has finished.");
       result.querySelector("h2")?.focus({ preventScroll: false });
     } catch (failure) {
-      if (own === asked) replace(result, alert(failure.message));
+      if (own === current) replace(result, alert(failure.message));
     } finally {
       button.disabled = false;
       result.removeAttribute("aria-busy");
@@ -106,10 +107,10 @@ export function createWhatIf() {
 
   let from = null;
   return {
-    title: () => "What if",
+    title: () => "What-if simulation",
     enter(route) {
       const id = route.given.get("decision") ?? "";
-      if (form && from === id) return; // what was typed stays
+      if (form && from === id) return; // keep the typed text
       from = id;
       draw(route);
     },

@@ -1,61 +1,61 @@
-// How things are called and written.
+// Labels of criteria, outcomes and roles, and the formats of numbers, times and amounts.
 
-/** Criterion of the ranking -> heading, and which is better. */
+/** Criterion of the ranking -> heading, and which value is better. */
 const CRITERIA = {
-  PDBViolations: ["Broken budgets", "fewest"],
-  HighestPriority: ["Highest priority", "lowest"],
-  PrioritySum: ["Sum of priorities", "lowest; of so many pods"],
+  PDBViolations: ["PDB violations", "fewest"],
+  HighestPriority: ["Highest victim priority", "lowest"],
+  PrioritySum: ["Sum of priorities", "lowest; number of victims in brackets"],
   VictimCount: ["Victims", "fewest"],
-  LatestStartTime: ["Start", "latest, of the most important victim"],
+  LatestStartTime: ["Start time", "latest, of the most important victim"],
   PodDeletionCost: ["Pod deletion cost", "lowest"],
   EvictionCost: ["Eviction cost", "lowest"],
-  QoSClass: ["Quality of service", "lowest class"],
+  QoSClass: ["QoS class", "lowest"],
   GracePeriod: ["Grace period", "shortest"],
   Workloads: ["Workloads", "fewest"],
   PodGroups: ["Broken pod groups", "fewest"],
   UnusedCapacity: ["Unused capacity", "least"],
-  named: ["kube-scheduler’s choice", "its victims are those that kube-scheduler had chosen"],
+  named: ["kube-scheduler’s choice", "its victims are the ones that kube-scheduler selected"],
   name: ["Name", "first"],
 };
 export const criterion = (key) => ({ label: CRITERIA[key]?.[0] ?? key, better: CRITERIA[key]?.[1] ?? "lowest" });
 
-/** Outcome of a node -> heading, and what it means. */
+/** Outcome of a node -> heading, and its meaning. */
 export const OUTCOMES = {
-  accepted: ["Takes the pod", ""],
-  failed: ["Does not take it; evicting pods would help", ""],
-  unresolvable: ["Does not take it; evicting pods would not help", ""],
+  accepted: ["Feasible", ""],
+  failed: ["Unschedulable", "evicting pods may help"],
+  unresolvable: ["Unschedulable and unresolvable", "evicting pods does not help"],
   scored: ["Scored", ""],
-  unscored: ["The pod does not fit as it is", ""],
+  unscored: ["Not scored", "the pod does not fit without evictions"],
   chosen: ["Chosen", "in the answer"],
-  beaten: ["Beaten", "another candidate is better"],
-  ruledOut: ["Ruled out", "a policy forbids the victims"],
-  noRoom: ["No room", "the pod does not fit even with all evictable pods gone"],
-  noVictims: ["No victims", "nobody there may be evicted"],
-  fits: ["Fits", "without evicting anybody"],
-  leftOut: ["Left out", "not in the cluster picture, or no eviction helps"],
-  rejected: ["Rejected by the guard", "the last check of every answer"],
-  vetoed: ["Not tried", "the pod may evict nobody now"],
+  outranked: ["Outranked", "another candidate ranks higher"],
+  rejectedByPolicy: ["Rejected by policy", "a policy forbids the victims"],
+  insufficientAfterPreemption: ["Insufficient after preemption", "the pod does not fit even with all potential victims evicted"],
+  noVictims: ["No victims", "the node has no potential victims"],
+  fits: ["Fits", "without evictions"],
+  notEvaluated: ["Not evaluated", "not in the cluster cache, or preemption does not help"],
+  rejected: ["Rejected by the guard", "failed the final check of the answer"],
+  vetoed: ["Vetoed", "the pod may not preempt now"],
 };
 export const outcomeLabel = (outcome) => OUTCOMES[outcome]?.[0] ?? outcome;
 
-/** Outcome of a decision -> its tag; answered ones have none. */
+/** Outcome of a decision -> its tag; an answered decision has none. */
 export const DECISION_OUTCOMES = {
-  nobody: "evicts nobody",
+  noVictims: "no victims",
   vetoed: "vetoed",
   observed: "observed only",
-  handsOff: "kill switch",
+  passthrough: "kill switch",
   failed: "failed",
 };
 
-/** Role of a running pod -> name, and what it means. */
+/** Role of a pod -> label, and its meaning. */
 export const ROLES = {
-  kept: ["kept", "not less important than the pod"],
-  protected: ["protected", "a policy forbids to evict it"],
-  reprieved: ["reprieved", "could be evicted, but there is room for it"],
-  evictable: ["evictable", "could be evicted, which would not be enough"],
+  kept: ["kept", "at least as important as the preemptor"],
+  protected: ["protected", "a policy forbids its eviction"],
+  reprieved: ["reprieved", "could be evicted, but fits beside the preemptor"],
+  evictable: ["evictable", "could be evicted, but that is not enough"],
   victim: ["victim", "to be evicted"],
-  nominated: ["nominated", "waits for room here that the pod must leave to it"],
-  preemptor: ["the pod", "that is to be scheduled"],
+  nominated: ["nominated", "a pod nominated to this node, whose requests count as used"],
+  preemptor: ["preemptor", "the pod to be scheduled"],
   free: ["free", ""],
 };
 
@@ -76,7 +76,7 @@ function bytes(value) {
   return `${digits(value / 1024 ** place)} ${UNITS[place]}`;
 }
 
-/** An amount of a resource: cpu in cores, memory in binary units, else a number. */
+/** Format an amount of a resource: cpu in cores, memory in binary units, other resources as a number. */
 export function amount(resource, value) {
   if (resource === "cpu") return (value / 1000).toLocaleString("en", { maximumFractionDigits: 3 });
   if (/^(memory|ephemeral-storage|hugepages-.*)$/.test(resource)) return bytes(value);
@@ -86,7 +86,7 @@ export function amount(resource, value) {
 export const amounts = (requests = {}) =>
   Object.entries(requests).map(([resource, value]) => `${amount(resource, value)} ${resource}`).join(", ");
 
-/** cpu and memory first, pods last, the others between by name. */
+/** Return the resource names: cpu and memory first, pods last, the others between in alphabetical order. */
 export const resourcesOf = (...several) => {
   const found = [...new Set(several.flatMap((one) => Object.keys(one ?? {})))].sort();
   const others = found.filter((one) => !["cpu", "memory", "pods"].includes(one));

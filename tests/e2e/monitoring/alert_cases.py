@@ -55,7 +55,7 @@ def counter(
 
 
 BUILD = of("extender_build_info", 'version="1"')
-READY, KILLED, OBSERVING = (of(f"extender_{one}") for one in ("picture_ready", "kill_switch", "observing"))
+READY, KILLED, OBSERVING = (of(f"extender_{one}") for one in ("cache_ready", "kill_switch", "observing"))
 
 
 def readiness(ready: int, killed: int, observing: int) -> dict[str, str]:
@@ -167,7 +167,7 @@ CASES = [
     # --- picture
     *gauge(
         "ExtenderPictureStale",
-        of("extender_stream_age_seconds", 'kind="Pod"'),
+        of("extender_cache_age_seconds", 'kind="Pod"'),
         "130+0",
         "110+0",
         "6m",
@@ -177,7 +177,7 @@ CASES = [
     ),
     *gauge(
         "ExtenderPermissionMissing",
-        of("extender_streams", 'phase="forbidden"'),
+        of("extender_watch_streams", 'phase="forbidden"'),
         "1+0",
         "0+0",
         "16m",
@@ -185,31 +185,31 @@ CASES = [
         "1 kinds; plugins that need them are left to kube-scheduler.",
         phase="forbidden",
     ),
-    silent("ExtenderPermissionMissing", {of("extender_streams", 'phase="absent"'): "2+0x30"}, "16m"),
+    silent("ExtenderPermissionMissing", {of("extender_watch_streams", 'phase="absent"'): "2+0x30"}, "16m"),
     *counter(
         "ExtenderDivergence",
-        of("extender_stream_divergences_total"),
+        of("extender_cache_divergences_total"),
         "about 1 objects within an hour; listed anew.",
     ),
     *counter(
         "ExtenderObjectsSkipped",
-        of("extender_stream_skipped_total"),
+        of("extender_watch_skipped_objects_total"),
         "about 1 objects or events within an hour.",
     ),
     fires(
         "ExtenderRelisting",
-        {of("extender_stream_relists_total"): "0+4x60"},
+        {of("extender_watch_relists_total"): "0+4x60"},
         "30m",
         "about 60 lists within 15 minutes.",
     ),
-    silent("ExtenderRelisting", {of("extender_stream_relists_total"): "0 19+0x60"}, "16m"),  # the API server restarts
+    silent("ExtenderRelisting", {of("extender_watch_relists_total"): "0 19+0x60"}, "16m"),  # the API server restarts
     fires(
         "ExtenderWatchesFlapping",
-        {of("extender_stream_watch_restarts_total"): "0+20x60"},
+        {of("extender_watch_restarts_total"): "0+20x60"},
         "30m",
         "about 300 restarts within 15 minutes.",
     ),
-    silent("ExtenderWatchesFlapping", {of("extender_stream_watch_restarts_total"): "0+4x60"}, "30m"),  # a quiet day
+    silent("ExtenderWatchesFlapping", {of("extender_watch_restarts_total"): "0+4x60"}, "30m"),  # a quiet day
     # --- configuration
     *gauge(
         "ExtenderConfigurationInvalid",

@@ -1,4 +1,4 @@
-"""All that /metrics can show: every kind followed, TLS on both listeners, audit and recording on, a memory limit."""
+"""Every metric that /metrics can show: all kinds watched, TLS on both listeners, audit, recording, a memory limit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from extender.config import Configuration
-from extender.server.admin.collectors import Waits, show
+from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.app import create_app
 from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
@@ -18,7 +18,7 @@ from extender.server.observability.metrics import Metrics
 
 @dataclass
 class Certificate:
-    """What is seen of the TLSFiles of a listener."""
+    """The attributes of TLSFiles that the collector reads."""
 
     expires: float = 1_800_000_000.0
     problem: str | None = None
@@ -27,7 +27,7 @@ class Certificate:
 
 @dataclass
 class Live(NoSource):
-    """Follows kinds of a cluster, in one phase."""
+    """A source whose reflectors are all in one phase."""
 
     kinds: Iterable[str] = tuple(one.kind for one in (*RESOURCES, *POD_GROUP_RESOURCES))
     phase: str = "watching"
@@ -38,27 +38,27 @@ class Live(NoSource):
 
 
 def everything(source: Live | None = None) -> Metrics:
-    """Of an application that has just started."""
+    """Return the metrics of an application that has just started."""
     server_context = create_app(ClusterCache(), Configuration(), source or Live()).state.server_context
     server_context.lifecycle.certificates.update(server=Certificate(), admin=Certificate())
     metrics = Metrics()
-    show(metrics, server_context, Waits(memory_limit=lambda: 1 << 30))
+    register_collectors(metrics, server_context, EventLoopCollector(memory_limit=lambda: 1 << 30))
     return metrics
 
 
 def families(metrics: Metrics | None = None) -> list[Metric]:
-    """What is shown, in its order."""
-    return list(text_string_to_metric_families((metrics or everything()).text().decode()))
+    """Return the metric families in the order of the exposition."""
+    return list(text_string_to_metric_families((metrics or everything()).exposition().decode()))
 
 
 def name_of(family: Metric) -> str:
-    """As it is written in the text format; the parser leaves `_total` out."""
+    """Return the name as the text format writes it; the parser drops `_total`."""
     return family.name + "_total" * (family.type == "counter")
 
 
 @dataclass
 class Series:
-    """What can be asked of a name in PromQL."""
+    """The labels and values that a PromQL expression can select."""
 
     labels: dict[str, set[str]] = field(default_factory=dict)
     """Label -> its values."""
@@ -66,7 +66,7 @@ class Series:
 
 @cache
 def series() -> dict[str, Series]:
-    """Name of a sample -> its labels; of a histogram there are three names."""
+    """Return name of a sample -> its labels; a histogram has three names."""
     found: dict[str, Series] = {}
     for family in families():
         for sample in family.samples:

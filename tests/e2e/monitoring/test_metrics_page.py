@@ -1,4 +1,4 @@
-"""/metrics as a whole: named and documented as Prometheus wants it, few series, and docs/metrics.md has all of it."""
+"""/metrics as a whole: names and help texts follow the conventions, few series, and docs/metrics.md is complete."""
 
 import re
 import shutil
@@ -12,14 +12,14 @@ from extender.cluster.watch.list_watch import PHASES, RESOURCES
 from extender.config import Configuration
 from extender.server.app import create_app
 from tests.e2e.monitoring.everything import Live, everything, families, name_of
-from tests.e2e.monitoring.page import PAGE, SECTIONS, SOMETIMES, page
+from tests.e2e.monitoring.page import CONDITIONAL, PAGE, SECTIONS, page
 from tests.e2e.monitoring.promql import MONITORING
 
-MOST_SERIES = 200
+MAX_SERIES = 200
 
 UNITS = ("_seconds", "_bytes", "_info", "_ratio")
 OTHER_UNITS = ("milliseconds", "minutes", "hours", "kilobytes", "megabytes", "mb", "kb", "ms", "percent")
-"""Not base units of Prometheus."""
+"""Units that are not Prometheus base units."""
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -32,37 +32,37 @@ def test_a_live_cluster_with_all_kinds_and_everything_on_has_at_most_200_series(
     all_kinds = list(Live().kinds)
     assert (len(RESOURCES), len(all_kinds)) == (17, 19)
     shown = families(everything(Live(kinds=all_kinds[:kinds])))
-    assert sum(len(family.samples) for family in shown) <= MOST_SERIES
+    assert sum(len(family.samples) for family in shown) <= MAX_SERIES
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_how_kinds_are_followed_is_counted_by_phase(phase):
+def test_streams_are_counted_by_phase(phase):
     shown = {
         sample.labels["phase"]: sample.value
         for family in families(everything(Live(phase=phase)))
         for sample in family.samples
-        if sample.name == "extender_streams"
+        if sample.name == "extender_watch_streams"
     }
     assert shown == dict.fromkeys(PHASES, 0) | {phase: 19}
 
 
-@pytest.mark.parametrize(("phase", "how_many"), [("watching", 19), ("broken", 19), ("forbidden", 0), ("absent", 0)])
-def test_the_age_is_that_of_kinds_that_can_be_read(phase, how_many):
-    """Of the others it would grow for ever, and there is nothing that anybody could be told."""
+@pytest.mark.parametrize(("phase", "expected"), [("watching", 19), ("broken", 19), ("forbidden", 0), ("absent", 0)])
+def test_the_age_is_that_of_kinds_that_can_be_read(phase, expected):
+    """The age of an unreadable kind would grow for ever, and no operator could act on it."""
     shown = [family for family in families(everything(Live(phase=phase))) if family.name.endswith("age_seconds")]
-    assert [len(family.samples) for family in shown] == ([how_many] if how_many else [0])
+    assert [len(family.samples) for family in shown] == ([expected] if expected else [0])
 
 
-def test_what_has_never_been_proved_current_has_no_age():
+def test_a_kind_that_was_never_listed_has_no_age():
     (family,) = [one for one in families(everything(Live(age=None))) if one.name.endswith("age_seconds")]
     assert family.samples == []
 
 
-def test_without_a_cluster_and_tls_only_what_may_be_missing_is():
-    shown = families(create_app(ClusterCache(), Configuration()).state.service.metrics)
+def test_without_a_cluster_and_tls_only_conditional_metrics_are_missing():
+    shown = families(create_app(ClusterCache(), Configuration()).state.server_context.metrics)
     missing = {name_of(one) for one in families()} - {name_of(one) for one in shown}
-    assert {"extender_streams", "extender_certificate_files_valid"} <= missing
-    assert not [name for name in missing if not name.startswith(tuple(SOMETIMES))]
+    assert {"extender_watch_streams", "extender_certificate_files_valid"} <= missing
+    assert not [name for name in missing if not name.startswith(tuple(CONDITIONAL))]
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -88,7 +88,9 @@ def test_promtool_has_nothing_to_say_about_what_is_shown():
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: prometheus)")
-    done = subprocess.run([promtool, "check", "metrics"], input=everything().text(), capture_output=True, check=False)
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=everything().exposition(), capture_output=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 

@@ -19,14 +19,14 @@ MISSING = f"the tests of the page need {CHROMIUM}: apt-get install chromium"
 
 
 def wait_until(page: Page, expression: str) -> None:
-    """Until the expression is true in the page, whose policy forbids Playwright's own way of waiting for that."""
+    """Wait until the expression is true in the page; its CSP blocks the `eval` of Playwright's wait_for_function."""
     look = f"const look = () => ({expression}) ? resolve() : setTimeout(look, 10);"
     page.evaluate(f"() => new Promise((resolve) => {{ {look} look(); }})")
 
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """One browser; RuntimeError that says what to install if there is none."""
+    """Start one browser; RuntimeError with the package to install if Chromium is missing."""
     if not CHROMIUM.exists():
         raise RuntimeError(MISSING)
     with sync_playwright() as playwright:

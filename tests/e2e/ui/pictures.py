@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.ui.pictures`: take the pictures of docs/images anew, with the example cluster."""
+"""`python -m tests.e2e.ui.pictures`: update the screenshots in docs/images, with the example cluster."""
 
 from pathlib import Path
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 from playwright.sync_api import Browser
 
 from extender.cluster.files.manifests import example_cluster
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 from tests.e2e.ui.browser import chromium
 from tests.e2e.ui.serving import serving
 
@@ -14,26 +14,26 @@ IMAGES = Path(__file__).parents[3] / "docs" / "images"
 WIDTH = 1180
 TALL = 2000
 Scheme = Literal["light", "dark"]
-PICTURES: dict[str, tuple[Scheme, str, str, str]] = {
+SCREENSHOTS: dict[str, tuple[Scheme, str, str, str]] = {
     "decision.png": ("light", "#/decisions/preempt-1?node=worker-b1", ".top", "[data-resource=memory]"),
     "decision-dark.png": ("dark", "#/decisions/preempt-1?node=spot-a1", "#candidates", ".amounts"),
 }
-"""File -> colours, what is looked at, and the first and the last that is to be seen of it."""
+"""File -> colour scheme, address, and the selectors of the first and the last element to show."""
 MARGIN = 8
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write every screenshot."""
     with serving(example_cluster(), preemption={"preset": "strict"}) as served, chromium() as browser:
-        served.ask("filter", questions.nodes())
-        served.ask("prioritize", questions.nodes())
-        served.ask("preempt", questions.preempt())
-        for name, (scheme, address, first, last) in PICTURES.items():
-            take(browser, scheme, served.url + address, first, last, IMAGES / name)
+        served.ask("filter", requests.nodes())
+        served.ask("prioritize", requests.nodes())
+        served.ask("preempt", requests.preempt())
+        for name, (scheme, address, first, last) in SCREENSHOTS.items():
+            take_screenshot(browser, scheme, served.url + address, first, last, IMAGES / name)
 
 
-def take(browser: Browser, scheme: Scheme, url: str, first: str, last: str, file: Path) -> None:
-    """As wide as the page, from the top of `first` to the bottom of `last`."""
+def take_screenshot(browser: Browser, scheme: Scheme, url: str, first: str, last: str, file: Path) -> None:
+    """Take a screenshot as wide as the page, from the top of `first` to the bottom of `last`."""
     context = browser.new_context(viewport={"width": WIDTH, "height": TALL}, color_scheme=scheme)
     page = context.new_page()
     page.goto(url)

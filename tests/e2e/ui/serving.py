@@ -1,6 +1,6 @@
-"""The real service on loopback: both listeners on one event loop in a thread, as `run.serve` has them in a process.
+"""The real service on loopback: both listeners on one event loop in a thread, as `run.serve` runs them in a process.
 
-Rule: what is asked goes over HTTP; nothing of the service is called from here.
+Rule: tests reach the service only over HTTP.
 """
 
 import asyncio
@@ -21,54 +21,54 @@ from extender.k8s.kinds import ClusterObjects
 from extender.server.admin.app import create_admin_app
 from extender.server.app import create_app
 
-STARTS_WITHIN = 60
+TIMEOUT_SECONDS = 60
 JSON = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Served:
-    """One service, from outside."""
+    """One running service and its HTTP clients."""
 
     scheduler: httpx.Client
-    people: httpx.Client
+    admin: httpx.Client
     url: str
-    """Of the page."""
+    """Address of the page."""
 
     def ask(self, verb: str, body: Mapping[str, Any]) -> Any:
-        """What kube-scheduler would send."""
+        """Send what kube-scheduler would send."""
         answer = self.scheduler.post(f"/{verb}", content=json.dumps(body), headers={"Content-Type": "application/json"})
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def get(self, path: str, **parameters: str) -> Any:
-        """What the page would ask."""
-        answer = self.people.get(path, params=parameters)
+        """Send what the page would send."""
+        answer = self.admin.get(path, params=parameters)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def simulate(self, body: Mapping[str, Any]) -> Any:
-        answer = self.people.post("/simulate", json=body)
+        answer = self.admin.post("/simulate", json=body)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
 
 @contextlib.contextmanager
 def serving(objects: ClusterObjects, **sections: Any) -> Iterator[Served]:
-    """The service on a cluster, with sections of the configuration."""
+    """Run the service for a cluster, with sections of the configuration."""
     cache = ClusterCache()
     cache.replace(objects)
     config = Configuration.model_validate(sections)
     app = create_app(cache, config)
-    beside = create_admin_app(app.state.service, config)
+    beside = create_admin_app(app.state.server_context, config)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         servers = [uvicorn.Server(_quiet(one)) for one in (app, beside)]
         thread = threading.Thread(target=asyncio.run, args=(_serve(servers, sockets),), name="service")
         thread.start()
-        stack.callback(thread.join, STARTS_WITHIN)
+        stack.callback(thread.join, TIMEOUT_SECONDS)
         stack.callback(_stop, servers)
         own, other = (f"http://127.0.0.1:{one.getsockname()[1]}" for one in sockets)
-        clients = [stack.enter_context(httpx.Client(base_url=url, timeout=STARTS_WITHIN)) for url in (own, other)]
+        clients = [stack.enter_context(httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS)) for url in (own, other)]
         yield Served(clients[0], clients[1], f"{other}/ui")
 
 

@@ -1,4 +1,4 @@
-"""One decision: candidates, nodes, groups, verdicts and scores, and the address that leads to them."""
+"""One decision: candidates, nodes, groups, statuses and scores, and its address."""
 
 import re
 
@@ -7,15 +7,15 @@ from playwright.sync_api import expect
 
 from extender.cluster.files.manifests import load_cluster
 from tests.builders import cluster, incoming, node, pod
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 from tests.e2e.ui.serving import serving
 
 
 @pytest.fixture(scope="module", autouse=True)
 def asked(served):
-    served.ask("filter", questions.nodes())
-    served.ask("prioritize", questions.nodes())
-    served.ask("preempt", questions.preempt())
+    served.ask("filter", requests.nodes())
+    served.ask("prioritize", requests.nodes())
+    served.ask("preempt", requests.preempt())
 
 
 def candidate(page, name):
@@ -37,16 +37,16 @@ def test_the_list_leads_to_a_decision(tabs):
     expect(page.locator("#list")).to_be_visible()
 
 
-def test_what_was_asked_and_by_which_rules_is_said(tabs):
+def test_the_facts_name_the_pod_the_policies_and_the_cache(tabs):
     page = tabs.open("#/decisions/preempt-1")
     facts = page.locator("#view-decision > .facts")
-    for said in (
+    for text in (
         "shop/cart-9, priority 100,000; requests 3 cpu, 4 GiB memory",
         "UTC, preempt, took",
         "disruptionBudgets: Strict",
         "version=1",
     ):
-        expect(facts).to_contain_text(said)
+        expect(facts).to_contain_text(text)
 
 
 # --- candidates -----------------------------------------------------------------------------------------------------
@@ -58,29 +58,29 @@ def test_candidates_are_ranked_and_the_criterion_that_decided_is_marked(tabs):
     expect(page.locator("#candidates th.decides")).to_have_count(1)
     expect(page.locator("#candidates th.decides")).to_contain_text("Start")
     best = candidate(page, "worker-b1")
-    expect(best.locator(".wins")).to_have_text("✓ wins here: 2026-03-02 05:00:00")
+    expect(best.locator(".wins")).to_have_text("✓ decided here: 2026-03-02 05:00:00")
     expect(best).to_contain_text("chosen")
 
 
-def test_a_row_says_by_which_criterion_it_loses(tabs):
+def test_a_row_names_the_criterion_by_which_it_is_outranked(tabs):
     page = tabs.open("#/decisions/preempt-1")
     row = candidate(page, "worker-a2")
-    expect(row.locator(".loses")).to_contain_text("✗ loses here: 200")
+    expect(row.locator(".loses")).to_contain_text("✗ outranked here: 200")
     expect(row.locator(".loses")).to_have_attribute("data-criterion", "PrioritySum")
-    expect(row.locator(".unasked")).to_have_count(2)
+    expect(row.locator(".not-compared")).to_have_count(2)
     expect(row.locator("td").last).to_have_text("Sum of priorities")
 
 
-def test_a_node_that_was_not_offered_says_so(tabs):
+def test_a_node_that_kube_scheduler_did_not_send_says_so(tabs):
     page = tabs.open("#/decisions/preempt-1")
-    expect(candidate(page, "spot-b1")).to_contain_text("not offered")
-    expect(candidate(page, "worker-b1")).not_to_contain_text("not offered")
+    expect(candidate(page, "spot-b1")).to_contain_text("not sent")
+    expect(candidate(page, "worker-b1")).not_to_contain_text("not sent")
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_is_asked_for_only_when_it_is_opened(tabs):
+def test_a_node_is_fetched_only_when_it_is_opened(tabs):
     page = tabs.open("#/decisions/preempt-1")
     expect(candidate(page, "worker-b1")).to_be_visible()
     asked = []
@@ -90,11 +90,11 @@ def test_a_node_is_asked_for_only_when_it_is_opened(tabs):
     assert [url.rpartition("/")[2] for url in asked if "/decisions/" in url] == ["preempt-1?node=worker-b1"]
 
 
-def test_bars_show_who_uses_a_node_before_and_after(tabs):
+def test_bars_show_the_requests_on_a_node_before_and_after(tabs):
     page = tabs.open("#/decisions/preempt-1?node=worker-b1")
     cpu = opened(page, "worker-b1").locator(".bar-of[data-resource=cpu]").get_by_role("img")
     expect(cpu.first).to_have_attribute("aria-label", "cpu before: kept 0.2, reprieved 4.5, victim 3, free 0.3 of 8")
-    expect(cpu.last).to_have_attribute("aria-label", "cpu after: kept 0.2, reprieved 4.5, the pod 3, free 0.3 of 8")
+    expect(cpu.last).to_have_attribute("aria-label", "cpu after: kept 0.2, reprieved 4.5, preemptor 3, free 0.3 of 8")
     memory = opened(page, "worker-b1").locator(".bar-of[data-resource=memory]").get_by_role("img")
     expect(memory.first).to_have_attribute(
         "aria-label", "memory before: kept 256 MiB, reprieved 6 GiB, victim 4 GiB, free 21.8 GiB of 32 GiB"
@@ -117,51 +117,53 @@ def test_nominated_and_protected_pods_have_their_place(tabs):
     spot = opened(page, "spot-a1")
     label = spot.locator(".bar-of[data-resource=cpu]").get_by_role("img").first
     expect(label).to_have_attribute("aria-label", "cpu before: kept 0.2, protected 8, nominated 5, free 2.8 of 16")
-    expect(spot).to_contain_text("Nominated to the node, to be yielded to")
+    expect(spot).to_contain_text("Pods nominated to this node, counted as if they ran here")
     expect(spot).to_contain_text("shop/payments-84c5bb6f9d-new")
     trainer = spot.locator(".pods tr").filter(has_text="ml/trainer-zbhrf-0")
     expect(trainer).to_contain_text("protected by trainers")
 
 
-def test_pods_have_their_role_their_turn_and_their_budgets(tabs):
+def test_pods_show_their_role_their_turn_in_the_reprieve_and_their_budgets(tabs):
     page = tabs.open("#/decisions/preempt-1?node=worker-b1")
     pods = opened(page, "worker-b1").locator(".pods tbody tr")
-    expect(pods.filter(has_text="checkout")).to_contain_text("1: stays")
+    expect(pods.filter(has_text="checkout")).to_contain_text("1: reprieved")
     expect(pods.filter(has_text="checkout")).to_contain_text("shop/checkout")
-    expect(pods.filter(has_text="checkout")).to_contain_text("its loss would break a budget")
-    expect(pods.filter(has_text="etl-3")).to_contain_text("3: no room")
-    expect(pods.filter(has_text="etl-3")).to_contain_text("kube-scheduler had chosen it")
+    expect(pods.filter(has_text="checkout")).to_contain_text("its eviction would violate a budget")
+    expect(pods.filter(has_text="etl-3")).to_contain_text("3: does not fit")
+    expect(pods.filter(has_text="etl-3")).to_contain_text("kube-scheduler selected it as a victim")
     expect(pods.filter(has_text="etl-3").locator(".role-tag")).to_have_text("victim")
 
 
-def test_on_a_node_without_room_nobody_is_called_reprieved(tabs):
+def test_no_pod_is_reprieved_on_a_node_that_is_insufficient_after_preemption(tabs):
     page = tabs.open("#/decisions/preempt-1?node=worker-c1")
-    hopeless = opened(page, "worker-c1")
-    expect(hopeless.locator(".role-tag-evictable")).to_have_count(1)
-    expect(hopeless.locator(".role-tag-reprieved")).to_have_count(0)
-    after = hopeless.locator(".bar-of[data-resource=cpu]").get_by_role("img").last
-    expect(after).to_have_attribute("aria-label", "cpu if emptied: kept 6.2, the pod 3, too much by 1.2 of 8")
+    insufficient = opened(page, "worker-c1")
+    expect(insufficient.locator(".role-tag-evictable")).to_have_count(1)
+    expect(insufficient.locator(".role-tag-reprieved")).to_have_count(0)
+    after = insufficient.locator(".bar-of[data-resource=cpu]").get_by_role("img").last
+    expect(after).to_have_attribute("aria-label", "cpu if emptied: kept 6.2, preemptor 3, exceeded by 1.2 of 8")
 
 
-def test_budgets_show_what_was_allowed_and_is_spent(tabs):
+def test_budgets_show_the_disruptions_allowed_and_the_victims(tabs):
     page = tabs.open("#/decisions/preempt-1?node=worker-a1")
     row = opened(page, "worker-a1").locator("table.budgets tbody tr")
-    expect(row.locator("th, td")).to_have_text(["shop/web", "0", "2", "-2", "✗ broken by 2"])
+    expect(row.locator("th, td")).to_have_text(["shop/web", "0", "2", "-2", "✗ violated by 2"])
     expect(page.locator("#budgets")).to_have_text(
-        "Disruption budgetsThe victims on worker-b1 charge no disruption budget."
+        "Disruption budgetsThe victims on worker-b1 count against no disruption budget."
     )
 
 
-# --- nodes that are no candidates -----------------------------------------------------------------------------------
+# --- nodes that are not candidates -----------------------------------------------------------------------------------
 
 
 def test_other_nodes_are_grouped_by_reason(tabs):
     page = tabs.open("#/decisions/preempt-1")
     groups = page.locator("#others .group")
-    expect(groups.filter(has_text="would break disruption budget shop/web")).to_have_count(1)
-    expect(groups.filter(has_text="not even with all evictable pods gone")).to_have_count(0)
-    expect(groups.filter(has_text="No room")).to_contain_text("NodeResourcesFit: Insufficient cpu")
-    expect(groups.filter(has_text="No victims")).to_contain_text("protected by policies")
+    expect(groups.filter(has_text="would violate disruption budget shop/web")).to_have_count(1)
+    expect(groups.filter(has_text="even with all potential victims evicted: ")).to_have_count(0)
+    expect(groups.filter(has_text="Insufficient after preemption")).to_contain_text(
+        "NodeResourcesFit: Insufficient cpu"
+    )
+    expect(groups.filter(has_text="No victims")).to_contain_text("protected by a policy")
 
 
 def test_the_names_of_a_group_are_made_when_it_is_opened(tabs):
@@ -183,11 +185,11 @@ def test_a_node_is_found_by_name(tabs):
     expect(opened(page, "worker-b2")).to_contain_text("a policy forbids the victims")
     field.fill("worker")
     field.press("Enter")
-    expect(page.locator("#find-said")).to_contain_text("6 nodes match: worker-b1")
+    expect(page.locator("#find-message")).to_contain_text("6 nodes match: worker-b1")
     field.fill("gpu-a1")
     field.press("Enter")
-    expect(page.locator("#find-said")).to_contain_text("does not speak of node gpu-a1")
-    page.get_by_role("link", name="Decisions that do").click()
+    expect(page.locator("#find-message")).to_contain_text("did not consider node gpu-a1")
+    page.get_by_role("link", name="Decisions that did").click()
     expect(page.locator("#list li")).to_have_count(2)
 
 
@@ -216,14 +218,14 @@ def test_the_back_button_closes_what_was_opened_last(tabs):
     expect(opened(page, "spot-b1")).to_be_visible()
 
 
-def test_a_decision_that_is_not_kept_is_said_in_words(tabs):
+def test_a_decision_that_is_not_kept_shows_an_error(tabs):
     tabs.refused.add(404)
     page = tabs.open("#/decisions/preempt-999")
     expect(page.get_by_role("alert")).to_contain_text("This decision is not kept")
     expect(page.get_by_role("link", name="All decisions")).to_be_visible()
 
 
-def test_a_broken_address_is_said_in_words(tabs):
+def test_a_malformed_address_shows_an_error(tabs):
     tabs.refused.add(404)
     page = tabs.open("#/decisions/%E0%A4%A?node=%")
     expect(page.get_by_role("alert")).to_contain_text("This decision is not kept")
@@ -232,12 +234,12 @@ def test_a_broken_address_is_said_in_words(tabs):
 # --- /filter and /prioritize ------------------------------------------------------------------------------------------
 
 
-def test_a_filter_decision_groups_the_nodes_by_verdict(tabs):
+def test_a_filter_decision_groups_the_nodes_by_status(tabs):
     page = tabs.open("#/decisions/filter-1")
-    groups = page.locator("#verdicts .group")
+    groups = page.locator("#statuses .group")
     expect(groups.locator("summary")).to_contain_text(
         [
-            "Takes the pod",
+            "Feasible",
             "NodeResourcesFit: Insufficient cpu",
             "NodeUnschedulable: node(s) were unschedulable",
             "TaintToleration: node(s) had untolerated taint(s)",
@@ -246,7 +248,7 @@ def test_a_filter_decision_groups_the_nodes_by_verdict(tabs):
     groups.nth(1).locator("summary").click()
     expect(groups.nth(1)).to_contain_text("worker-b1")
     expect(groups.nth(1)).to_contain_text("5 filters pass")
-    expect(groups.nth(1)).to_contain_text("not asked: VolumeRestrictions")
+    expect(groups.nth(1)).to_contain_text("not run: VolumeRestrictions")
 
 
 def test_a_prioritize_decision_shows_the_scores_of_every_plugin(tabs):
@@ -286,7 +288,8 @@ def test_many_candidates_are_shown_some_at_a_time(tabs, crowd):
     expect(found).to_have_count(100)
     expect(page.get_by_role("heading", name="Candidates (520)")).to_be_visible()
     expect(page.locator("#candidates")).to_contain_text(
-        "520 candidates cost the same as the best; kube-scheduler had chosen its victims."
+        "520 candidates tie for the best; "
+        "the chosen one won because its victims are the ones that kube-scheduler selected."
     )
     page.get_by_role("button", name="Show 400 more candidates (420 not shown)").click()
     expect(found).to_have_count(500)
@@ -300,4 +303,4 @@ def test_a_link_to_a_node_far_down_shows_it(tabs, crowd):
     page = tabs.open("#/decisions/preempt-1?node=n519")
     expect(opened(page, "n519").locator(".bars")).to_be_in_viewport()
     page = tabs.open("#/decisions/preempt-1?node=n600")
-    expect(opened(page, "n600")).to_contain_text("nobody there may be evicted")
+    expect(opened(page, "n600")).to_contain_text("the node has no potential victims")

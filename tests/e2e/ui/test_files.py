@@ -1,6 +1,7 @@
-"""The files of the page: nothing in them parses markup, is inline, or comes from elsewhere. No browser is needed."""
+"""The files of the page: no parsing of markup, no inline code, no other origins, no circular imports."""
 
 import re
+from graphlib import TopologicalSorter
 from importlib.resources import files
 
 import pytest
@@ -33,7 +34,7 @@ def test_nothing_comes_from_elsewhere(name):
 
 
 def test_all_scripts_are_loaded_at_once():
-    """Else each would wait for the one that imports it."""
+    """Without preloading, each script would wait for the one that imports it."""
     assert sorted(re.findall(r'href="ui/([\w-]+\.js)"|src="ui/([\w-]+\.js)"', INDEX)) == sorted(
         ("", name) if name == "app.js" else (name, "") for name in SCRIPTS
     )
@@ -45,6 +46,11 @@ def test_what_is_imported_is_there_and_used(name):
         for one in map(str.strip, names.split(",")):
             assert re.search(rf"export (async )?(function|const|class) {one}\b", FILES[module]), (module, one)
             assert len(re.findall(rf"\b{one}\b", FILES[name])) > 1, one
+
+
+def test_no_scripts_import_each_other_in_a_circle():
+    imports = {name: re.findall(r'from "\./([\w-]+\.js)"', FILES[name]) for name in SCRIPTS}
+    TopologicalSorter(imports).prepare()
 
 
 def test_a_missing_browser_is_said_with_what_to_install(monkeypatch, tmp_path):

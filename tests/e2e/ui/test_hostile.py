@@ -1,4 +1,4 @@
-"""Names that somebody chose to do harm are text, and look like what they are."""
+"""Malicious names are shown as text, with invisible characters escaped."""
 
 import pytest
 from playwright.sync_api import expect
@@ -67,7 +67,7 @@ def test_a_name_is_text_in_a_decision_and_on_every_node(tabs, place):
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
-def test_names_are_text_in_verdicts_and_scores(tabs, verb):
+def test_names_are_text_in_statuses_and_scores(tabs, verb):
     page = tabs.open(f"#/decisions/{verb}-1")
     expect(page.locator("#view-decision table, #view-decision summary").first).to_be_visible()
     for summary in page.locator("#view-decision summary").all():
@@ -77,7 +77,7 @@ def test_names_are_text_in_verdicts_and_scores(tabs, verb):
     nothing_ran(page)
 
 
-def test_names_are_text_in_an_answer_and_in_an_error_of_what_if(tabs):
+def test_names_are_text_in_the_result_and_in_the_error_of_a_simulation(tabs):
     page = tabs.open("#/what-if?decision=preempt-1")
     page.get_by_role("button", name="Simulate").click()
     expect(page.locator("#result")).to_contain_text(f"default/{IMAGE}")
@@ -94,15 +94,15 @@ def test_names_are_text_in_an_answer_and_in_an_error_of_what_if(tabs):
     [f"#/decisions/{IMAGE}", "#/decisions/preempt-1?node=%3Cimg%20src%3Dx%20onerror%3Dalert(4)%3E%E2%80%AE"],
     ids=["a decision's name", "a node's name"],
 )
-def test_what_stands_in_the_address_is_text(tabs, address):
+def test_names_in_the_address_are_text(tabs, address):
     tabs.refused.add(404)
     page = tabs.open(address)
     expect(page.locator("#view-decision")).to_contain_text("<img src=x onerror=alert(")
     nothing_ran(page)
 
 
-def test_no_script_of_somebody_else_would_run(tabs):
-    """Even if a name got into the page as markup."""
+def test_the_content_security_policy_blocks_injected_scripts(tabs):
+    """The second line of defence, if a name ever got into the page as markup."""
     page = tabs.open()
     expect(page.locator("#list")).to_be_visible()
     page.evaluate(f"document.body.insertAdjacentHTML('beforeend', {IMAGE!r})")

@@ -1,10 +1,10 @@
-"""The list of decisions: what it shows, that it is live, and that it stays put while somebody reads it."""
+"""The list of decisions: what it shows, that it refreshes itself, and that it does not move while it is in use."""
 
 import pytest
 from playwright.sync_api import expect
 
 from extender.cluster.files.manifests import example_cluster
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 from tests.e2e.ui.browser import wait_until
 from tests.e2e.ui.conftest import STRICT
 from tests.e2e.ui.serving import serving
@@ -19,7 +19,7 @@ new PerformanceObserver((list) => {
 
 @pytest.fixture
 def served():
-    """A service of its own for every test: the list is of all that was asked."""
+    """A service of its own for every test, because the list shows every decision of the service."""
     with serving(example_cluster(), preemption=STRICT) as served:
         yield served
 
@@ -37,38 +37,38 @@ def with_clock(tabs, address=""):
 
 
 def test_decisions_are_listed_the_latest_first(tabs):
-    tabs.served.ask("filter", questions.nodes())
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("filter", requests.nodes())
+    tabs.served.ask("preempt", requests.preempt())
     page = tabs.open()
     expect(rows(page)).to_have_count(2)
     expect(rows(page).first).to_contain_text("evicts batch/etl-3-4vmms from worker-b1 for shop/cart-9")
     expect(rows(page).last).to_contain_text("filter")
-    expect(page.locator("#list-said")).to_contain_text("2 decisions")
+    expect(page.locator("#list-message")).to_contain_text("2 decisions")
 
 
 def test_an_empty_list_says_so(tabs):
     page = tabs.open()
-    expect(page.locator("#list-said")).to_have_text("No decision yet: kube-scheduler has not asked.")
+    expect(page.locator("#list-message")).to_have_text("No decisions yet: kube-scheduler has not called the extender.")
 
 
 def test_a_new_decision_appears_by_itself(tabs):
-    tabs.served.ask("filter", questions.nodes())
+    tabs.served.ask("filter", requests.nodes())
     page = with_clock(tabs)
     expect(rows(page)).to_have_count(1)
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("preempt", requests.preempt())
     page.clock.run_for(2_000)
     expect(rows(page)).to_have_count(2)
     expect(rows(page).first).to_contain_text("evicts")
     expect(page.locator("#announcer")).to_have_text("1 new decision")
 
 
-def test_what_is_new_waits_while_a_row_has_the_focus(tabs):
-    tabs.served.ask("filter", questions.nodes())
+def test_new_decisions_wait_while_a_row_has_the_focus(tabs):
+    tabs.served.ask("filter", requests.nodes())
     page = with_clock(tabs)
     own = rows(page).first.locator("a")
     own.focus()
     for _ in range(3):
-        tabs.served.ask("preempt", questions.preempt())
+        tabs.served.ask("preempt", requests.preempt())
     page.clock.run_for(2_000)
     new = page.get_by_role("button", name="Show 3 new decisions")
     expect(new).to_be_visible()
@@ -80,9 +80,9 @@ def test_what_is_new_waits_while_a_row_has_the_focus(tabs):
     expect(new).to_be_hidden()
 
 
-def test_nothing_is_asked_while_the_tab_is_not_shown(tabs):
+def test_a_hidden_tab_sends_no_requests(tabs):
     page = with_clock(tabs)
-    expect(page.locator("#list-said")).to_contain_text("No decision yet")
+    expect(page.locator("#list-message")).to_contain_text("No decisions yet")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     hide = "(is) => { Object.defineProperty(document, 'hidden', { get: () => is, configurable: true });"
@@ -91,44 +91,44 @@ def test_nothing_is_asked_while_the_tab_is_not_shown(tabs):
     asked.clear()
     page.clock.run_for(30_000)
     assert asked == []
-    tabs.served.ask("filter", questions.nodes())
+    tabs.served.ask("filter", requests.nodes())
     page.evaluate(hide + "document.dispatchEvent(new Event('visibilitychange')); }", False)
     expect(rows(page)).to_have_count(1)
 
 
 def test_live_updates_do_not_shift_the_layout(tabs):
     for _ in range(3):
-        tabs.served.ask("filter", questions.nodes())
+        tabs.served.ask("filter", requests.nodes())
     page = tabs.new()
     page.add_init_script(SHIFTS)
     page.clock.install()
     page.goto(tabs.served.url)
     expect(rows(page)).to_have_count(3)
     for count in range(4, 9):
-        tabs.served.ask("preempt", questions.preempt())
+        tabs.served.ask("preempt", requests.preempt())
         page.clock.run_for(2_000)
         expect(rows(page)).to_have_count(count)
     rows(page).last.locator("a").focus()
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("preempt", requests.preempt())
     page.clock.run_for(2_000)
     expect(page.locator("#list-new")).to_be_visible()
     assert page.evaluate("window.shifted") < 0.1
 
 
 def test_the_observer_of_shifts_sees_one(tabs):
-    """Or else the test above could not fail."""
+    """Proves that the test above can fail."""
     page = tabs.new()
     page.add_init_script(SHIFTS)
     page.goto(tabs.served.url)
-    expect(page.locator("#list-said")).to_contain_text("No decision yet")
+    expect(page.locator("#list-message")).to_contain_text("No decisions yet")
     page.evaluate("const p = document.createElement('p'); p.style.height = '400px'; document.body.prepend(p);")
     wait_until(page, "window.shifted > 0.1")
 
 
 def test_the_list_is_filtered_by_verb_pod_node_and_text(tabs):
-    tabs.served.ask("filter", questions.nodes())
-    tabs.served.ask("filter", questions.nodes(questions.pod("other", cpu="1")))
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("filter", requests.nodes())
+    tabs.served.ask("filter", requests.nodes(requests.pod("other", cpu="1")))
+    tabs.served.ask("preempt", requests.preempt())
     page = tabs.open()
     expect(rows(page)).to_have_count(3)
     page.get_by_label("Verb").select_option("preempt")
@@ -145,12 +145,12 @@ def test_the_list_is_filtered_by_verb_pod_node_and_text(tabs):
     page.get_by_label("Text").fill("SHOP/OTHER")
     expect(rows(page)).to_have_count(1)
     page.get_by_label("Text").fill("nowhere")
-    expect(page.locator("#list-said")).to_have_text("No decision that is kept matches.")
+    expect(page.locator("#list-message")).to_have_text("No kept decision matches.")
 
 
 def test_a_filter_is_in_the_address_and_survives_a_reload(tabs):
-    tabs.served.ask("filter", questions.nodes())
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("filter", requests.nodes())
+    tabs.served.ask("preempt", requests.preempt())
     page = tabs.open()
     page.get_by_label("Verb").select_option("filter")
     expect(rows(page)).to_have_count(1)
@@ -162,7 +162,7 @@ def test_a_filter_is_in_the_address_and_survives_a_reload(tabs):
 
 def test_going_back_finds_the_list_as_it_was_left(tabs):
     for number in range(60):
-        tabs.served.ask("filter", questions.nodes(questions.pod(f"pod-{number}", cpu="1")))
+        tabs.served.ask("filter", requests.nodes(requests.pod(f"pod-{number}", cpu="1")))
     page = tabs.open(viewport={"width": 1000, "height": 400})
     row = rows(page).nth(45).locator("a")
     row.scroll_into_view_if_needed()
@@ -176,8 +176,8 @@ def test_going_back_finds_the_list_as_it_was_left(tabs):
 
 
 def test_arrow_keys_move_through_the_rows(tabs):
-    tabs.served.ask("filter", questions.nodes())
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("filter", requests.nodes())
+    tabs.served.ask("preempt", requests.preempt())
     page = tabs.open()
     rows(page).first.locator("a").focus()
     page.keyboard.press("ArrowDown")
@@ -186,17 +186,17 @@ def test_arrow_keys_move_through_the_rows(tabs):
     expect(rows(page).first.locator("a")).to_be_focused()
 
 
-def test_a_service_that_is_gone_is_said_in_words_and_the_list_stays(tabs):
-    tabs.served.ask("filter", questions.nodes())
+def test_an_unreachable_service_shows_an_error_and_keeps_the_list(tabs):
+    tabs.served.ask("filter", requests.nodes())
     page = with_clock(tabs)
     expect(rows(page)).to_have_count(1)
     page.route("**/decisions**", lambda route: route.abort("connectionrefused"))
     page.clock.run_for(2_000)
-    expect(page.locator("#list-said")).to_have_text("The service cannot be reached. What is listed may be old.")
+    expect(page.locator("#list-message")).to_have_text("The service cannot be reached. The list may be stale.")
     expect(rows(page)).to_have_count(1)
     page.unroute("**/decisions**")
     page.clock.run_for(2_000)
-    expect(page.locator("#list-said")).to_contain_text("1 decision, latest first")
+    expect(page.locator("#list-message")).to_contain_text("1 decision, latest first")
     tabs.wrong.clear()  # the refused connection, which the browser notes on its console
 
 

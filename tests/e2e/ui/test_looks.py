@@ -1,4 +1,4 @@
-"""What one sees, and how one gets there without a mouse: colours, widths, headings, labels, keys."""
+"""Presentation and keyboard access: colours, widths, headings, labels, keys."""
 
 import itertools
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 
 VIEWS = {
     "list": "",
@@ -14,17 +14,17 @@ VIEWS = {
     "protected": "#/decisions/preempt-1?node=spot-a1",
     "filter": "#/decisions/filter-1?node=worker-b1",
     "prioritize": "#/decisions/prioritize-1",
-    "what if": "#/what-if?decision=preempt-1",
-    "gone": "#/decisions/preempt-999",
+    "simulation": "#/what-if?decision=preempt-1",
+    "not found": "#/decisions/preempt-999",
 }
 SETTLED = {
     "list": "#list > li",
     "preempt": ".node[data-node=worker-a1] .bars",
     "protected": ".node[data-node=spot-a1] .bars",
-    "filter": "#verdicts .names li",
+    "filter": "#statuses .names li",
     "prioritize": "#scores tbody tr",
-    "what if": "#pod-note a",
-    "gone": ".alert",
+    "simulation": "#pod-note a",
+    "not found": ".alert",
 }
 """View -> what is there once it is drawn."""
 
@@ -40,25 +40,25 @@ COLOURS = """
   const found = new Map();
   for (const element of document.querySelectorAll("body *")) {
     const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
-    if (!own || !element.checkVisibility() || element.closest("svg, .unseen, .skip, noscript")) continue;
+    if (!own || !element.checkVisibility() || element.closest("svg, .visually-hidden, .skip, noscript")) continue;
     const pair = [getComputedStyle(element).color, ground(element)];
     found.set(pair.join(), [...pair, `${element.className} ${element.textContent.trim().slice(0, 30)}`]);
   }
   return [...found.values()];
 }
 """
-"""Every pair of text and ground that is to be seen, with an example."""
+"""Every visible pair of text and background colour, with an example."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def asked(served):
-    served.ask("filter", questions.nodes())
-    served.ask("prioritize", questions.nodes())
-    served.ask("preempt", questions.preempt())
+    served.ask("filter", requests.nodes())
+    served.ask("prioritize", requests.nodes())
+    served.ask("preempt", requests.preempt())
 
 
 def opened(tabs, view, **options):
-    if view == "gone":
+    if view == "not found":
         tabs.refused.add(404)
     page = tabs.open(VIEWS[view], **options)
     expect(page.locator(SETTLED[view]).first).to_be_visible()
@@ -128,8 +128,8 @@ def test_the_page_does_not_scroll_sideways(tabs, view):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_a_result_of_what_if_does_not_scroll_sideways_on_a_narrow_screen(tabs):
-    page = opened(tabs, "what if", viewport={"width": 360, "height": 740})
+def test_a_simulation_result_does_not_scroll_sideways_on_a_narrow_screen(tabs):
+    page = opened(tabs, "simulation", viewport={"width": 360, "height": 740})
     page.get_by_label("Compare with").select_option("upstream")
     page.get_by_role("button", name="Simulate").click()
     expect(page.locator(".compared")).to_be_visible()

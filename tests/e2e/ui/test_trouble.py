@@ -1,4 +1,4 @@
-"""Decisions that decided nothing, and a service that does not answer: said in words, at the place."""
+"""Decisions without a result, and an unreachable service: the page shows a message where the result would be."""
 
 import contextlib
 
@@ -6,13 +6,13 @@ import pytest
 from playwright.sync_api import expect
 
 from extender.cluster.files.manifests import example_cluster
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 from tests.e2e.ui.serving import serving
 
 
 @pytest.fixture(scope="module", autouse=True)
 def asked(served):
-    served.ask("preempt", questions.preempt())
+    served.ask("preempt", requests.preempt())
 
 
 def tag(page, id_):
@@ -21,7 +21,7 @@ def tag(page, id_):
 
 @contextlib.contextmanager
 def broken(tabs, page, pattern, handler):
-    """Some requests go wrong, which the browser notes on its console."""
+    """Make some requests fail, which the browser logs to its console."""
     page.route(pattern, handler)
     yield
     page.unroute(pattern)
@@ -29,36 +29,36 @@ def broken(tabs, page, pattern, handler):
 
 
 @pytest.mark.parametrize(
-    ("sections", "said"),
+    ("sections", "tag_text"),
     [({"mode": "Observe"}, "observed only"), ({"killSwitch": {"enabled": True}}, "kill switch")],
-    ids=["observed", "hands off"],
+    ids=["observed", "kill switch"],
 )
-def test_a_decision_that_was_not_answered_says_so(tabs, sections, said):
+def test_a_decision_that_was_not_answered_says_so(tabs, sections, tag_text):
     with serving(example_cluster(), **sections) as served:
-        served.ask("preempt", questions.preempt())
+        served.ask("preempt", requests.preempt())
         tabs.served = served
         page = tabs.open()
-        expect(tag(page, "preempt-1")).to_have_text(said)
+        expect(tag(page, "preempt-1")).to_have_text(tag_text)
         page.locator("#list a").click()
-        expect(page.locator("#view-decision > .facts")).to_contain_text(said)
+        expect(page.locator("#view-decision > .facts")).to_contain_text(tag_text)
         page.close()
 
 
-def test_a_pod_that_may_evict_nobody_says_so_and_why(tabs):
-    never = questions.pod("never")
+def test_a_pod_that_may_not_preempt_says_so_and_why(tabs):
+    never = requests.pod("never")
     never["spec"]["preemptionPolicy"] = "Never"
-    tabs.served.ask("preempt", questions.preempt(never))
+    tabs.served.ask("preempt", requests.preempt(never))
     page = tabs.open("#/decisions/preempt-2")
-    expect(page.get_by_role("heading", level=1)).to_contain_text("evicts nobody for shop/never")
-    expect(page.locator("#others .group")).to_contain_text("the pod may evict nobody now")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("evicts no pod for shop/never")
+    expect(page.locator("#others .group")).to_contain_text("the pod may not preempt now")
     page.get_by_role("link", name="All decisions").click()
     expect(tag(page, "preempt-2")).to_have_text("vetoed")
 
 
 def test_what_was_left_to_kube_scheduler_is_named(tabs):
-    claims = questions.pod("claims", cpu="100m")
+    claims = requests.pod("claims", cpu="100m")
     claims["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    tabs.served.ask("filter", questions.nodes(claims))
+    tabs.served.ask("filter", requests.nodes(claims))
     page = tabs.open("#/decisions/filter-1")
     expect(page.locator("#view-decision > .facts")).to_contain_text("DynamicResources: left to kube-scheduler")
 
@@ -84,7 +84,7 @@ def test_a_node_that_cannot_be_fetched_says_so_in_its_place(tabs):
     expect(page.locator(".node .bars")).to_be_visible()
 
 
-def test_an_answer_that_is_no_json_is_said_in_words(tabs):
+def test_a_response_that_is_not_json_shows_an_error(tabs):
     page = tabs.new()
     with broken(tabs, page, "**/decisions/preempt-1**", lambda route: route.fulfill(body="<h1>proxy</h1>")):
         page.goto(f"{tabs.served.url}#/decisions/preempt-1")

@@ -1,4 +1,4 @@
-"""The form that asks what would happen: it says what POST /simulate says, and what is wrong with what was pasted."""
+"""The form of what-if simulations: it shows the response of POST /simulate, and errors in the pasted text."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.ui import questions
+from tests.e2e.ui import requests
 
 
 def fill(page, text):
@@ -18,14 +18,14 @@ def simulate(page):
 
 
 def test_the_result_is_that_of_simulate(tabs):
-    own = questions.pod("new")
+    own = requests.pod("new")
     said = tabs.served.simulate({"pods": [own], "preset": "upstream"})
     page = tabs.open("#/what-if")
     fill(page, own)
     page.get_by_label("Policies").select_option("upstream")
     simulate(page)
     result = page.locator("#result")
-    expect(result.get_by_role("heading", name="What would happen")).to_be_focused()
+    expect(result.get_by_role("heading", name="Result")).to_be_focused()
     cycles = result.locator(".cycles li")
     expect(cycles).to_have_count(len(said["cycles"]))
     for item, cycle in zip(cycles.all(), said["cycles"], strict=True):
@@ -35,16 +35,16 @@ def test_the_result_is_that_of_simulate(tabs):
     rows = result.locator(".evicted tbody tr")
     expect(rows.locator("th")).to_have_text([one["pod"] for one in said["evicted"]])
     expect(result.locator(".changed-node .node-name")).to_have_text([one["name"] for one in said["summary"]["nodes"]])
-    expect(result).to_contain_text("1 scheduled · 0 pending · 1 evicted · no budget broken")
+    expect(result).to_contain_text("1 scheduled · 0 pending · 1 evicted · no PDB violations")
 
 
 def test_a_node_that_changes_is_shown_before_and_after(tabs):
     page = tabs.open("#/what-if")
-    fill(page, questions.pod("small", cpu="500m", memory="1Gi"))
+    fill(page, requests.pod("small", cpu="500m", memory="1Gi"))
     simulate(page)
     cpu = page.locator(".changed-node").first.locator("[data-resource=cpu]").get_by_role("img")
     name = page.locator(".changed-node").first.get_attribute("data-node")
-    answer = tabs.served.simulate({"pods": [questions.pod("small", cpu="500m", memory="1Gi")]})
+    answer = tabs.served.simulate({"pods": [requests.pod("small", cpu="500m", memory="1Gi")]})
     (node,) = answer["summary"]["nodes"]
     assert name == node["name"]
     for bar, when in ((cpu.first, "before"), (cpu.last, "after")):
@@ -53,8 +53,8 @@ def test_a_node_that_changes_is_shown_before_and_after(tabs):
 
 
 def test_two_policies_are_compared(tabs):
-    """On worker-b2 a pod would have to go whose budget allows nothing: strict ones forbid it."""
-    picky = questions.pod("picky")
+    """On worker-b2 the victim's budget allows no disruption, which the preset strict forbids to violate."""
+    picky = requests.pod("picky")
     picky["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "worker-b2"}
     said = tabs.served.simulate({"pods": [picky], "compare": ["upstream", "strict"]})
     assert said["differences"]
@@ -66,14 +66,14 @@ def test_two_policies_are_compared(tabs):
     expect(page.locator("#differences tbody th")).to_have_text([one["pod"] for one in said["differences"]])
     expect(page.locator(".compared > section")).to_have_count(2)
     expect(page.get_by_role("heading", name="With upstream")).to_be_visible()
-    expect(page.locator("section[data-policy=upstream]")).to_contain_text("1 violation of disruption budgets")
-    expect(page.locator("section[data-policy=strict]")).to_contain_text("no budget broken")
+    expect(page.locator("section[data-policy=upstream]")).to_contain_text("1 PDB violation")
+    expect(page.locator("section[data-policy=strict]")).to_contain_text("no PDB violations")
 
 
-def test_pods_that_wait_can_be_tried_without_pasting_any(tabs):
+def test_pending_pods_can_be_simulated_without_pasting_any(tabs):
     said = tabs.served.simulate({"pending": True})
     page = tabs.open("#/what-if")
-    page.get_by_label("also the pods that wait in the cluster").check()
+    page.get_by_label("include the pending pods of the cluster").check()
     simulate(page)
     expect(page.locator(".cycles li")).to_have_count(len(said["cycles"]))
     expect(page.locator(".cycles li").first).to_contain_text(said["cycles"][0]["pod"])
@@ -81,15 +81,15 @@ def test_pods_that_wait_can_be_tried_without_pasting_any(tabs):
 
 def test_a_list_as_kubectl_prints_it_is_taken(tabs):
     page = tabs.open("#/what-if")
-    fill(page, {"kind": "List", "items": [questions.pod("one", cpu="100m"), questions.pod("two", cpu="100m")]})
+    fill(page, {"kind": "List", "items": [requests.pod("one", cpu="100m"), requests.pod("two", cpu="100m")]})
     simulate(page)
     expect(page.locator(".cycles li")).to_have_count(2)
 
 
 def test_the_pod_of_a_decision_is_filled_in(tabs):
-    tabs.served.ask("preempt", questions.preempt())
+    tabs.served.ask("preempt", requests.preempt())
     page = tabs.open("#/decisions/preempt-1")
-    page.get_by_role("link", name="What if … this pod came again").click()
+    page.get_by_role("link", name="Simulate this pod").click()
     field = page.get_by_label("Pod, as JSON")
     expect(field).to_have_value(re.compile('"name": "cart-9"'))
     simulate(page)
@@ -97,38 +97,38 @@ def test_the_pod_of_a_decision_is_filled_in(tabs):
 
 
 @pytest.mark.parametrize(
-    ("pasted", "said"),
+    ("pasted", "error"),
     [
-        ("", "Paste a pod as JSON, or tick the waiting pods."),
-        ("apiVersion: v1\nkind: Pod\n", "This looks like YAML, which cannot be read here"),
+        ("", "Paste a pod as JSON, or include the pending pods."),
+        ("apiVersion: v1\nkind: Pod\n", "This looks like YAML, which is not supported here"),
         ("{oops", "This is not JSON"),
         ("3", "A pod is an object with metadata and spec."),
-        ("[]", "There is no pod in it."),
+        ("[]", "The list contains no pods."),
     ],
     ids=["nothing", "YAML", "broken JSON", "a number", "an empty array"],
 )
-def test_what_is_no_pod_is_said_in_words_at_the_form(tabs, pasted, said):
+def test_a_text_that_is_not_a_pod_shows_an_error_at_the_form(tabs, pasted, error):
     page = tabs.open("#/what-if")
     fill(page, pasted)
     simulate(page)
-    expect(page.locator("#form-error")).to_contain_text(said)
+    expect(page.locator("#form-error")).to_contain_text(error)
     expect(page.get_by_label("Pod, as JSON")).to_be_focused()
     expect(page.get_by_label("Pod, as JSON")).to_have_attribute("aria-invalid", "true")
 
 
-def test_what_the_service_refuses_is_said_in_its_words(tabs):
+def test_the_error_of_the_service_is_shown(tabs):
     tabs.refused.add(400)
     page = tabs.open("#/what-if")
     fill(page, {"kind": "Deployment", "metadata": {"name": "d"}})
     simulate(page)
-    expect(page.locator("#result")).to_contain_text("'Deployment' is no Pod")
+    expect(page.locator("#result")).to_contain_text("'Deployment' is not a Pod")
     expect(page.get_by_role("button", name="Simulate")).to_be_enabled()
 
 
-def test_what_was_typed_stays_when_one_looks_elsewhere(tabs):
+def test_typed_text_survives_a_visit_to_another_view(tabs):
     page = tabs.open("#/what-if")
-    fill(page, questions.pod("kept"))
+    fill(page, requests.pod("kept"))
     page.get_by_role("link", name="Decisions").click()
     expect(page.locator("#list")).to_be_attached()
     page.go_back()
-    expect(page.get_by_label("Pod, as JSON")).to_have_value(json.dumps(questions.pod("kept")))
+    expect(page.get_by_label("Pod, as JSON")).to_have_value(json.dumps(requests.pod("kept")))

@@ -10,7 +10,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.serving import TLSSection
-from extender.server.admin.app import FOR_EVERYBODY, SECURITY, create_admin_app, is_this_machine, openapi_document
+from extender.server.admin.app import PUBLIC_PATHS, SECURITY_HEADERS, create_admin_app, is_loopback, openapi_document
 from extender.server.admin.health import DRAINING
 from extender.server.app import create_app
 from extender.server.http.tls import TLSFiles
@@ -43,14 +43,14 @@ def app_with(cache=None, **sections):
 
 
 def admin(client=("127.0.0.1", 50000), cache=None, **sections):
-    return admin_client(app_with(cache, **sections).state.service, client, **sections)
+    return admin_client(app_with(cache, **sections).state.server_context, client, **sections)
 
 
 # --- apart from the scheduler's port ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("path", [*sorted(FOR_EVERYBODY), *FOR_PEOPLE])
+@pytest.mark.parametrize("path", [*sorted(PUBLIC_PATHS), *FOR_PEOPLE])
 async def test_nothing_of_it_is_on_the_scheduler_s_port(path, method):
     async with scheduler_client(app_with()) as scheduler:
         answer = await scheduler.request(method, path, content=b"{}" if method == "POST" else None, headers=JSON)
@@ -63,12 +63,12 @@ async def test_nothing_of_the_scheduler_s_port_is_here(path):
     async with admin() as people:
         answer = await people.post(path, content=BODIES.get(path, b"{}"), headers=JSON)
     assert answer.status_code == 404
-    assert error_of(answer).startswith("no such path; there are GET /livez")
+    assert error_of(answer).startswith("no such path; available: GET /livez")
 
 
 async def test_both_ports_speak_of_one_service():
     app = app_with()
-    async with scheduler_client(app) as scheduler, admin_client(app.state.service) as people:
+    async with scheduler_client(app) as scheduler, admin_client(app.state.server_context) as people:
         assert (await scheduler.post("/filter", content=filter_body(), headers=JSON)).status_code == 200
         assert [one["id"] for one in (await people.get("/decisions")).json()["decisions"]] == ["filter-1"]
 
@@ -89,7 +89,7 @@ async def test_nobody_is_sent_elsewhere(path):
 @pytest.mark.parametrize("host", ["10.1.2.3:8889", "extender.kube-system.svc:8889", "[fd00::7]:8889", "evil.example"])
 async def test_probes_and_prometheus_come_from_anywhere_and_name_it_as_they_like(host, client, enabled):
     async with admin(client, debug={"enabled": enabled}) as machine:
-        for path in FOR_EVERYBODY:
+        for path in PUBLIC_PATHS:
             assert (await machine.get(path, headers={"Host": host})).status_code == 200
 
 
@@ -103,7 +103,7 @@ async def test_health_and_metrics_are_text():
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize("path", sorted(FOR_EVERYBODY))
+@pytest.mark.parametrize("path", sorted(PUBLIC_PATHS))
 async def test_they_are_read_with_get_and_nothing_else(path, method):
     async with admin(REMOTE) as machine:
         answer = await machine.request(method, path)
@@ -112,7 +112,7 @@ async def test_they_are_read_with_get_and_nothing_else(path, method):
 
 
 def test_head_is_refused_without_a_body_and_the_connection_goes_on():
-    with listening(app_with().state.service) as url, httpx.Client(base_url=url, trust_env=False) as client:
+    with listening(app_with().state.server_context) as url, httpx.Client(base_url=url, trust_env=False) as client:
         assert client.get("/livez").text == "ok"
         head = client.head("/readyz")
         assert (head.status_code, head.content) == (405, b"")
@@ -129,10 +129,10 @@ SECTIONS = {
 @pytest.mark.parametrize("sections", SECTIONS.values(), ids=SECTIONS.keys())
 async def test_who_is_about_to_end_is_not_ready(sections):
     app = app_with(**sections)
-    async with admin_client(app.state.service, REMOTE, **sections) as machine:
+    async with admin_client(app.state.server_context, REMOTE, **sections) as machine:
         assert (await machine.get("/readyz")).text == "ok"
         before = await machine.get("/readyz?verbose")
-        app.state.service.lifecycle.draining = True
+        app.state.server_context.lifecycle.is_draining = True
         ready, verbose, live = [await machine.get(path) for path in ("/readyz", "/readyz?verbose", "/livez")]
     assert (before.status_code, before.text.splitlines()[-2:]) == (200, ["[+] not draining", "readyz check passed"])
     assert (ready.status_code, error_of(ready)) == (503, DRAINING)
@@ -145,20 +145,20 @@ async def test_what_is_wrong_with_certificates_is_told_and_keeps_nobody_from_bei
     pair = Certificates(tmp_path).client("extender")
     section = TLSSection(certificate=str(pair.certificate), key=str(pair.key))
     app = app_with()
-    files = app.state.service.lifecycle.certificates["server"] = TLSFiles("server", section)
-    async with admin_client(app.state.service) as people:
+    files = app.state.server_context.lifecycle.certificates["server"] = TLSFiles("server", section)
+    async with admin_client(app.state.server_context) as people:
         assert "certificate" not in (await people.get("/readyz?verbose")).text
         files.problem = "server.tls.key: no key"
         verbose, status = await people.get("/readyz?verbose"), await people.get("/status")
     assert verbose.status_code == 200
-    assert "[!] certificate: server.tls.key: no key; the one before is used\n" in verbose.text
-    assert status.json()["notes"] == ["certificate: server.tls.key: no key; the one before is used"]
+    assert "[!] certificate: server.tls.key: no key; using the previous one\n" in verbose.text
+    assert status.json()["notes"] == ["certificate: server.tls.key: no key; using the previous one"]
 
 
 async def test_draining_is_said_before_anything_else():
     app = app_with(ClusterCache())
-    app.state.service.lifecycle.draining = True
-    async with admin_client(app.state.service) as machine:
+    app.state.server_context.lifecycle.is_draining = True
+    async with admin_client(app.state.server_context) as machine:
         ready, verbose = await machine.get("/readyz"), await machine.get("/readyz?verbose")
     assert error_of(ready) == DRAINING
     assert [line[:3] for line in verbose.text.splitlines()] == ["[-]", "[+]", "[-]", "rea"]
@@ -203,7 +203,7 @@ async def test_other_machines_can_be_allowed():
     ids=str,
 )
 def test_who_asks_from_this_machine(client, is_here):
-    assert is_this_machine(client) == is_here
+    assert is_loopback(client) == is_here
 
 
 async def test_who_has_no_address_is_no_neighbour():
@@ -218,7 +218,7 @@ async def test_who_has_no_address_is_no_neighbour():
 
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/status", "query_string": b"", "client": None}
     scope["headers"] = [(b"host", b"localhost")]
-    await create_admin_app(app_with().state.service, Configuration())(scope, receive, send)
+    await create_admin_app(app_with().state.server_context, Configuration())(scope, receive, send)
     assert sent[0]["status"] == 403
 
 
@@ -226,7 +226,7 @@ async def test_who_has_no_address_is_no_neighbour():
 async def test_every_answer_keeps_a_browser_careful(path):
     async with admin() as people:
         answer = await people.get(path)
-    assert {name: answer.headers[name] for name in SECURITY} == SECURITY
+    assert {name: answer.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
 
 
 @pytest.mark.parametrize("allow_remote", [False, True], ids=["from here only", "from anywhere"])
@@ -291,7 +291,7 @@ def test_the_openapi_document_of_it_is_up_to_date():
 
 def test_the_document_has_every_path():
     paths = set(openapi_document()["paths"])
-    assert paths == FOR_EVERYBODY | {
+    assert paths == PUBLIC_PATHS | {
         *("/", "/ui", "/ui/", "/ui/{name}", "/status", "/simulate", "/recording"),
         *("/decisions", "/decisions/{id}", "/decisions/{id}/pod"),
     }
@@ -304,6 +304,6 @@ def test_every_reference_of_the_document_leads_somewhere():
     assert references <= json.loads(text)["components"]["schemas"].keys()
 
 
-@pytest.mark.parametrize("path", sorted(FOR_EVERYBODY))
+@pytest.mark.parametrize("path", sorted(PUBLIC_PATHS))
 def test_probes_are_described_by_their_names(path):
     assert openapi_document()["paths"][path]["get"]["operationId"] == path[1:]

@@ -7,7 +7,16 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.server.admin.collectors import LOOK, WINDOW, Audit, Certificates, Configured, Picture, Waits, read_limit
+from extender.server.admin.collectors import (
+    LAG_SAMPLE_SECONDS,
+    LAG_WINDOW_SECONDS,
+    AuditCollector,
+    CacheCollector,
+    CertificateCollector,
+    EventLoopCollector,
+    SettingsCollector,
+    read_memory_limit,
+)
 from extender.server.lifecycle import Lifecycle
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE
@@ -41,7 +50,7 @@ def clock():
 
 
 def waits(clock, limit=None):
-    return Waits(clock, memory_limit=lambda: limit)
+    return EventLoopCollector(clock, memory_limit=lambda: limit)
 
 
 def lag(one):
@@ -52,34 +61,41 @@ def test_the_longest_wait_is_shown(clock):
     one = waits(clock)
     assert lag(one) == 0
     for late in (0.2, 0.7, 0.1):
-        one.note(late)
+        one.record_lag(late)
     assert lag(one) == 0.7
 
 
 def test_to_look_changes_nothing(clock):
     """Two Prometheus servers see the same."""
     one = waits(clock)
-    one.note(0.7)
+    one.record_lag(0.7)
     assert lag(one) == lag(one) == 0.7
 
 
 @pytest.mark.parametrize(
-    ("seconds", "seen"), [(1, 0.7), (WINDOW - 1, 0.7), (WINDOW + 1, 0.7), (2 * WINDOW + 1, 0), (99 * WINDOW, 0)]
+    ("seconds", "seen"),
+    [
+        (1, 0.7),
+        (LAG_WINDOW_SECONDS - 1, 0.7),
+        (LAG_WINDOW_SECONDS + 1, 0.7),
+        (2 * LAG_WINDOW_SECONDS + 1, 0),
+        (99 * LAG_WINDOW_SECONDS, 0),
+    ],
 )
 def test_a_wait_is_forgotten_after_one_or_two_windows(clock, seconds, seen):
     one = waits(clock)
-    one.note(0.7)
+    one.record_lag(0.7)
     clock.now += seconds
     assert lag(one) == seen
 
 
 def test_a_later_wait_does_not_keep_an_earlier_one(clock):
     one = waits(clock)
-    one.note(0.7)
-    clock.now += WINDOW + 1
-    one.note(0.2)
+    one.record_lag(0.7)
+    clock.now += LAG_WINDOW_SECONDS + 1
+    one.record_lag(0.2)
     assert lag(one) == 0.7
-    clock.now += WINDOW
+    clock.now += LAG_WINDOW_SECONDS
     assert lag(one) == 0.2
 
 
@@ -91,8 +107,8 @@ def test_a_loop_that_is_kept_busy_is_noticed():
         one = waits(clock)
         looking = asyncio.create_task(one.run())
         await asyncio.sleep(0)
-        clock.now += LOOK + 0.3
-        await asyncio.sleep(0.01 + LOOK)
+        clock.now += LAG_SAMPLE_SECONDS + 0.3
+        await asyncio.sleep(0.01 + LAG_SAMPLE_SECONDS)
         looking.cancel()
         return lag(one)
 
@@ -117,7 +133,7 @@ def test_the_memory_limit_is_what_the_container_sees(contents, limit, tmp_path):
     for file, content in zip(files, contents, strict=True):
         if content is not None:
             file.write_text(content)
-    assert read_limit(files) == limit
+    assert read_memory_limit(files) == limit
 
 
 @pytest.mark.parametrize("limit", [None, 1 << 30])
@@ -137,38 +153,38 @@ def test_without_a_limit_there_is_no_such_metric(clock, limit):
     ],
 )
 def test_modes_are_gauges(sections, on):
-    configured = LiveSettings(Configuration.model_validate(sections))
-    found = shown(Configured(configured, Lifecycle(), 7))
+    live_settings = LiveSettings(Configuration.model_validate(sections))
+    found = shown(SettingsCollector(live_settings, Lifecycle(), 7))
     assert found["extender_requests_in_flight_limit"] == 7
     assert {name for name, value in found.items() if value == 1} == on | {"extender_config_valid"}
 
 
 def test_draining_is_a_gauge():
     lifecycle = Lifecycle()
-    one = Configured(LiveSettings(Configuration()), lifecycle, 7)
+    one = SettingsCollector(LiveSettings(Configuration()), lifecycle, 7)
     assert shown(one)["extender_draining"] == 0
-    lifecycle.draining = True
+    lifecycle.is_draining = True
     assert shown(one)["extender_draining"] == 1
 
 
 def test_a_file_that_is_wrong_is_a_gauge():
-    configured = LiveSettings(Configuration())
-    configured.last_error = "mode: no such mode"
-    assert shown(Configured(configured, Lifecycle(), 7))["extender_config_valid"] == 0
+    live_settings = LiveSettings(Configuration())
+    live_settings.last_error = "mode: no such mode"
+    assert shown(SettingsCollector(live_settings, Lifecycle(), 7))["extender_config_valid"] == 0
 
 
 def test_objects_are_counted_by_kind_and_0_without_a_picture():
-    found = shown(Picture(filled_cache(), NO_SOURCE))
-    assert (found["extender_objects", "Node"], found["extender_objects", "Pod"]) == (3, 2)
-    assert found["extender_objects", "PodGroup.scheduling.x-k8s.io"] == 0
-    empty = shown(Picture(ClusterCache(), NO_SOURCE))
-    assert {value for key, value in empty.items() if key[0] == "extender_objects"} == {0}
-    assert (found["extender_picture_ready"], empty["extender_picture_ready"]) == (1, 0)
+    found = shown(CacheCollector(filled_cache(), NO_SOURCE))
+    assert (found["extender_cache_objects", "Node"], found["extender_cache_objects", "Pod"]) == (3, 2)
+    assert found["extender_cache_objects", "PodGroup.scheduling.x-k8s.io"] == 0
+    empty = shown(CacheCollector(ClusterCache(), NO_SOURCE))
+    assert {value for key, value in empty.items() if key[0] == "extender_cache_objects"} == {0}
+    assert (found["extender_cache_ready"], empty["extender_cache_ready"]) == (1, 0)
 
 
 def test_certificates_are_shown_by_listener_as_they_are_now():
     lifecycle = Lifecycle()
-    one = Certificates(lifecycle)
+    one = CertificateCollector(lifecycle)
     assert shown(one) == {}
     files = SimpleNamespace(expires=1_800_000_000.0, problem=None, refused=3)
     lifecycle.certificates["server"] = files  # type: ignore[assignment]
@@ -185,6 +201,6 @@ def test_certificates_are_shown_by_listener_as_they_are_now():
 
 def test_audit_lines_that_were_lost_are_counted():
     audit = AuditLog()
-    assert shown(Audit(audit)) == {"extender_audit_dropped_total": 0}
+    assert shown(AuditCollector(audit)) == {"extender_audit_dropped_total": 0}
     audit.count_lost()
-    assert shown(Audit(audit)) == {"extender_audit_dropped_total": 1}
+    assert shown(AuditCollector(audit)) == {"extender_audit_dropped_total": 1}

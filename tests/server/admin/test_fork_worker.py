@@ -10,13 +10,13 @@ from itertools import count
 
 import pytest
 
-from extender.errors import TookTooLong
+from extender.errors import SimulationTimeout
 from extender.server.admin import fork_worker
-from extender.server.admin.fork_worker import Apart
+from extender.server.admin.fork_worker import ForkedWorker
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(not fork_worker.IS_POSSIBLE, reason="the system cannot fork a process with threads"),
+    pytest.mark.skipif(not fork_worker.IS_FORK_SUPPORTED, reason="the system cannot fork a process with threads"),
 ]
 SECONDS = 30.0
 
@@ -36,12 +36,12 @@ def is_gone(pid):
 
 
 async def test_it_answers():
-    assert await Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
 
 
 async def test_a_large_answer_is_whole():
     large = bytes(range(256)) * 40_000
-    assert await Apart.start(lambda: large, SECONDS).result(SECONDS) == large
+    assert await ForkedWorker.start(lambda: large, SECONDS).result(SECONDS) == large
 
 
 async def test_what_it_changes_is_changed_for_nobody_else():
@@ -51,25 +51,25 @@ async def test_what_it_changes_is_changed_for_nobody_else():
         held.append("changed")
         return repr(held).encode()
 
-    assert await Apart.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
+    assert await ForkedWorker.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
     assert held == ["before"]
 
 
 async def test_the_copy_is_gone_with_its_answer():
-    copy = Apart.start(lambda: b"42", SECONDS)
+    copy = ForkedWorker.start(lambda: b"42", SECONDS)
     await copy.result(SECONDS)
     assert is_gone(copy.pid)
 
 
 async def test_a_copy_that_takes_too_long_is_stopped():
-    copy = Apart.start(forever, SECONDS)
-    with pytest.raises(TookTooLong, match=r"no answer within 0.05 s: ask about fewer pods"):
+    copy = ForkedWorker.start(forever, SECONDS)
+    with pytest.raises(SimulationTimeout, match=r"no result within 0.05 s: simulate fewer pods"):
         await copy.result(0.05)
     assert is_gone(copy.pid)
 
 
 async def test_a_copy_is_stopped_when_whoever_asked_has_gone():
-    copy = Apart.start(forever, SECONDS)
+    copy = ForkedWorker.start(forever, SECONDS)
     asking = asyncio.create_task(copy.result(SECONDS))
     await asyncio.sleep(0)
     asking.cancel()
@@ -79,16 +79,16 @@ async def test_a_copy_is_stopped_when_whoever_asked_has_gone():
 
 
 def test_a_copy_that_nobody_waits_for_stops_by_itself(monkeypatch):
-    monkeypatch.setattr(fork_worker, "GRACE", 0.01)
-    copy = Apart.start(forever, 0)
+    monkeypatch.setattr(fork_worker, "EXIT_GRACE_SECONDS", 0.01)
+    copy = ForkedWorker.start(forever, 0)
     _, status = os.waitpid(copy.pid, 0)
-    os.close(copy.answer)
+    os.close(copy.result_fd)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGALRM
 
 
 async def test_a_copy_that_fails_says_why_and_has_no_answer(capfd):
-    copy = Apart.start(lambda: b"%d" % (1 // 0), SECONDS)
-    with pytest.raises(RuntimeError, match="ended without an answer"):
+    copy = ForkedWorker.start(lambda: b"%d" % (1 // 0), SECONDS)
+    with pytest.raises(RuntimeError, match="exited without a result"):
         await copy.result(SECONDS)
     assert is_gone(copy.pid)
     assert "ZeroDivisionError" in capfd.readouterr().err
@@ -99,12 +99,12 @@ async def test_the_copy_holds_no_connection_of_ours():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())
         served, _ = listening.accept()
-    copy = Apart.start(forever, SECONDS)
+    copy = ForkedWorker.start(forever, SECONDS)
     served.close()
     client.settimeout(SECONDS)
     assert client.recv(1) == b""
     client.close()
-    with pytest.raises(TookTooLong):
+    with pytest.raises(SimulationTimeout):
         await copy.result(0)
 
 
@@ -121,7 +121,7 @@ async def test_other_threads_and_their_locks_do_not_matter():
     thread.start()
     held.wait(SECONDS)
     try:
-        answer = await Apart.start(lambda: b"%d" % threading.active_count(), SECONDS).result(SECONDS)
+        answer = await ForkedWorker.start(lambda: b"%d" % threading.active_count(), SECONDS).result(SECONDS)
     finally:
         done.set()
         thread.join()
@@ -131,6 +131,6 @@ async def test_other_threads_and_their_locks_do_not_matter():
 async def test_nothing_meant_for_the_end_of_a_process_is_run(capfd):
     """Buffers of ours are ours to write."""
     sys.stdout.write("once")
-    assert await Apart.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
     sys.stdout.flush()
     assert capfd.readouterr().out == "once"

@@ -9,7 +9,7 @@ import threading
 import httpx
 import pytest
 
-from extender.errors import CannotListen, ExtenderError
+from extender.errors import ExtenderError, ListenError
 from extender.server import run
 from extender.server.admin import routes
 from extender.server.app import create_app
@@ -35,9 +35,9 @@ class Both:
 
     def __init__(self, cache=None, **sections):
         self.app = create_app(cache or filled_cache(), configuration(**sections))
-        self.service = self.app.state.service
+        self.server_context = self.app.state.server_context
         self.scheduler = client_for(self.app)
-        self.people = admin_client(self.service, **sections)
+        self.people = admin_client(self.server_context, **sections)
 
     async def ask(self, *verbs):
         bodies = {"filter": filter_body(), "prioritize": filter_body(), "preempt": preempt_body()}
@@ -72,10 +72,10 @@ async def test_a_decision_is_shown_whole(both):
     assert decision["sentence"].startswith("evicts shop/small from worker-1 for shop/urgent")
     assert [(node["name"], node["outcome"]) for node in decision["nodes"]] == [
         ("worker-1", "chosen"),
-        ("worker-2", "beaten"),
+        ("worker-2", "outranked"),
     ]
     assert [pod["key"] for pod in decision["nodes"][0]["pods"]] == ["shop/small"]
-    assert decision["picture"] == "version=1"
+    assert decision["cache"] == "version=1"
 
 
 async def test_it_is_shown_without_pods(both):
@@ -107,7 +107,7 @@ async def test_its_pod_can_be_asked_about_once_more(both):
         ({"pod": "shop/urgent"}, ["preempt-1"]),
         ({"pod": "uid-small"}, ["preempt-1"]),
         ({"pod": "incoming"}, ["prioritize-1", "filter-1"]),
-        ({"pod": "nobody"}, []),
+        ({"pod": "noVictims"}, []),
         ({"node": "worker-3"}, ["prioritize-1", "filter-1"]),
         ({"verb": "filter"}, ["filter-1"]),
         ({"since": "1h"}, ["preempt-1", "prioritize-1", "filter-1"]),
@@ -132,15 +132,15 @@ async def test_decisions_are_found_by(both, parameters, found):
         ("/decisions?limit=many", 400, "limit: must be a number from 1 to 1000"),
         ("/decisions?since=yesterday", 400, "since: must be a time such as 2026-03-01T12:00:00Z, or 15m"),
         ("/decisions?until=2026-03-01T12:00:00", 400, "until: must be a time such as"),
-        ("/decisions?name=x", 400, "name: no such parameter; there are pod, node, verb, since, until and limit"),
-        ("/decisions/preempt-99", 404, "no such decision is kept"),
-        ("/decisions/nothing", 404, "no such decision is kept"),
-        ("/decisions/preempt-1?node=worker-9", 404, "the decision does not speak of node 'worker-9'"),
+        ("/decisions?name=x", 400, "name: no such parameter; available: pod, node, verb, since, until and limit"),
+        ("/decisions/preempt-99", 404, "no such decision"),
+        ("/decisions/nothing", 404, "no such decision"),
+        ("/decisions/preempt-1?node=worker-9", 404, "the decision did not consider node 'worker-9'"),
         ("/decisions/preempt-1?pods=some", 400, "pods: must be all or none, not 'some'"),
-        ("/filter", 404, "no such path; there are GET /livez, /readyz, /metrics, /ui, /decisions"),
+        ("/filter", 404, "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions"),
         ("/ui/../app.py", 404, "no such"),
         ("/ui/%2e%2e%2fapp.py", 404, "no such"),
-        ("/ui/nothing.js", 404, "no such file of the page"),
+        ("/ui/nothing.js", 404, "no such file"),
         ("/simulate", 405, "this path answers another method"),
     ],
 )
@@ -175,7 +175,7 @@ async def test_with_the_kill_switch_nothing_is_decided():
     both = Both(killSwitch={"enabled": True})
     await both.ask("preempt")
     decision = await both.get("/decisions/preempt-1")
-    assert (decision["outcome"], decision.get("nodes", [])) == ("handsOff", [])
+    assert (decision["outcome"], decision.get("nodes", [])) == ("passthrough", [])
     assert "the kill switch is on" in decision["sentence"]
 
 
@@ -187,9 +187,9 @@ async def test_a_failure_is_kept_with_its_reason(both):
 
 
 async def test_a_decision_that_cannot_be_kept_is_answered_all_the_same(both, monkeypatch, caplog):
-    monkeypatch.setattr(both.service.decisions, "keep", lambda _: 1 / 0)
+    monkeypatch.setattr(both.server_context.decisions, "keep", lambda _: 1 / 0)
     await both.ask("preempt")
-    assert "the decision could not be kept" in caplog.text
+    assert "failed to store the decision" in caplog.text
 
 
 # --- what if --------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ async def test_what_if_is_asked_of_the_picture_as_it_is(both):
     answer = await both.people.post("/simulate", content=json.dumps(question), headers=JSON)
     assert answer.status_code == 200, answer.text
     assert [victim["pod"] for victim in answer.json()["evicted"]] == ["shop/small"]
-    assert both.service.snapshot().running.row_of.keys() >= {"uid-small"}, "nothing has happened"
+    assert both.server_context.snapshot().pod_table.row_of.keys() >= {"uid-small"}, "nothing has happened"
 
 
 async def test_two_policies_are_compared(both):
@@ -220,7 +220,7 @@ async def test_a_question_that_cannot_be_understood(both, body):
 
 
 async def test_a_question_that_is_too_large(both):
-    answer = await both.people.post("/simulate", content=b" " * (routes.MAX_BODY + 1), headers=JSON)
+    answer = await both.people.post("/simulate", content=b" " * (routes.MAX_SIMULATE_BODY_BYTES + 1), headers=JSON)
     assert answer.status_code == 413
 
 
@@ -273,9 +273,9 @@ def test_an_address_that_is_taken_is_said():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = configuration(admin={"port": port})
-        with pytest.raises(CannotListen, match=rf"127.0.0.1:{port}: .*in use; choose another address with admin.host"):
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port}: .*in use; choose another address with admin.host"):
             run.serve(create_app(filled_cache(), config), config)
-    assert issubclass(CannotListen, ExtenderError)
+    assert issubclass(ListenError, ExtenderError)
 
 
 def test_both_begin_and_end_together(monkeypatch):

@@ -11,7 +11,7 @@ from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
 from extender.server.admin import simulate
-from extender.server.admin.simulate import MOST_PODS
+from extender.server.admin.simulate import MAX_SIMULATED_PODS
 from tests.builders import budget, cluster, incoming, node, pod, typed
 
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
@@ -20,9 +20,9 @@ BUDGETS = [budget(app="a"), budget("other", app="b")]
 STRICT = {"disruptionBudgets": "Strict"}
 
 
-def asked(body, nodes=None, base=None, moment=None, **objects):
+def asked(body, nodes=None, base=None, history=None, **objects):
     here = load_cluster(cluster(nodes or WORLD, **objects))
-    return simulate.what_if(here, base or Profile(), json.dumps(body).encode(), moment)
+    return simulate.simulate_request(here, base or Profile(), json.dumps(body).encode(), history)
 
 
 def told(result):
@@ -67,7 +67,7 @@ def test_several_pods_and_those_that_wait_are_placed_in_the_order_of_the_queue()
 def test_the_cluster_that_is_asked_about_does_not_change():
     objects = load_cluster(cluster(WORLD, budgets=BUDGETS))
     before = ClusterObjects(**{name: getattr(objects, name) for name in objects.__struct_fields__})
-    simulate.what_if(objects, Profile(), json.dumps({"pod": incoming("new")}).encode())
+    simulate.simulate_request(objects, Profile(), json.dumps({"pod": incoming("new")}).encode())
     assert objects == before
 
 
@@ -101,11 +101,11 @@ def test_of_a_seed_equal_nodes_are_drawn():
 
 
 def test_the_moment_is_the_given_one_or_now():
-    base = Profile(preemption=PreemptionPolicy(preempt_after=MINUTE))
+    base = Profile(preemption=PreemptionPolicy(min_pending_duration=MINUTE))
     young = {"pod": incoming("new", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})}
     assert asked(young, base=base)["summary"]["evicted"] == 1
     then = EvictionHistory(1_767_225_600 * 10**9 + MINUTE - 1)
-    assert asked(young, base=base, moment=then)["pending"][0]["vetoed"].startswith("a pod may preempt once")
+    assert asked(young, base=base, history=then)["pending"][0]["vetoed"].startswith("a pod may preempt once")
 
 
 # --- two policies -------------------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ def test_the_configured_policies_may_be_one_of_them():
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        pytest.param({}, "nothing to place: give `pod`, `pods` or `pending: true`", id="nothing"),
-        pytest.param([], "the body is no question: expected object, got array", id="a list"),
-        pytest.param({"pendin": True}, "the body is no question: object contains unknown field pendin", id="a typo"),
-        pytest.param({"pending": 1}, "the body is no question: expected bool, got int at $.pending", id="no truth"),
+        pytest.param({}, "nothing to schedule: give `pod`, `pods` or `pending: true`", id="nothing"),
+        pytest.param([], "invalid body: expected object, got array", id="a list"),
+        pytest.param({"pendin": True}, "invalid body: object contains unknown field pendin", id="a typo"),
+        pytest.param({"pending": 1}, "invalid body: expected bool, got int at $.pending", id="not a boolean"),
         pytest.param({"pod": {}, "pods": [{}]}, "give `pod` or `pods`, not both", id="one pod and several"),
         pytest.param(
             {"pod": 5}, "pod 1 of the request: expected an object with metadata and spec", id="a number for a pod"
@@ -158,7 +158,8 @@ def test_the_configured_policies_may_be_one_of_them():
         pytest.param({"pod": {"spec": {}}}, "pod 1 of the request: ", id="a pod without metadata"),
         pytest.param(
             {"pods": [{"metadata": {"name": "a"}}, {"kind": "Job", "metadata": {"name": "b"}}]},
-            "pod 2 of the request: 'Job' is no Pod: only Pods are placed; of a workload, give one of its Pods",
+            "pod 2 of the request: 'Job' is not a Pod: "
+            "only Pods can be scheduled; for a workload, give one of its Pods",
             id="a workload",
         ),
         pytest.param(
@@ -172,9 +173,7 @@ def test_the_configured_policies_may_be_one_of_them():
             "suffix, such as 2, 500m, 1.5Gi or 1e3 at $.spec.containers[0].resources.requests.cpu",
             id="no quantity",
         ),
-        pytest.param(
-            {"pods": [incoming("x"), incoming("x")]}, "pod 'default/x' is there twice", id="two pods of a name"
-        ),
+        pytest.param({"pods": [incoming("x"), incoming("x")]}, "duplicate pod 'default/x'", id="two pods of a name"),
         pytest.param(
             {"pod": incoming("x", priorityClassName="none") | {"spec": {"priorityClassName": "none"}}},
             "pod 'default/x': no PriorityClass with name 'none' was found",
@@ -182,31 +181,32 @@ def test_the_configured_policies_may_be_one_of_them():
         ),
         pytest.param(
             {"pending": True, "preset": "stric"},
-            "no preset 'stric' (did you mean strict?): there are upstream, careful, strict, configured",
+            "unknown preset 'stric' (did you mean strict?): available: upstream, careful, strict, configured",
             id="no such preset",
         ),
         pytest.param(
-            {"pending": True, "preemption": {"victim": "Fewest"}},
+            {"pending": True, "preemption": {"victim": "Minimal"}},
             "body: preemption.victim: unknown key (did you mean victims?)",
             id="an unknown key of preemption",
         ),
         pytest.param(
             {"pending": True, "preemption": {"keepCandidates": 3}, "preset": "strict"},
-            "body: preemption: keepCandidates must be 1 with budgetAccounting: Live, limits.cooldown (preset strict): "
-            "of several nodes kube-scheduler chooses one itself, and nobody here would know whom it evicts",
+            "body: preemption: keepCandidates must be 1 with budgetAccounting: Live, "
+            "limits.workloadCooldown (preset strict): "
+            "of several nodes kube-scheduler chooses one itself, and the pods that it evicts would not be known here",
             id="policies that do not go together",
         ),
         pytest.param(
             {"pending": True, "compare": ["upstream"]},
-            "the body is no question: expected array of length 2 at $.compare",
+            "invalid body: expected array of length 2 at $.compare",
             id="one policy to compare",
         ),
         pytest.param(
             {"pending": True, "compare": ["upstream", "strict"], "preset": "strict"},
-            "`compare` names its policies itself: leave `preset` and `preemption` out",
+            "`compare` names both policies: omit `preset` and `preemption`",
             id="compare and preset",
         ),
-        pytest.param({"pending": True, "seed": "x"}, "the body is no question: expected int | null", id="no seed"),
+        pytest.param({"pending": True, "seed": "x"}, "invalid body: expected int | null", id="no seed"),
     ],
 )
 def test_a_question_is_refused_that_is(body, problem):
@@ -215,19 +215,21 @@ def test_a_question_is_refused_that_is(body, problem):
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{}{}", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body):
-    with pytest.raises(RequestError, match="the body is no question"):
-        simulate.what_if(load_cluster(cluster(WORLD)), Profile(), body)
+    with pytest.raises(RequestError, match="invalid body"):
+        simulate.simulate_request(load_cluster(cluster(WORLD)), Profile(), body)
 
 
 def test_more_pods_than_a_request_may_place_are_refused():
-    pods = [{"metadata": {"name": f"p{number}"}} for number in range(MOST_PODS + 1)]
-    assert refusal({"pods": pods}) == f"{MOST_PODS + 1} pods are more than the {MOST_PODS} of a request"
-    waiting = [incoming(f"p{number}") for number in range(MOST_PODS)]
+    pods = [{"metadata": {"name": f"p{number}"}} for number in range(MAX_SIMULATED_PODS + 1)]
+    assert (
+        refusal({"pods": pods}) == f"{MAX_SIMULATED_PODS + 1} pods exceed the limit of {MAX_SIMULATED_PODS} per request"
+    )
+    waiting = [incoming(f"p{number}") for number in range(MAX_SIMULATED_PODS)]
     problem = refusal({"pod": incoming("one"), "pending": True}, waiting=waiting)
-    assert problem == f"{MOST_PODS + 1} pods are more than the {MOST_PODS} of a request"
+    assert problem == f"{MAX_SIMULATED_PODS + 1} pods exceed the limit of {MAX_SIMULATED_PODS} per request"
 
 
 def test_a_cluster_that_cannot_be_read_is_not_the_question_s_fault():
     objects = ClusterObjects(pods=(typed(pod("a", cpu="x", nodeName="n1")),), nodes=load_cluster(cluster(WORLD)).nodes)
     with pytest.raises(ClusterFileError):
-        simulate.what_if(objects, Profile(), json.dumps({"pending": True}).encode())
+        simulate.simulate_request(objects, Profile(), json.dumps({"pending": True}).encode())

@@ -119,7 +119,7 @@ async def test_a_line_says_who_evicts_whom_from_where_and_what_that_costs(audite
             "priority": 100,
             "schedulerName": "default-scheduler",
         },
-        "offered": 3,
+        "sent": 3,
         "kept": [
             {
                 "node": "worker-2",
@@ -152,7 +152,7 @@ async def test_a_line_says_who_evicts_whom_from_where_and_what_that_costs(audite
         ],
         "dropped": {"node is not in the cluster picture": ["w9"]},
         "policies": ["keepCandidates: All"],
-        "picture": {"version": 1},
+        "cache": {"version": 1},
     }
 
 
@@ -290,7 +290,7 @@ async def test_of_a_live_cluster_it_says_version_and_age_of_each_kind(tmp_path):
             await live.read()
             await client.post("/preempt", content=preempt_body())
     (line,) = map(json.loads, (tmp_path / "audit.log").read_text().splitlines())
-    picture = line["picture"]
+    picture = line["cache"]
     assert picture["version"] > 0
     assert {"Node", "Pod", "PodDisruptionBudget"} <= set(picture["kinds"])
     assert int(picture["kinds"]["Pod"]["version"]) > 0

@@ -11,7 +11,7 @@ import pytest
 
 from extender.errors import ConfigError
 from extender.server.observability import audit_log
-from extender.server.observability.audit_log import AuditLog, check
+from extender.server.observability.audit_log import AuditLog, check_writable
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def started(path, monkeypatch):
-    monkeypatch.setattr(audit_log, "PATIENCE", 60.0)  # on a busy machine
+    monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)  # on a busy machine
     log = AuditLog(path)
     log.start()
     yield log
@@ -103,7 +103,7 @@ def test_where_no_new_file_can_be_made_the_moved_one_is_written_on(started, path
 def test_what_cannot_be_written_is_said_at_the_start(tmp_path, name, why):
     os.mkfifo(tmp_path / "pipe")  # nobody reads it
     with pytest.raises(ConfigError, match=rf"audit.path: cannot write to .*: {why}"):
-        check(tmp_path / name)
+        check_writable(tmp_path / name)
     with pytest.raises(ConfigError):
         AuditLog(tmp_path / name).start()
 
@@ -130,7 +130,7 @@ class Time:
 
 
 def test_a_full_disk_is_counted_and_said_every_ten_seconds(caplog, monkeypatch):
-    monkeypatch.setattr(audit_log, "PATIENCE", 60.0)  # on a busy machine
+    monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)  # on a busy machine
     clock = Time()
     log = AuditLog(full := Path("/dev/full"), clock=clock)
     log.start()
@@ -141,8 +141,8 @@ def test_a_full_disk_is_counted_and_said_every_ten_seconds(caplog, monkeypatch):
     log.stop()
     assert (log.written, log.dropped) == (0, 6)
     assert caplog.messages == [
-        f"audit: 1 lines were not written to {full}: No space left on device",
-        f"audit: 5 lines were not written to {full}: No space left on device",
+        f"audit: dropped 1 lines for {full}: No space left on device",
+        f"audit: dropped 5 lines for {full}: No space left on device",
     ]
 
 
@@ -210,7 +210,7 @@ def test_only_the_first_call_waits_for_a_pipe_that_is_stuck(pipe, caplog):
         began = time.monotonic()
         log.write(b"%d\n" % number)
         took.append(time.monotonic() - began)
-    assert took[0] >= audit_log.PATIENCE
+    assert took[0] >= audit_log.MAX_WAIT_SECONDS
     assert sum(took[1:]) < 1.0
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
@@ -233,7 +233,7 @@ def test_once_it_has_caught_up_calls_wait_again(pipe, monkeypatch):
     log.write(b"one\n")
     until(lambda: read_all(reading) is not None and log.written == 1)
     until(lambda: not log._is_behind)
-    monkeypatch.setattr(audit_log, "PATIENCE", 60.0)
+    monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)
     log.write(b"two\n")
     assert log.written == 2  # when the call returns
     log.stop()
@@ -241,9 +241,9 @@ def test_once_it_has_caught_up_calls_wait_again(pipe, monkeypatch):
 
 def test_what_does_not_fit_into_the_queue_is_counted(pipe, monkeypatch, caplog):
     path, _ = pipe
-    monkeypatch.setattr(audit_log, "MOST_WAITING", 1000)
-    monkeypatch.setattr(audit_log, "PATIENCE", 0.01)
-    monkeypatch.setattr(audit_log, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(audit_log, "MAX_QUEUED_BYTES", 1000)
+    monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(audit_log, "STOP_TIMEOUT_SECONDS", 0.05)
     log = AuditLog(path)
     log.start()
     for _ in range(50):
@@ -251,7 +251,7 @@ def test_what_does_not_fit_into_the_queue_is_counted(pipe, monkeypatch, caplog):
     assert log.dropped >= 40
     log.stop()
     assert (log.written, log.dropped) == (0, 50)
-    assert "too many lines wait for it" in caplog.text
+    assert "the queue is full" in caplog.text
     assert "at the end" in caplog.text
 
 

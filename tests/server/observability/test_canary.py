@@ -78,10 +78,10 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
     sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path / "recording")}}
     sections["audit"] = {"path": str(tmp_path / "audit.log")}
     app = create_app(cache, configuration(**sections))
-    service = app.state.service
-    service.recorder.start()
-    service.audit.start()
-    people = admin_client(service)
+    server_context = app.state.server_context
+    server_context.recorder.start()
+    server_context.audit.start()
+    people = admin_client(server_context)
     shown = []
     async with client_for(app) as scheduler, people:
         whole = {"metadata": {}, "items": [item for item in cluster["items"] if item["kind"] == "Node"]}
@@ -114,10 +114,10 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
         ):
             answer = await people.post("/simulate", content=json.dumps(question), headers=JSON)
             shown.append(answer.text)
-    service.recorder.stop()
-    service.audit.stop()
-    assert service.audit.written == 3
-    assert service.recorder.status()["calls"] >= 7
+    server_context.recorder.stop()
+    server_context.audit.stop()
+    assert server_context.audit.written == 3
+    assert server_context.recorder.status()["calls"] >= 7
     assert [text for text in shown if SECRET in text] == []
     assert SECRET not in caplog.text
     as_json = logs.json_formatter()

@@ -10,17 +10,17 @@ import pytest
 
 from extender.config import Configuration
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.explain.record import SAMPLED, capture_filter, capture_preempt
-from extender.core.explain.schema import Decision
+from extender.core.explain.record import POD_SAMPLE_STRIDE, record_filter, record_preempt
+from extender.core.explain.schema import DecisionReport
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
-from extender.server.observability.decision_log import POD_BYTES, Decisions, Kept, Query
+from extender.server.observability.decision_log import POD_SIZE_BYTES, DecisionLog, DecisionQuery, KeptDecision
 from extender.server.scheduler.verbs import VERBS, ServerContext, answer
 from extender.server.settings import LiveSettings
 from tests.builders import built, cluster, incoming, node, placed, pod, typed
@@ -29,28 +29,28 @@ from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, fill
 PLENTY = 1 << 30
 
 
-def filtered(number: int, at: int = 0, name: str = "incoming", nodes: tuple[str, ...] = ("n1",)) -> Kept:
+def filtered(number: int, at: int = 0, name: str = "incoming", nodes: tuple[str, ...] = ("n1",)) -> KeptDecision:
     snapshot, wanted = built(cluster({node(one): [] for one in nodes})), typed(incoming(name))
-    capture = capture_filter(engine.filter(snapshot, wanted, nodes, Profile()))
-    return Kept(f"filter-{number}", "filter", at, 1.0, wanted, Profile(), "answered", "", capture)
+    record = record_filter(engine.filter(snapshot, wanted, nodes, Profile()))
+    return KeptDecision(f"filter-{number}", "filter", at, 1.0, wanted, Profile(), "answered", "", record)
 
 
-def preempted(number: int, at: int = 0, name: str = "incoming", victim: str = "victim") -> Kept:
+def preempted(number: int, at: int = 0, name: str = "incoming", victim: str = "victim") -> KeptDecision:
     snapshot, wanted = built(cluster({node("n1", cpu="1"): [pod(victim)]})), typed(incoming(name))
-    offers = {"n1": SentCandidate((f"uid-{victim}",))}
-    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
-    return Kept(f"preempt-{number}", "preempt", at, 1.0, wanted, Profile(), "answered", "", capture)
+    sent = {"n1": SentCandidate((f"uid-{victim}",))}
+    record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
+    return KeptDecision(f"preempt-{number}", "preempt", at, 1.0, wanted, Profile(), "answered", "", record)
 
 
-def ring(*kept: Kept, most: int = 100, most_bytes: int = PLENTY) -> Decisions:
-    found = Decisions(most, most_bytes)
+def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> DecisionLog:
+    found = DecisionLog(most, most_bytes)
     for one in kept:
         found.keep(one)
     return found
 
 
-def ids(decisions: Decisions, **query) -> list[str]:
-    return [one.id for one in decisions.find(Query(**query))]
+def ids(decisions: DecisionLog, **query) -> list[str]:
+    return [one.id for one in decisions.find(DecisionQuery(**query))]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
@@ -79,34 +79,34 @@ def test_one_decision_that_is_too_large_is_not_kept_and_takes_no_other_with_it()
     assert ids(decisions) == ["filter-2", "filter-1"]
 
 
-def preempted_on_many(count: int) -> Kept:
+def preempted_on_many(count: int) -> KeptDecision:
     names = [f"n{place}" for place in range(count)]
     snapshot = built(cluster({node(name, cpu="1"): [pod(f"{name}-a")] for name in names}))
-    wanted, offers = typed(incoming()), dict.fromkeys(names, SentCandidate(()))
-    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
-    return Kept("preempt-1", "preempt", 0, 1.0, wanted, Profile(), "answered", "", capture)
+    wanted, sent = typed(incoming()), dict.fromkeys(names, SentCandidate(()))
+    record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
+    return KeptDecision("preempt-1", "preempt", 0, 1.0, wanted, Profile(), "answered", "", record)
 
 
-def preempted_again(number: int, pods: list[Pod]) -> Kept:
+def preempted_again(number: int, pods: list[Pod]) -> KeptDecision:
     """Of a node with these pods, `number` seconds after 1970."""
     snapshot = Snapshot.build(ClusterObjects(nodes=(N1,), pods=tuple(pods)))
-    wanted, offers = typed(incoming()), {"n1": SentCandidate(())}
-    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
-    return Kept(f"preempt-{number}", "preempt", number * SECOND, 1.0, wanted, Profile(), "answered", "", capture)
+    wanted, sent = typed(incoming()), {"n1": SentCandidate(())}
+    record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
+    return KeptDecision(f"preempt-{number}", "preempt", number * SECOND, 1.0, wanted, Profile(), "answered", "", record)
 
 
 N1 = Node(ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "1", "pods": "1000"}))
 
 
 def many_pods(generation: int) -> list[Pod]:
-    return [typed(placed(pod(f"g{generation}-{number}", cpu="1m"), "n1")) for number in range(10 * SAMPLED)]
+    return [typed(placed(pod(f"g{generation}-{number}", cpu="1m"), "n1")) for number in range(10 * POD_SAMPLE_STRIDE)]
 
 
 def test_L3_pods_that_the_picture_does_not_hold_any_more_count():
     """Each preemption is of other pods: there is room for two times these."""
     generations, held = [many_pods(generation) for generation in range(6)], set[int]()
-    room = 3 * preempted_again(0, generations[0]).size + 2 * 10 * SAMPLED * POD_BYTES
-    decisions = Decisions(100, room, lambda one: id(one) in held)
+    room = 3 * preempted_again(0, generations[0]).size + 2 * 10 * POD_SAMPLE_STRIDE * POD_SIZE_BYTES
+    decisions = DecisionLog(100, room, lambda one: id(one) in held)
     for number, pods in enumerate(generations):
         held = set(map(id, pods))
         decisions.keep(preempted_again(number, pods))
@@ -123,8 +123,8 @@ def test_L3_pods_that_the_picture_does_not_hold_any_more_count():
 def test_L3_a_pod_counts_once_however_many_decisions_refer_to_it(times, left):
     """As long as the picture holds the pods, they take nothing."""
     pods, number = many_pods(1), 0
-    room = 22 * preempted_again(0, pods).size + int(times * 10 * SAMPLED * POD_BYTES)
-    decisions = Decisions(100, room, lambda _: number < 20)
+    room = 22 * preempted_again(0, pods).size + int(times * 10 * POD_SAMPLE_STRIDE * POD_SIZE_BYTES)
+    decisions = DecisionLog(100, room, lambda _: number < 20)
     for number in range(20):
         decisions.keep(preempted_again(number, pods))
     assert len(ids(decisions)) == 20
@@ -135,20 +135,20 @@ def test_L3_a_pod_counts_once_however_many_decisions_refer_to_it(times, left):
 
 def test_L3_what_a_moment_remembers_counts():
     one = filtered(1)
-    assert one.capture is not None
+    assert one.record is not None
     evictions = tuple(Eviction(ago, ("default", "Job", "sort")) for ago in range(1000))
-    incoming_then = replace(one.capture.asked.incoming, moment=EvictionHistory(0, evictions))
-    capture = replace(one.capture, asked=replace(one.capture.asked, incoming=incoming_then))
-    assert replace(one, capture=capture).size - one.size >= 100 * len(evictions)
+    context_then = replace(one.record.request.context, history=EvictionHistory(0, evictions))
+    record = replace(one.record, request=replace(one.record.request, context=context_then))
+    assert replace(one, record=record).size - one.size >= 100 * len(evictions)
 
 
 def test_without_room_nothing_is_kept():
-    assert not Decisions(0, PLENTY).are_kept
+    assert not DecisionLog(0, PLENTY).is_enabled
     assert ids(ring(filtered(1), most_bytes=10)) == []
 
 
 def test_numbers_go_on_where_decisions_have_gone():
-    decisions = Decisions(1, PLENTY)
+    decisions = DecisionLog(1, PLENTY)
     assert [decisions.next_id(verb) for verb in ("filter", "filter", "preempt", "filter")] == [
         "filter-1",
         "filter-2",
@@ -207,109 +207,109 @@ def test_the_time_is_shown_in_milliseconds():
 
 def service(**sections) -> ServerContext:
     return ServerContext(
-        filled_cache(CLUSTER), LiveSettings(configuration(**sections)), decisions=Decisions(100, PLENTY)
+        filled_cache(CLUSTER), LiveSettings(configuration(**sections)), decisions=DecisionLog(100, PLENTY)
     )
 
 
-def asked(verb: str, body: bytes, moment: EvictionHistory | None = None, **sections) -> Decision:
+def request(verb: str, body: bytes, history: EvictionHistory | None = None, **sections) -> DecisionReport:
     """What is kept of one call."""
     running = service(**sections)
-    answer(VERBS[verb], running, body, moment)
-    (one,) = running.decisions.find(Query())
+    answer(VERBS[verb], running, body, history)
+    (one,) = running.decisions.find(DecisionQuery())
     return one.decision()
 
 
 def test_a_call_that_is_answered_is_kept_as_it_was_answered():
     running = service()
     answered = answer(VERBS["preempt"], running, preempt_body())
-    (one,) = running.decisions.find(Query())
+    (one,) = running.decisions.find(DecisionQuery())
     found = one.decision()
     (chosen,) = json.loads(answered.body)["NodeNameToMetaVictims"]
     assert (found.id, found.verb, found.outcome, found.chosen) == ("preempt-1", "preempt", "answered", [chosen])
     assert (found.pod, found.uid, found.priority) == ("shop/urgent", "uid-urgent", 100)
-    assert found.picture.startswith("version=")
+    assert found.cache.startswith("version=")
     assert found.milliseconds > 0
 
 
 def test_the_victims_that_are_assumed_to_leave_are_told_as_they_were():
     """The picture changes as soon as the answer is given."""
-    found = asked("preempt", preempt_body())
+    found = request("preempt", preempt_body())
     assert [pod.leaving for shown in found.nodes for pod in shown.pods if pod.role == "victim"] == [False, False]
 
 
 def test_the_moment_of_the_decision_is_its_time():
-    assert asked("filter", filter_body(), EvictionHistory(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
+    assert request("filter", filter_body(), EvictionHistory(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
 
 
 def test_a_preemption_that_evicts_nobody_says_so():
-    found = asked("preempt", preempt_body(incoming=INCOMING, **{"worker-3": []}))
-    assert (found.outcome, found.chosen) == ("nobody", [])
-    assert found.sentence.startswith("evicts nobody for shop/incoming: ")
+    found = request("preempt", preempt_body(incoming=INCOMING, **{"worker-3": []}))
+    assert (found.outcome, found.chosen) == ("noVictims", [])
+    assert found.sentence.startswith("evicts no pod for shop/incoming: ")
 
 
 def test_a_preemption_that_may_not_be_says_so():
     never = {**URGENT, "spec": URGENT["spec"] | {"preemptionPolicy": "Never"}}
-    found = asked("preempt", preempt_body(incoming=never))
+    found = request("preempt", preempt_body(incoming=never))
     assert (found.outcome, found.sentence) == (
         "vetoed",
-        "evicts nobody for shop/urgent: not eligible due to preemptionPolicy=Never.",
+        "evicts no pod for shop/urgent: not eligible due to preemptionPolicy=Never.",
     )
     assert {shown.outcome for shown in found.nodes} == {"vetoed"}
 
 
 def test_what_is_only_observed_is_told_all_the_same():
-    found = asked("preempt", preempt_body(), mode="Observe")
+    found = request("preempt", preempt_body(), mode="Observe")
     assert (found.outcome, len(found.chosen)) == ("observed", 1)
     assert found.sentence.startswith("would evict shop/small from worker-1 for shop/urgent: ")
     assert found.nodes
 
 
 def test_with_the_kill_switch_nothing_was_decided():
-    found = asked("preempt", preempt_body(), killSwitch={"enabled": True})
-    assert (found.outcome, found.nodes, found.error) == ("handsOff", [], None)
-    assert found.sentence == "nothing was decided for shop/urgent: the kill switch is on"
+    found = request("preempt", preempt_body(), killSwitch={"enabled": True})
+    assert (found.outcome, found.nodes, found.error) == ("passthrough", [], None)
+    assert found.sentence == "no decision for shop/urgent: the kill switch is on"
     assert (found.incoming.key, found.filters) == ("shop/urgent", [])
 
 
 def test_a_decision_that_could_not_be_made_says_why():
-    found = asked("filter", filter_body(nodes=["nowhere"]))
+    found = request("filter", filter_body(nodes=["nowhere"]))
     assert (found.outcome, found.nodes) == ("failed", [])
     assert found.error == "1 of 1 nodes are not in the cluster picture"
     assert found.sentence == f"no decision for shop/incoming: {found.error}"
 
 
 def test_a_failure_of_what_is_only_observed_is_kept_as_a_failure():
-    assert asked("filter", filter_body(nodes=["nowhere"]), mode="Observe").outcome == "failed"
+    assert request("filter", filter_body(nodes=["nowhere"]), mode="Observe").outcome == "failed"
 
 
 def test_every_kept_decision_can_be_written_and_read():
     for verb, body in (("filter", filter_body()), ("preempt", preempt_body())):
-        found = asked(verb, body)
-        assert msgspec.json.decode(msgspec.json.encode(found), type=Decision) == found
+        found = request(verb, body)
+        assert msgspec.json.decode(msgspec.json.encode(found), type=DecisionReport) == found
 
 
 def test_a_body_that_cannot_be_read_is_no_decision():
     running = service()
     with pytest.raises(RequestError):
         answer(VERBS["filter"], running, b"{")
-    assert running.decisions.find(Query()) == []
+    assert running.decisions.find(DecisionQuery()) == []
 
 
 def test_without_rings_the_answer_is_the_same():
     running = ServerContext(filled_cache(CLUSTER), LiveSettings(Configuration()))
     assert answer(VERBS["filter"], running, filter_body()) == answer(VERBS["filter"], service(), filter_body())
-    assert running.decisions.find(Query()) == []
+    assert running.decisions.find(DecisionQuery()) == []
 
 
 def test_a_decision_that_cannot_be_kept_does_not_cost_the_answer(caplog):
-    class Full(Decisions):
+    class Full(DecisionLog):
         def keep(self, kept):
             raise MemoryError
 
     running = replace(service(), decisions=Full(1, PLENTY))
     with caplog.at_level(logging.ERROR):
         assert answer(VERBS["filter"], running, filter_body()).status == 200
-    assert "the decision could not be kept" in caplog.text
+    assert "failed to store the decision" in caplog.text
 
 
 # --- told on another thread -------------------------------------------------------------------------------------------
@@ -319,34 +319,34 @@ def test_a_decision_may_be_told_on_other_threads_while_others_are_made():
     """Every thread reads the same, whatever becomes of the picture."""
     running = service()
     answer(VERBS["preempt"], running, preempt_body())
-    (one,) = running.decisions.find(Query())
+    (one,) = running.decisions.find(DecisionQuery())
     expected = msgspec.json.encode(one.decision())
     told: list[bytes] = []
     threads = [threading.Thread(target=lambda: told.extend(encoded(one) for _ in range(20))) for _ in range(3)]
     for thread in threads:
         thread.start()
-    snapshot = running.cache.changing()
+    snapshot = running.cache.mutable_snapshot()
     for key, gone in list(snapshot.objects.pods.items()):
         snapshot.remove("Pod", key)
-        snapshot.settle()
+        snapshot.refresh_layout()
         answer(VERBS["filter"], running, filter_body())
         snapshot.put("Pod", gone)
-        snapshot.settle()
+        snapshot.refresh_layout()
     for thread in threads:
         thread.join()
     assert set(told) == {expected}
     assert len(told) == 60
 
 
-def encoded(one: Kept) -> bytes:
+def encoded(one: KeptDecision) -> bytes:
     return msgspec.json.encode(one.decision())
 
 
 def test_the_names_of_many_nodes_are_not_kept_twice():
     """A set of them for each of a thousand decisions would be more than all that is kept of these."""
     snapshot, wanted = built(cluster({node(one): [] for one in ("n1", "n2")})), typed(incoming())
-    first, second = (capture_filter(engine.filter(snapshot, wanted, ("n2", "n1"), Profile())) for _ in range(2))
+    first, second = (record_filter(engine.filter(snapshot, wanted, ("n2", "n1"), Profile())) for _ in range(2))
     assert first.names == ("n2", "n1")
     assert first.node_names is second.node_names
-    kept = Kept("filter-1", "filter", 0, 1.0, wanted, Profile(), "answered", "", first)
+    kept = KeptDecision("filter-1", "filter", 0, 1.0, wanted, Profile(), "answered", "", first)
     assert kept.nodes == ("n2", "n1")

@@ -12,13 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import Candidate
-from extender.core.framework.plugins import NOT_MODELLED
-from extender.core.framework.plugins.missing_permissions import NEEDS
+from extender.core.framework.plugins import UNEVALUATED_FILTERS
+from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
 from extender.k8s.kinds import KINDS
 from extender.server.app import create_app
-from extender.server.guard.guard import NODE_TWICE, RULES
-from extender.server.observability.metrics import REASONS, REFUSALS, RESULTS, TIMED
-from extender.server.scheduler.openapi import NOT_EVALUATED
+from extender.server.guard.guard import DUPLICATE_NODE, RULES
+from extender.server.observability.metrics import ANSWER_RESULTS, FAILURE_REASONS, REFUSAL_STATUSES, TIMED_STATUSES
+from extender.server.scheduler.openapi import NOT_EVALUATED_HEADER
 from tests.server.conftest import (
     BODIES,
     INCOMING,
@@ -96,21 +96,25 @@ async def test_every_series_of_a_label_is_there_from_the_start_at_0():
     assert {name for name, _, value in counters if value} <= {of_the_process}
     there = {(name, *sorted(labels.items())) for name, labels, _ in found}
     verbs = ("filter", "prioritize", "preempt")
-    expected = [("extender_not_evaluated_total", {"plugin": one}) for one in (*NOT_MODELLED, *NEEDS)]
-    expected += [("extender_guard_rejections_total", {"rule": r}) for r in (NODE_TWICE, *(name for name, _ in RULES))]
-    expected += [("extender_unknown_offers_total", {"what": what}) for what in ("node", "victim")]
+    expected = [("extender_not_evaluated_total", {"plugin": one}) for one in (*UNEVALUATED_FILTERS, *REQUIRED_TABLES)]
+    expected += [
+        ("extender_guard_rejections_total", {"rule": r}) for r in (DUPLICATE_NODE, *(name for name, _ in RULES))
+    ]
+    expected += [("extender_unknown_candidates_total", {"what": what}) for what in ("node", "victim")]
     expected += [("extender_binds_total", {"outcome": outcome}) for outcome in ("bound", "refused", "unknown")]
     outcomes = ("same", "differs", "failed")
     expected += [("extender_observed_answers_total", {"verb": v, "outcome": o}) for v in verbs for o in outcomes]
     expected += [
-        ("extender_answers_total", {"verb": v, "result": r}) for v, results in RESULTS.items() for r in results
+        ("extender_answers_total", {"verb": v, "result": r}) for v, results in ANSWER_RESULTS.items() for r in results
     ]
-    expected += [("extender_failures_total", {"reason": reason}) for reason in REASONS]
-    expected += [("extender_refused_requests_total", {"code": str(code)}) for code in REFUSALS]
-    expected += [("extender_request_duration_seconds_count", {"verb": v, "code": str(code)}) for v, code in TIMED]
-    expected += [("extender_objects", {"kind": kind}) for kind in KINDS]
+    expected += [("extender_failures_total", {"reason": reason}) for reason in FAILURE_REASONS]
+    expected += [("extender_refused_requests_total", {"code": str(code)}) for code in REFUSAL_STATUSES]
+    expected += [
+        ("extender_request_duration_seconds_count", {"verb": v, "code": str(code)}) for v, code in TIMED_STATUSES
+    ]
+    expected += [("extender_cache_objects", {"kind": kind}) for kind in KINDS]
     assert not [one for one in expected if (one[0], *sorted(one[1].items())) not in there]
-    assert PLUGIN in NOT_MODELLED
+    assert PLUGIN in UNEVALUATED_FILTERS
 
 
 async def test_metrics_are_there_without_a_picture_and_are_not_posted_to():
@@ -132,7 +136,7 @@ async def test_a_pod_with_a_claim_is_counted_named_and_logged(path, caplog):
             for times in (1, 2):
                 response = await client.post(path, content=CLAIMING[path])
                 assert response.status_code == 200
-                assert response.headers[NOT_EVALUATED] == PLUGIN
+                assert response.headers[NOT_EVALUATED_HEADER] == PLUGIN
                 assert await not_evaluated(client) == {PLUGIN: times}
     pod = "shop/urgent" if verb == "preempt" else "shop/incoming"
     line = f"{verb} '{pod}': not evaluated, left to kube-scheduler: {PLUGIN}"
@@ -146,7 +150,7 @@ async def test_whole_nodes_and_whole_victims_are_counted_too():
     async with served() as client:
         filtered = await client.post("/filter", content=full_body(incoming=claiming(INCOMING)))
         preempted = await client.post("/preempt", content=json.dumps(body))
-        assert filtered.headers[NOT_EVALUATED] == preempted.headers[NOT_EVALUATED] == PLUGIN
+        assert filtered.headers[NOT_EVALUATED_HEADER] == preempted.headers[NOT_EVALUATED_HEADER] == PLUGIN
         assert await not_evaluated(client) == {PLUGIN: 2}
 
 
@@ -156,7 +160,7 @@ async def test_a_plain_pod_is_not_counted(path, caplog):
         with caplog.at_level(logging.INFO, logger="extender"):
             response = await client.post(path, content=BODIES[path])
         assert response.status_code == 200
-        assert NOT_EVALUATED not in response.headers
+        assert NOT_EVALUATED_HEADER not in response.headers
         assert await not_evaluated(client) == {}
     assert not [record for record in caplog.records if "not evaluated" in record.getMessage()]
 
@@ -202,7 +206,7 @@ async def test_two_applications_count_apart():
 async def test_no_decision_nothing_counted(path, body):
     async with served(ClusterCache() if body is None else None) as client:
         response = await client.post(path, content=body or CLAIMING[path])
-        assert NOT_EVALUATED not in response.headers
+        assert NOT_EVALUATED_HEADER not in response.headers
         assert await not_evaluated(client) == {}
 
 
@@ -211,7 +215,7 @@ async def test_a_filter_decision_that_the_guard_refuses_is_counted(monkeypatch):
     async with served() as client:
         response = await client.post("/filter", content=CLAIMING["/filter"])
         assert response.status_code == 503
-        assert NOT_EVALUATED not in response.headers
+        assert NOT_EVALUATED_HEADER not in response.headers
         assert await not_evaluated(client) == {PLUGIN: 1}
 
 
@@ -220,7 +224,7 @@ async def test_a_prioritize_decision_that_the_guard_refuses_is_counted(monkeypat
     async with served() as client:
         response = await client.post("/prioritize", content=CLAIMING["/prioritize"])
         assert (response.status_code, response.json()) == (200, [])
-        assert NOT_EVALUATED not in response.headers
+        assert NOT_EVALUATED_HEADER not in response.headers
         assert await not_evaluated(client) == {PLUGIN: 1}
 
 
@@ -235,9 +239,9 @@ async def test_a_preempt_decision_that_the_guard_refuses_is_counted_once_however
     async with served(cache, preemption={"onFailure": on_failure}) as client:
         response = await client.post("/preempt", content=CLAIMING["/preempt"])
         assert response.status_code == status
-        assert NOT_EVALUATED not in response.headers
+        assert NOT_EVALUATED_HEADER not in response.headers
         assert await not_evaluated(client) == {PLUGIN: 1}
         rejected = await guard_rejections(client)
         verbose = await client.get("/readyz?verbose")
-    assert rejected == {"VictimUnknown": 1, "NodeNotOffered": 2}
+    assert rejected == {"VictimUnknown": 1, "NodeNotSent": 2}
     assert "rejected candidates: {'NodeNotOffered': 2, 'VictimUnknown': 1}" in verbose.text

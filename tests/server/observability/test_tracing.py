@@ -39,7 +39,7 @@ def traced(spans):
     def make(cache=None, **sections):
         app = create_app(cache or filled_cache(), configuration(**sections))
         made.append(Tracing(SimpleSpanProcessor(spans)))
-        app.state.service = dataclasses.replace(app.state.service, tracing=made[-1])
+        app.state.server_context = dataclasses.replace(app.state.server_context, tracing=made[-1])
         return app
 
     yield make
@@ -65,7 +65,7 @@ async def test_a_call_is_a_span_that_says_what_was_asked_and_answered(traced, sp
         "extender.verb": "preempt",
         "extender.decision": response.headers["X-Extender-Decision"],
         "extender.mode": "answered",
-        "extender.nodes.offered": 2,
+        "extender.nodes.sent": 2,
         "extender.nodes.kept": 1,
         "k8s.namespace.name": "shop",
         "k8s.pod.name": "urgent",
@@ -119,9 +119,9 @@ class Broken(SimpleSpanProcessor):
 async def test_a_bug_in_tracing_costs_no_answer(caplog):
     app = create_app(filled_cache(), configuration())
     tracer = Tracing(Broken(InMemorySpanExporter()))
-    app.state.service = dataclasses.replace(app.state.service, tracing=tracer)
+    app.state.server_context = dataclasses.replace(app.state.server_context, tracing=tracer)
     assert (await post(app)).status_code == 200
-    assert [record.getMessage() for record in caplog.records] == ["tracing: no span for POST /preempt"]
+    assert [record.getMessage() for record in caplog.records] == ["tracing: failed to record the span of POST /preempt"]
     tracer.stop()
 
 
@@ -157,8 +157,8 @@ async def test_spans_are_exported_to_the_endpoint_and_the_last_ones_at_the_end()
 
 
 async def test_an_endpoint_that_is_not_there_holds_up_no_call_and_no_end(monkeypatch):
-    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.2)
-    monkeypatch.setattr(tracing, "EXPORT_SECONDS", 4)
+    monkeypatch.setattr(tracing, "STOP_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(tracing, "EXPORT_TIMEOUT_SECONDS", 4)
     sections = {"tracing": {"endpoint": "http://127.0.0.1:9/v1/traces"}, "audit": {"enabled": False}}
     app = create_app(filled_cache(), configuration(**sections))
     began = time.monotonic()
@@ -174,7 +174,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call_and_no_end(monkeyp
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://host/x", "http:///v1/traces"])
 def test_an_endpoint_that_is_no_url_is_an_error_of_the_configuration(endpoint):
     with pytest.raises(ConfigError, match=r"tracing.endpoint: must be a URL such as"):
-        tracing.start(endpoint)
+        tracing.start_tracing(endpoint)
 
 
 # --- off, or not there ------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_without_the_packages_the_error_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r"pip install 'kube-scheduler-extender\[otel\]'"):
-        tracing.start("http://localhost:4318/v1/traces")
+        tracing.start_tracing("http://localhost:4318/v1/traces")
 
 
 def test_nothing_is_imported_where_it_is_off():

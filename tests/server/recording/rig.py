@@ -20,10 +20,10 @@ from extender.config.serving import RecordingSection
 from extender.core.eviction_history import EvictionHistory
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import SECOND
-from extender.server.observability.cache_status import NO_SOURCE, Source
+from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
 from extender.server.recording.disk import Disk
 from extender.server.recording.recorder import Recorder
-from extender.server.recording.replay import Result, open_recording
+from extender.server.recording.replay import ReplayResult, open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
 from tests.server.conftest import CLUSTER, configuration, filled_cache
@@ -48,34 +48,34 @@ class Rig:
         self,
         directory: Path,
         cache: ClusterCache | None = None,
-        source: Source = NO_SOURCE,
+        source: ClusterSource = NO_SOURCE,
         *,
         disk: Disk | None = None,
-        most_waiting: int = 64 << 20,
+        max_queued_bytes: int = 64 << 20,
         sizes: dict[str, int] | None = None,
         **sections: Any,
     ) -> None:
         self.directory = directory
         self.cache = filled_cache(CLUSTER) if cache is None else cache
         section = RecordingSection(directory=str(directory), **(sizes or {}))
-        self.recorder = Recorder(self.cache, section, source.problem, disk=disk, most_waiting=most_waiting)
-        self.service = verbs.ServerContext(
+        self.recorder = Recorder(self.cache, section, source.problem, disk=disk, max_queued_bytes=max_queued_bytes)
+        self.server_context = verbs.ServerContext(
             self.cache, LiveSettings(configuration(**sections)), source, recorder=self.recorder
         )
-        self.cache.prepare_for(self.service.settings.profile)
+        self.cache.prepare_for(self.server_context.settings.profile)
 
     def ask(self, verb: str, body: bytes | dict[str, Any]) -> verbs.Answer:
         """As the route does."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return verbs.answer(verbs.VERBS[verb], self.service, raw)
+        return verbs.answer(verbs.VERBS[verb], self.server_context, raw)
 
     def note(self, key: str = "filter-1", body: bytes = b"", seconds: int = 0) -> None:
         """A call as it is, whatever the service would answer."""
         request = body or b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":[]}'
-        moment = EvictionHistory(NOW + seconds * SECOND)
-        self.recorder.note(key, "filter", request, 200, b"{}", moment, self.service.settings)
+        history = EvictionHistory(NOW + seconds * SECOND)
+        self.recorder.record_call(key, "filter", request, 200, b"{}", history, self.server_context.settings)
 
-    def results(self) -> list[Result]:
+    def results(self) -> list[ReplayResult]:
         """All that was recorded, replayed once recording has ended."""
         self.recorder.stop()
         return list(open_recording(self.directory).results())

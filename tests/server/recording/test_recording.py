@@ -47,15 +47,15 @@ async def test_the_example_cluster_is_recorded(tmp_path):
     cache = ClusterCache()
     cache.replace(example_cluster())
     app = create_app(cache, recording_into(tmp_path))
-    offers: dict[str, list[str]] = {node.metadata.name: [] for node in cache.snapshot().nodes}
+    sent: dict[str, list[str]] = {node.metadata.name: [] for node in cache.snapshot().nodes}
     answers = []
     async with app.router.lifespan_context(app), client_for(app) as client:
         for cpu in ("500m", "3", "64"):
             urgent = shop_pod("cart-9", cpu=cpu, priority=100_000)
             answers += [
-                (await client.post("/filter", content=body_of(list(offers), urgent))).content,
-                (await client.post("/prioritize", content=body_of(list(offers), urgent))).content,
-                (await client.post("/preempt", content=preempt_body(urgent, **offers))).content,
+                (await client.post("/filter", content=body_of(list(sent), urgent))).content,
+                (await client.post("/prioritize", content=body_of(list(sent), urgent))).content,
+                (await client.post("/preempt", content=preempt_body(urgent, **sent))).content,
             ]
     assert replayed(tmp_path) == answers
     assert len(set(answers)) > 6
@@ -74,7 +74,7 @@ async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
     async with (
         app.router.lifespan_context(app),
         client_for(app) as client,
-        admin_client(app.state.service) as people,
+        admin_client(app.state.server_context) as people,
     ):
         answers = []
         for number, enabled in enumerate((False, True, False)):
@@ -87,7 +87,7 @@ async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
 
 async def test_nobody_chooses_a_directory_over_http(tmp_path):
     app = create_app(filled_cache(), configuration())
-    async with admin_client(app.state.service) as people:
+    async with admin_client(app.state.server_context) as people:
         refused = await people.post("/recording", json={"enabled": True})
         assert refused.status_code == 409
         assert "recording.directory" in refused.json()["Error"]
@@ -116,7 +116,7 @@ async def test_a_live_cluster_is_recorded_with_what_is_assumed_of_it(tmp_path):
                 answers.append((await client.post(path, content=body)).content)
                 if path == "/preempt":
                     api.put("Pod", shop_pod("late", on="worker-2", cpu="1"))
-                    await live.until(lambda: ("shop", "late") in live.cache.changing().objects.pods)
+                    await live.until(lambda: ("shop", "late") in live.cache.mutable_snapshot().objects.pods)
     found = replayed(tmp_path)
     assert found[1:] == answers
     assert answers[0] != answers[2]

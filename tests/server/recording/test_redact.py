@@ -16,7 +16,7 @@ from extender.errors import RequestError
 from extender.k8s.annotations import DO_NOT_DISRUPT
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording import redact
-from extender.server.recording.lines import FORMAT, HEAD, Head, encode
+from extender.server.recording.lines import FORMAT, HEADER_DECODER, SegmentHeader, encode_line
 from extender.server.recording.replay import open_recording
 from extender.server.settings import Settings
 from extender.wire import decode_filter, decode_preempt
@@ -194,11 +194,11 @@ SLIM = '{"metadata":{"name":"p","uid":"u"},"spec":{}}'
     ],
 )
 def test_a_filter_request_is_redacted_and_can_be_read_as_before(body, kept):
-    redacted = redact.request("filter", body.encode())
+    redacted = redact.redact_request("filter", body.encode())
     assert redacted == kept.encode()
     before, after = decode_filter(body.encode()), decode_filter(redacted)
-    assert (after.pod, after.nodes, after.full) == (before.pod, before.nodes, before.full)
-    assert redact.request("filter", redacted) == redacted
+    assert (after.pod, after.nodes, after.has_whole_nodes) == (before.pod, before.nodes, before.has_whole_nodes)
+    assert redact.redact_request("filter", redacted) == redacted
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_a_filter_request_is_redacted_and_can_be_read_as_before(body, kept):
 )
 def test_a_preempt_request_is_redacted_and_can_be_read_as_before(victims, kept):
     body, wanted = f'{{"Pod":{POD},{victims}}}', f'{{"Pod":{SLIM},{kept}}}'
-    redacted = redact.request("preempt", body.encode())
+    redacted = redact.redact_request("preempt", body.encode())
     assert redacted == wanted.encode()
     before, after = decode_preempt(body.encode()), decode_preempt(redacted)
     assert after == before
-    assert list(after.offers) == list(before.offers)
-    assert redact.request("preempt", redacted) == redacted
+    assert list(after.sent) == list(before.sent)
+    assert redact.redact_request("preempt", redacted) == redacted
 
 
 @pytest.mark.parametrize("body", [b'{"Pod":null,"NodeNames":[]}', b'{"Pod":{},"NodeNames":7}', b"[]", b"7"])
@@ -241,13 +241,13 @@ def test_what_is_no_request_is_refused(body):
     with pytest.raises(RequestError):
         decode_filter(body)
     with pytest.raises(ValueError, match=r".*"):
-        redact.request("filter", body)
+        redact.redact_request("filter", body)
 
 
 def test_annotations_of_the_policies_stay():
     body = b'{"Pod":{"metadata":{"annotations":{"shop/cost":"5","shop/token":"x"}}},"NodeNames":[]}'
-    assert b"shop" not in redact.request("filter", body)
-    kept = json.loads(redact.request("filter", body, frozenset({"shop/cost"})))
+    assert b"shop" not in redact.redact_request("filter", body)
+    kept = json.loads(redact.redact_request("filter", body, frozenset({"shop/cost"})))
     assert kept["Pod"]["metadata"] == {"annotations": {"shop/cost": "5"}}
 
 
@@ -257,7 +257,7 @@ def test_annotations_of_the_policies_stay():
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
 @pytest.mark.parametrize("body", [b'{"Error":"no"}', b"[]", b'{"Nodes":null,"NodeNames":["a"],"FailedNodes":{}}'])
 def test_an_answer_without_whole_nodes_stays_as_it_is(verb, body):
-    assert redact.answer(verb, body) == body
+    assert redact.redact_answer(verb, body) == body
 
 
 def test_nodes_are_redacted_in_an_answer_as_in_its_request():
@@ -266,8 +266,10 @@ def test_nodes_are_redacted_in_an_answer_as_in_its_request():
     nodes = {"metadata": {"resourceVersion": "1", "continue": "x"}, "items": [Raw(one) for one in raw]}
     request = msgspec.json.encode({"Pod": {"metadata": {}}, "Nodes": nodes})
     answer = {"Nodes": nodes, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": ""}
-    of_request = msgspec.json.decode(redact.request("filter", request), type=dict[str, Raw])["Nodes"]
-    of_answer = msgspec.json.decode(redact.answer("filter", msgspec.json.encode(answer)), type=dict[str, Raw])["Nodes"]
+    of_request = msgspec.json.decode(redact.redact_request("filter", request), type=dict[str, Raw])["Nodes"]
+    of_answer = msgspec.json.decode(redact.redact_answer("filter", msgspec.json.encode(answer)), type=dict[str, Raw])[
+        "Nodes"
+    ]
     assert bytes(of_request) == bytes(of_answer)
     assert b"annotations" not in bytes(of_answer)
 
@@ -325,32 +327,34 @@ EVERYTHING = {
     "preemption": {
         "preset": "strict",
         "emptySelector": "Everything",
-        "victims": "Fewest",
+        "victimSelection": "Minimal",
         "importance": ["QoSClass", "Priority"],
         "ranking": ["PodGroups", "VictimCount"],
         "evictionCostAnnotation": "shop/cost",
-        "protections": [
-            {
-                "name": "everything",
-                "namespaces": ["b", "a"],
-                "selector": {
-                    "matchLabels": {"app": "x"},
-                    "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}],
+        "protections": {
+            "builtin": {"preemptionToleration": True, "tenantLabel": "team"},
+            "rules": [
+                {
+                    "name": "everything",
+                    "namespaces": ["b", "a"],
+                    "selector": {
+                        "matchLabels": {"app": "x"},
+                        "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}],
+                    },
+                    "priorityClasses": ["high"],
+                    "ownerKinds": ["Job"],
+                    "annotations": ["shop/keep=yes"],
+                    "minRuntime": "1m30s",
+                    "unlessPriorityAtLeast": 5,
                 },
-                "priorityClasses": ["high"],
-                "ownerKinds": ["Job"],
-                "annotations": ["shop/keep=yes"],
-                "minRuntime": "1m30s",
-                "unlessPriorityAtLeast": 5,
-            },
-        ],
-        "protect": {"preemptionToleration": True, "tenantLabel": "team"},
-        "preemptAfter": "7s",
+            ],
+        },
+        "minPendingDuration": "7s",
         "limits": {
             "maxVictims": 3,
             "evictionsPerMinute": 4,
             "evictionsPerMinutePerNamespace": 2,
-            "cooldown": "1m",
+            "workloadCooldown": "1m",
             "maxAttempts": 5,
             "attemptsWithin": "2m",
         },
@@ -362,24 +366,24 @@ EVERYTHING = {
 
 
 def read_back(settings):
-    return HEAD.decode(encode(Head(FORMAT, "1", settings))).settings
+    return HEADER_DECODER.decode(encode_line(SegmentHeader(FORMAT, "1", settings))).settings
 
 
 @pytest.mark.parametrize("preset", ["upstream", "careful", "strict"])
 def test_settings_are_read_back_as_they_were(preset):
-    settings = Settings.of(Configuration.model_validate({"preemption": {"preset": preset}}))
+    settings = Settings.from_config(Configuration.model_validate({"preemption": {"preset": preset}}))
     assert read_back(settings) == settings
 
 
 def test_settings_with_everything_set_are_read_back_as_they_were():
-    settings = Settings.of(Configuration.model_validate(EVERYTHING))
+    settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
     assert read_back(settings) == settings
-    assert encode(settings) == encode(read_back(settings))
+    assert encode_line(settings) == encode_line(read_back(settings))
 
 
 def test_everything_is_set_there():
     """What is at its default might be lost and nobody would know; keepCandidates has to be 1 there."""
-    settings = Settings.of(Configuration.model_validate(EVERYTHING))
+    settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
     plain = Settings(Profile())
     preemption, limits = settings.profile.preemption, settings.profile.preemption.limits
     pairs: list[tuple[Any, Any]] = [

@@ -1,4 +1,4 @@
-"""Reading recordings: what is torn, broken or missing; what differs, in words; a service that stands where it was."""
+"""Reading recordings: incomplete, broken or missing files; differences of answers; the replayed server state."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ import pytest
 
 import extender
 from extender.errors import RecordingError
-from extender.server.recording.differences import Answered, Difference, differences
+from extender.server.recording.differences import Difference, RawAnswer, compare_answers
 from extender.server.recording.replay import open_recording
 from extender.server.settings import Settings
 from tests.server.conftest import INCOMING, URGENT, configuration, filter_body, full_body, node, pod, preempt_body
@@ -22,7 +22,9 @@ def rig(tmp_path):
     rig.ask("filter", filter_body())
     applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     rig.ask("filter", filter_body())
-    rig.service.configured.settings = Settings.of(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.settings = Settings.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    )
     rig.ask("preempt", preempt_body())
     rig.recorder.stop()
     return rig
@@ -35,7 +37,7 @@ def calls_file(rig, segment=0):
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_calls_come_in_order_with_what_is_known_of_them(rig):
+def test_calls_come_in_order_with_their_facts(rig):
     first, _, last = open_recording(rig.directory).calls()
     assert (first.id, first.verb, first.status, first.pod) == ("filter-1", "filter", 200, "shop/incoming")
     assert (last.id, last.verb, last.pod) == ("preempt-1", "preempt", "shop/urgent")
@@ -56,26 +58,26 @@ def test_one_segment_is_a_recording_too(rig):
     assert ids == [["filter-1", "filter-2"], ["preempt-1"]]
 
 
-def test_each_call_has_a_service_that_knows_what_was_known_then(rig):
+def test_each_call_has_the_server_state_before_it(rig):
     pods = []
     for replayed in open_recording(rig.directory):
-        pods.append(len(replayed.service.cache.snapshot().running.row_of))
+        pods.append(len(replayed.server_context.cache.snapshot().pod_table.row_of))
         assert replayed.answer() == (200, replayed.call.answer)
         assert replayed.answer() == (200, replayed.call.answer)  # nothing follows from an answer
     assert pods == [2, 3, 3]
 
 
-def test_changes_before_a_call_that_nobody_wants_are_made_all_the_same(rig):
+def test_changes_before_a_skipped_call_are_applied(rig):
     (result,) = open_recording(rig.directory).results(lambda call: call.id == "filter-2")
     assert result.differences == ()
     assert json.loads(result.answer)["NodeNames"] == []
 
 
-def test_a_call_is_good_until_the_next_one_is_asked_for(rig):
+def test_a_call_is_valid_until_the_iterator_advances(rig):
     calls = iter(open_recording(rig.directory))
     first = next(calls)
     next(calls)
-    with pytest.raises(RuntimeError, match="gone on"):
+    with pytest.raises(RuntimeError, match="advanced"):
         first.answer()
 
 
@@ -86,11 +88,11 @@ def test_progress_goes_up_to_the_end(rig):
 
 
 def test_other_settings_show_what_they_would_change(rig):
-    off = Settings.of(configuration(killSwitch={"enabled": True}))
+    off = Settings.from_config(configuration(killSwitch={"enabled": True}))
     first, _, last = map(str, open_recording(rig.directory).results(under=lambda _: off))
     assert first.split("; ") == [
         "filter-1 shop/incoming: node worker-2: rejected: Insufficient cpu -> accepted",
-        "node worker-3: rejected for good: node(s) were unschedulable -> accepted",
+        "node worker-3: rejected as unresolvable: node(s) were unschedulable -> accepted",
     ]
     assert last.split("; ") == [
         "preempt-1 shop/urgent: node worker-2: evicts shop/large -> not in the answer",
@@ -98,13 +100,13 @@ def test_other_settings_show_what_they_would_change(rig):
     ]
 
 
-def test_a_last_line_that_is_torn_is_left_out_and_that_is_said(rig):
+def test_an_incomplete_last_line_is_skipped_with_a_warning(rig):
     path = calls_file(rig)
     path.write_bytes(path.read_bytes()[:-20])
     recording = open_recording(rig.directory)
     assert [result.call.id for result in recording.results()] == ["filter-1", "preempt-1"]
     assert len(list(recording.calls())) == 2
-    assert recording.notes == [f"{path.parent.name}/calls.jsonl: line 3 ends in the middle and is left out"]
+    assert recording.notes == [f"{path.parent.name}/calls.jsonl: line 3 is incomplete, skipping it"]
 
 
 def test_a_broken_line_is_an_error_that_names_it(rig):
@@ -118,20 +120,20 @@ def test_a_broken_line_is_an_error_that_names_it(rig):
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"type":"gone","kind":"Pod","namespace":"shop","name":"nobody"}\n',
+        b'{"type":"gone","kind":"Pod","namespace":"shop","name":"missing"}\n',
         b'{"type":"put","kind":"Cat","object":{}}\n',
         b'{"type":"put","kind":"Pod","object":{"metadata":7}}\n',
     ],
 )
-def test_a_change_that_does_not_fit_is_an_error_that_names_its_line(rig, line):
+def test_a_contradictory_change_is_an_error_that_names_its_line(rig, line):
     path = calls_file(rig)
     path.write_bytes(line + path.read_bytes())
-    with pytest.raises(RecordingError, match="line 1 does not fit"):
+    with pytest.raises(RecordingError, match="line 1 contradicts"):
         list(open_recording(rig.directory).results())
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "error"),
     [
         pytest.param("settings.json", b"{}", "Object missing required field", id="no settings"),
         pytest.param("settings.json", b'{"format":"extender/recording/v2"}', "Invalid enum value", id="another format"),
@@ -146,21 +148,21 @@ def test_a_change_that_does_not_fit_is_an_error_that_names_its_line(rig, line):
         pytest.param("calls.jsonl", None, "No such file", id="no calls"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(rig, name, data, said):
+def test_an_unreadable_file_is_named(rig, name, data, error):
     path = rig.segments()[0] / name
     path.unlink() if data is None else path.write_bytes(data)
-    with pytest.raises(RecordingError, match=rf"Z/{name}: .*{said}"):
+    with pytest.raises(RecordingError, match=rf"Z/{name}: .*{error}"):
         list(open_recording(rig.directory).results())
 
 
-def test_a_picture_that_does_not_hold_together_is_an_error(rig):
+def test_an_inconsistent_cluster_is_an_error(rig):
     twice = {"kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": "n"}}
     items = [twice | {"metadata": {"name": name, "uid": "u"}} for name in ("a", "b")]
     node_item = node("n") | {"apiVersion": "v1"}
     (rig.segments()[0] / "cluster.json.gz").write_bytes(
         gzip.compress(json.dumps({"items": [node_item, *items]}).encode())
     )
-    with pytest.raises(RecordingError, match="does not hold together"):
+    with pytest.raises(RecordingError, match="inconsistent cluster"):
         list(open_recording(rig.directory).results())
 
 
@@ -169,7 +171,7 @@ def test_a_picture_that_does_not_hold_together_is_an_error(rig):
     [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")],
     ids=["nothing", "an empty directory", "a file"],
 )
-def test_what_is_no_recording_is_said_to_be_none(tmp_path, make):
+def test_a_path_without_segments_is_an_error(tmp_path, make):
     make(tmp_path / "recording")
     with pytest.raises(RecordingError, match="recording"):
         open_recording(tmp_path / "recording")
@@ -219,7 +221,7 @@ SCORES = [{"Host": "a", "Score": 3}, {"Host": "b", "Score": 5}]
             filtered("a", {"b": "too few pods"}),
             filtered("b", {}, {"a": "taint"}),
             [
-                ("node a", "accepted", "rejected for good: taint"),
+                ("node a", "accepted", "rejected as unresolvable: taint"),
                 ("node b", "rejected: too few pods", "accepted"),
             ],
             id="nodes change sides",
@@ -247,8 +249,8 @@ SCORES = [{"Host": "a", "Score": 3}, {"Host": "b", "Score": 5}]
             preempted(n=["u1", "u2"]),
             preempted(1, n=["u1"], m=[]),
             [
-                ("node n", "evicts pod-u1, pod-u2", "evicts pod-u1, 1 budget violation"),
-                ("node m", None, "evicts nobody, 1 budget violation"),
+                ("node n", "evicts pod-u1, pod-u2", "evicts pod-u1, 1 PDB violation"),
+                ("node m", None, "evicts no pods, 1 PDB violation"),
             ],
             id="other victims",
         ),
@@ -256,11 +258,11 @@ SCORES = [{"Host": "a", "Score": 3}, {"Host": "b", "Score": 5}]
             "preempt",
             preempted(2, n=[f"u{number}" for number in range(12)]),
             preempted(),
-            [("node n", f"evicts {', '.join(f'pod-u{n}' for n in range(10))} and 2 more, 2 budget violations", None)],
+            [("node n", f"evicts {', '.join(f'pod-u{n}' for n in range(10))} and 2 more, 2 PDB violations", None)],
             id="many victims",
         ),
         pytest.param(
-            "preempt", [], {"x": 1}, [("answer", "200 []", '200 {"x":1}')], id="what is no answer is shown as it is"
+            "preempt", [], {"x": 1}, [("answer", "200 []", '200 {"x":1}')], id="a malformed answer is shown as it is"
         ),
         pytest.param(
             "filter",
@@ -277,22 +279,22 @@ SCORES = [{"Host": "a", "Score": 3}, {"Host": "b", "Score": 5}]
         ),
     ],
 )
-def test_what_differs_is_said_node_by_node(verb, recorded, now, found):
-    a, b = (Answered(200, json.dumps(one, separators=(",", ":")).encode()) for one in (recorded, now))
-    assert list(differences(verb, a, b, lambda uid: f"pod-{uid}")) == found
+def test_differences_are_named_node_by_node(verb, recorded, now, found):
+    a, b = (RawAnswer(200, json.dumps(one, separators=(",", ":")).encode()) for one in (recorded, now))
+    assert list(compare_answers(verb, a, b, lambda uid: f"pod-{uid}")) == found
 
 
 def test_another_status_is_a_difference():
-    found = differences("filter", Answered(200, b"[]"), Answered(503, b'{"Error":"no"}'))
+    found = compare_answers("filter", RawAnswer(200, b"[]"), RawAnswer(503, b'{"Error":"no"}'))
     assert found == (Difference("answer", "200 []", '503 {"Error":"no"}'),)
 
 
 def test_the_same_json_in_other_bytes_differs_only_where_bytes_count():
-    a, b = Answered(200, b'[{"Host":"a","Score":1}]'), Answered(200, b'[{"Host": "a", "Score": 1}]')
-    (found,) = differences("prioritize", a, b)
+    a, b = RawAnswer(200, b'[{"Host":"a","Score":1}]'), RawAnswer(200, b'[{"Host": "a", "Score": 1}]')
+    (found,) = compare_answers("prioritize", a, b)
     assert found == ("bytes", 'at 9: [{"Host":"a","Score":1}]', 'at 9: [{"Host": "a", "Score": 1}]')
-    assert differences("prioritize", a, b, exact=False) == ()
-    assert differences("prioritize", a, Answered(200, b"no JSON"), exact=False) != ()
+    assert compare_answers("prioritize", a, b, exact=False) == ()
+    assert compare_answers("prioritize", a, RawAnswer(200, b"no JSON"), exact=False) != ()
 
 
 def test_victims_are_named_by_pod(tmp_path):
@@ -302,5 +304,5 @@ def test_victims_are_named_by_pod(tmp_path):
     rig.ask("filter", full_body())
     rig.recorder.stop()
     replayed = next(iter(open_recording(tmp_path)))
-    result = replayed.result(Answered(200, b'{"NodeNameToMetaVictims":{}}'))
+    result = replayed.result(RawAnswer(200, b'{"NodeNameToMetaVictims":{}}'))
     assert str(result) == "preempt-1 shop/urgent: node worker-1: evicts shop/small -> not in the answer"

@@ -14,7 +14,7 @@ from extender.config.serving import RecordingSection
 from extender.core.eviction_history import EvictionHistory
 from extender.errors import RecordingError
 from extender.k8s.time import MINUTE
-from extender.server.admin.collectors import Recording
+from extender.server.admin.collectors import RecordingCollector
 from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
 from extender.server.recording.recorder import Recorder
@@ -54,7 +54,7 @@ def test_nothing_is_written_before_it_is_switched_on(rig):
     rig.ask("filter", filter_body())
     assert rig.recorder.is_on is False
     assert not rig.directory.exists()
-    assert rig.cache.changing().observer is None
+    assert rig.cache.mutable_snapshot().observer is None
 
 
 def test_what_is_asked_while_it_is_on_is_recorded(rig):
@@ -64,7 +64,7 @@ def test_what_is_asked_while_it_is_on_is_recorded(rig):
         rig.ask(verb, body)
     rig.recorder.stop()
     rig.ask("filter", filter_body())
-    assert rig.cache.changing().observer is None
+    assert rig.cache.mutable_snapshot().observer is None
     rig.replays("filter", "prioritize", "preempt")
 
 
@@ -113,12 +113,12 @@ def test_its_state_can_be_asked_for(rig):
 
 def test_its_state_is_a_metric(rig):
     metrics = Metrics()
-    metrics.follow(Recording(rig.recorder.status))
+    metrics.register(RecordingCollector(rig.recorder.status))
     rig.recorder.start()
     rig.ask("filter", filter_body())
     rig.note(body=b'{"Pod":7,"NodeNames":[]}')
     until(lambda: rig.recorder.status()["waiting"] == 0)
-    shown = [line for line in metrics.text().decode().splitlines() if line.startswith("extender_recording")]
+    shown = [line for line in metrics.exposition().decode().splitlines() if line.startswith("extender_recording")]
     assert shown == [
         "extender_recording 1.0",
         f"extender_recording_bytes {float(rig.recorder.status()['size'])}",
@@ -215,7 +215,7 @@ def test_a_budget_that_changes_changes_what_is_replayed(tmp_path):
 def test_another_snapshot_begins_a_segment(rig):
     rig.recorder.start()
     rig.ask("filter", filter_body())
-    before = rig.cache.changing()
+    before = rig.cache.mutable_snapshot()
     rig.cache.replace(load_cluster({"kind": "List", "items": [node("worker-1"), node("worker-2"), node("worker-3")]}))
     rig.ask("filter", filter_body())
     assert before.observer is None
@@ -241,7 +241,7 @@ def test_kinds_that_may_not_be_read_any_more_are_noted(rig):
 
 def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
     cache = ClusterCache()
-    cache.replace(replace(load_cluster(CLUSTER), unread=("claims",)))
+    cache.replace(replace(load_cluster(CLUSTER), unreadable_tables=("claims",)))
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     wanting = URGENT | {"spec": URGENT["spec"] | {"volumes": [claim]}}
     rig = Rig(tmp_path, cache)
@@ -249,7 +249,7 @@ def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
     rig.ask("filter", filter_body(incoming=wanting))
     (result,) = rig.results()
     assert result.differences == ()
-    assert next(iter(open_recording(tmp_path))).service.cache.changing().unread == {"claims"}
+    assert next(iter(open_recording(tmp_path))).server_context.cache.mutable_snapshot().unreadable_tables == {"claims"}
 
 
 class Live(NoSource):
@@ -275,30 +275,34 @@ def test_what_follows_from_an_answer_comes_after_it(tmp_path):
 
 
 def test_limits_that_look_back_see_what_was_seen_then(tmp_path):
-    rig = Rig(tmp_path, source=Live(), preemption={"limits": {"cooldown": "5m", "maxAttempts": 1}})
+    rig = Rig(tmp_path, source=Live(), preemption={"limits": {"workloadCooldown": "5m", "maxAttempts": 1}})
     rig.recorder.start()
     rig.ask("preempt", preempt_body(**{"worker-1": ["uid-small"]}))
     rig.ask("preempt", preempt_body(**{"worker-1": ["uid-small"]}))
     results = rig.results()
     assert [result.differences for result in results] == [(), ()]
     first, second = (result.call for result in results)
-    assert (len(first.moment.evictions), len(second.moment.evictions)) == (0, 1)
-    assert (len(first.moment.attempts), len(second.moment.attempts)) == (0, 1)
+    assert (len(first.history.evictions), len(second.history.evictions)) == (0, 1)
+    assert (len(first.history.attempts), len(second.history.attempts)) == (0, 1)
     assert second.answer == b'{"NodeNameToMetaVictims":{}}'
 
 
 def test_a_moment_is_read_back_as_it_was(rig):
-    moment = Rig(rig.directory, source=Live()).service.moment()
-    assert msgspec.json.decode(msgspec.json.encode(moment), type=EvictionHistory) == moment
-    assert moment.now > 365 * 24 * 60 * MINUTE
+    history = Rig(rig.directory, source=Live()).server_context.history()
+    assert msgspec.json.decode(msgspec.json.encode(history), type=EvictionHistory) == history
+    assert history.now > 365 * 24 * 60 * MINUTE
 
 
 def test_other_settings_begin_a_segment(rig):
     rig.recorder.start()
     rig.ask("preempt", preempt_body())
-    rig.service.configured.settings = Settings.of(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.settings = Settings.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    )
     rig.ask("preempt", preempt_body())
-    rig.service.configured.settings = Settings.of(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.settings = Settings.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    )
     rig.ask("preempt", preempt_body())
     rig.replays("preempt", "preempt", "preempt")
     assert len(rig.segments()) == 2
@@ -308,7 +312,9 @@ def test_other_settings_begin_a_segment(rig):
 @pytest.mark.parametrize("observing", [False, True], ids=["Enforce", "Observe"])
 def test_what_is_answered_without_a_decision_is_replayed_without_one(tmp_path, kill_switch, observing):
     rig = Rig(tmp_path)
-    rig.service.configured.settings = Settings(rig.service.settings.profile, "Error", observing, kill_switch)
+    rig.server_context.live_settings.settings = Settings(
+        rig.server_context.settings.profile, "Error", observing, kill_switch
+    )
     rig.recorder.start()
     for verb, body in CALLS.items():
         rig.ask(verb, body)
@@ -339,17 +345,17 @@ def test_without_a_picture_there_is_none_in_the_replay(tmp_path, on_failure):
 
 def test_a_picture_that_was_not_to_be_trusted_is_not_in_the_replay(tmp_path):
     class Stale(NoSource):
-        said: str | None = "not heard of Pods for 40 s"
+        current: str | None = "not heard of Pods for 40 s"
 
         def problem(self):
-            return self.said
+            return self.current
 
     source = Stale()
     rig = Rig(tmp_path, source=source)
     rig.recorder.start()
     for verb, body in CALLS.items():
         rig.ask(verb, body)
-    source.said = None
+    source.current = None
     rig.ask("filter", filter_body())
     results = rig.results()
     assert [result.call.status for result in results] == [503, 200, 503, 200]
@@ -439,20 +445,20 @@ def test_what_a_crash_left_incomplete_is_swept_away(tmp_path):
 # --- the disk ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_ends_the_recording_and_nothing_else(tmp_path, caplog):
+def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path, caplog):
     rig = Rig(tmp_path, disk=FullDisk(2000))
     rig.recorder.start()
     for _ in range(10):
         assert rig.ask("filter", filter_body()).status == 200
         until(lambda: not rig.recorder.is_on or rig.recorder.status()["waiting"] == 0)
     assert rig.recorder.is_on is False
-    until(lambda: "recording ends" in caplog.text)
+    until(lambda: "recording stopped" in caplog.text)
     assert rig.recorder.status()["error"] == f"{tmp_path}: No space left on device"
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
-        f"recording ends: {tmp_path}: No space left on device"
+        f"recording stopped: {tmp_path}: No space left on device"
     ]
     applied(rig.cache, pod("more", on="worker-1"))
-    assert rig.cache.changing().observer is None
+    assert rig.cache.mutable_snapshot().observer is None
     rig.recorder.stop()
     results = list(open_recording(tmp_path).results())
     assert results
@@ -485,16 +491,16 @@ def test_after_a_disk_error_it_can_be_switched_on_again(tmp_path):
     assert [result.differences for result in open_recording(tmp_path).results()] == [()]
 
 
-def test_when_the_disk_cannot_follow_calls_are_dropped_and_the_next_segment_is_right(tmp_path, caplog):
+def test_a_slow_disk_drops_calls_and_the_next_segment_is_complete(tmp_path, caplog):
     disk = WaitingDisk()
-    rig = Rig(tmp_path, disk=disk, most_waiting=(1 << 20) + 5000)
+    rig = Rig(tmp_path, disk=disk, max_queued_bytes=(1 << 20) + 5000)
     rig.recorder.start()
     for number in range(10):
         applied(rig.cache, pod(f"more-{number}", on="worker-1", cpu="200m"))
         assert rig.ask("prioritize", filter_body()).status == 200
     assert disk.is_asked.wait(20)
     assert rig.recorder.status()["dropped"] > 5
-    assert [r.message for r in caplog.records if "cannot follow" in r.message] != []
+    assert [r.message for r in caplog.records if "too slow" in r.message] != []
     assert rig.recorder.is_on
     disk.may_go_on.set()
     until(lambda: rig.recorder.status()["waiting"] == 0)
@@ -509,7 +515,7 @@ def test_when_the_disk_cannot_follow_calls_are_dropped_and_the_next_segment_is_r
     assert results[-1].call.segment == rig.segments()[-1].name
 
 
-def test_a_disk_that_is_gone_at_the_end_does_not_hold_up_the_end(tmp_path, caplog, monkeypatch):
+def test_a_blocked_disk_does_not_block_the_shutdown(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("extender.server.recording.recorder.STOP_SECONDS", 0.01)
     disk = WaitingDisk()
     rig = Rig(tmp_path, disk=disk)
@@ -518,21 +524,21 @@ def test_a_disk_that_is_gone_at_the_end_does_not_hold_up_the_end(tmp_path, caplo
     assert disk.is_asked.wait(20)
     rig.ask("filter", filter_body())
     rig.recorder.stop()
-    assert "at the end" in caplog.text
+    assert "shutdown timed out" in caplog.text
     disk.may_go_on.set()
 
 
-def test_a_call_that_cannot_be_redacted_is_left_out_and_counted(rig, caplog):
+def test_a_call_that_cannot_be_redacted_is_skipped_and_counted(rig, caplog):
     rig.recorder.start()
     rig.note(body=b'{"Pod":7,"NodeNames":[]}')
     rig.ask("filter", filter_body())
     rig.recorder.stop()
     assert (rig.recorder.status()["dropped"], rig.recorder.status()["calls"]) == (1, 1)
-    assert "filter-1 is left out" in caplog.text
+    assert "skipping call filter-1" in caplog.text
     rig.replays("filter")
 
 
-def test_a_bug_of_ours_ends_the_recording_and_nothing_else(rig, caplog, monkeypatch):
+def test_an_internal_error_stops_the_recording_and_nothing_else(rig, caplog, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError
 
@@ -541,4 +547,4 @@ def test_a_bug_of_ours_ends_the_recording_and_nothing_else(rig, caplog, monkeypa
     assert rig.ask("filter", filter_body()).status == 200
     until(lambda: not rig.recorder.is_on)
     assert rig.ask("filter", filter_body()).status == 200
-    assert "a bug" in caplog.text
+    assert "internal error" in caplog.text

@@ -1,14 +1,14 @@
-// The answer of /simulate: what became of the pods, who was evicted, and the nodes that changed.
+// The response of POST /simulate: the outcome of every pod, the evicted pods, and the nodes that change.
 
 import { el, name, scrolling, svg, table } from "./dom.js";
 import { slices } from "./slices.js";
 import { amount, count, resourcesOf } from "./words.js";
 
-/** One simulation, or two side by side with what differs first. */
-export function outcome(answer) {
-  if (!answer.compared) return [el("h2", { tabindex: "-1" }, "What would happen"), simulation(answer, 3)];
+/** Return the result of one simulation, or of two side by side below a table of their differences. */
+export function simulationResult(answer) {
+  if (!answer.compared) return [el("h2", { tabindex: "-1" }, "Result"), simulation(answer, 3)];
   return [
-    el("h2", { tabindex: "-1" }, "What would happen"),
+    el("h2", { tabindex: "-1" }, "Result"),
     differences(answer),
     el("div", { class: "compared" }, answer.results.map((result, place) =>
       el("section", { "data-policy": answer.compared[place] }, el("h3", {}, "With ", policyName(answer.compared[place])), simulation(result, 4)))),
@@ -17,29 +17,29 @@ export function outcome(answer) {
 
 const policyName = (policy) => (policy === "configured" ? "the policies in effect" : policy);
 
-const FATES = { Scheduled: "scheduled", Nominated: "nominated", Unschedulable: "stays pending", Skipped: "skipped" };
+const POD_OUTCOMES = { Scheduled: "scheduled", Nominated: "nominated", Unschedulable: "stays pending", Skipped: "skipped" };
 
 function differences({ compared, differences: found = [] }) {
-  if (!found.length) return el("p", { id: "differences" }, "The policies make no difference to these pods.");
-  const fate = (one) => one === null
-    ? "does not come up"
-    : [el("strong", {}, FATES[one.outcome] ?? one.outcome), one.node ? [" on ", name(one.node)] : null,
+  if (!found.length) return el("p", { id: "differences" }, "Both policies give the same result for these pods.");
+  const podOutcome = (one) => one === null
+    ? "not in this simulation"
+    : [el("strong", {}, POD_OUTCOMES[one.outcome] ?? one.outcome), one.node ? [" on ", name(one.node)] : null,
         one.evicts?.length ? ["; evicts ", joined(one.evicts)] : null,
-        one.numPDBViolations ? `; ${count(one.numPDBViolations, "violation")} of disruption budgets` : null,
+        one.numPDBViolations ? `; ${count(one.numPDBViolations, "PDB violation")}` : null,
         one.vetoed ? ["; vetoed: ", one.vetoed] : null];
-  return el("div", { id: "differences", class: "scroll" }, table(`${count(found.length, "pod")} with another lot`, ["Pod", ...compared.map(policyName)],
-    found.map((one) => [el("th", { scope: "row" }, name(one.pod)), ...one.fates.map((each) => el("td", {}, fate(each)))])));
+  return el("div", { id: "differences", class: "scroll" }, table(`${count(found.length, "pod")} with different outcomes`, ["Pod", ...compared.map(policyName)],
+    found.map((one) => [el("th", { scope: "row" }, name(one.pod)), ...one.fates.map((each) => el("td", {}, podOutcome(each)))])));
 }
 
 function simulation(result, level) {
   const { cycles = [], summary = {}, evicted = [] } = result;
   const heading = (text) => el(`h${level}`, {}, text);
   const list = el("ol", { class: "cycles" });
-  const more = slices(list, cycles, cycleItem, "attempts");
+  const more = slices(list, cycles, cycleItem, "cycles");
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
-      `${summary.evicted ?? 0} evicted`, summary.pdbViolations ? `${count(summary.pdbViolations, "violation")} of disruption budgets` : "no budget broken"].filter(Boolean).join(" · ")),
-    heading("Attempts"), list, more.line,
+      `${summary.evicted ?? 0} evicted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
+    heading("Scheduling cycles"), list, more.line,
     evicted.length ? [heading("Evicted"), victims(evicted)] : null,
     summary.nodes?.length ? [heading("Nodes that change"), nodes(summary.nodes)] : null,
   ];
@@ -48,14 +48,14 @@ function simulation(result, level) {
 function cycleItem(cycle) {
   const evicts = cycle.victims?.length ? ["; evicts ", joined(cycle.victims.map((one) => one.pod))] : null;
   const where = {
-    Scheduled: () => ["scheduled on ", name(cycle.node ?? ""), cycle.feasible > 1 ? ` (of ${count(cycle.feasible, "node")} that take it)` : null],
-    Nominated: () => ["fits nowhere", evicts, cycle.nominatedNode ? ["; nominated to ", name(cycle.nominatedNode)] : null],
+    Scheduled: () => ["scheduled on ", name(cycle.node ?? ""), cycle.feasible > 1 ? ` (${count(cycle.feasible, "feasible node")})` : null],
+    Nominated: () => ["no feasible node", evicts, cycle.nominatedNode ? ["; nominated to ", name(cycle.nominatedNode)] : null],
     Unschedulable: () => "stays pending",
     Skipped: () => "skipped",
   }[cycle.outcome]?.() ?? cycle.outcome;
   return el("li", { class: `cycle-${cycle.outcome}` },
     name(cycle.pod), cycle.attempt > 1 ? ` (attempt ${cycle.attempt})` : null, ": ", el("strong", {}, where),
-    cycle.vetoed ? el("p", {}, "The policies let nobody be evicted: ", cycle.vetoed) : null,
+    cycle.vetoed ? el("p", {}, "Preemption vetoed by the policies: ", cycle.vetoed) : null,
     cycle.message ? el("p", { class: "message" }, cycle.message) : null,
     cycle.notEvaluated?.length ? el("p", { class: "muted" }, `Not evaluated, left to kube-scheduler: ${cycle.notEvaluated.join(", ")}`) : null);
 }
@@ -69,7 +69,7 @@ function victims(evicted) {
   const more = slices(body, evicted, (one) => el("tr", {}, el("th", { scope: "row" }, name(one.pod)), el("td", {}, name(one.node)), el("td", { class: "number" }, one.priority.toLocaleString("en")),
     el("td", {}, (one.budgets ?? []).join(", ")), el("td", {}, name(one.preemptor))), "victims");
   return [scrolling("Evicted pods", el("table", { class: "evicted" },
-    el("thead", {}, el("tr", {}, ["Pod", "Node", "Priority", "Budgets charged", "For"].map((one) => el("th", { scope: "col", class: one === "Priority" ? "number" : null }, one)))), body)), more.line];
+    el("thead", {}, el("tr", {}, ["Pod", "Node", "Priority", "Budgets", "Preemptor"].map((one) => el("th", { scope: "col", class: one === "Priority" ? "number" : null }, one)))), body)), more.line];
 }
 
 function nodes(changed) {
@@ -87,9 +87,9 @@ function changedNode(node) {
 function usage(resource, when, node) {
   const used = node[when][resource] ?? 0;
   const room = node.allocatable[resource];
-  const said = `${amount(resource, used)} of ${amount(resource, room)}`;
+  const text = `${amount(resource, used)} of ${amount(resource, room)}`;
   return el("div", { class: "bar-line" }, el("span", { class: "bar-when" }, when),
-    svg("svg", { class: "bar thin", width: "100%", height: 12, role: "img", "aria-label": `${resource} ${when}: ${said}` },
+    svg("svg", { class: "bar thin", width: "100%", height: 12, role: "img", "aria-label": `${resource} ${when}: ${text}` },
       svg("rect", { width: "100%", height: 12, class: "room" }), svg("rect", { width: `${Math.min(100, (100 * used) / room)}%`, height: 12, class: `part part-used-${when}` })),
-    el("span", { class: "bar-sum" }, said));
+    el("span", { class: "bar-sum" }, text));
 }
