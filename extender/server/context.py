@@ -56,7 +56,7 @@ class CallRecorder(Protocol):
     def status(self) -> dict[str, Any]:
         """Return the state of the recording as JSON for the admin listener."""
 
-    def note(
+    def record_call(
         self,
         key: str,
         verb: schema.VerbName,

@@ -97,7 +97,7 @@ def _record_and_draft(
         history = _history(server_context, result)
         if recorder is not None and recorder.is_on:
             recorded_answer = result.answer
-            recorder.note(
+            recorder.record_call(
                 call.id,
                 call.verb,
                 call.body,
@@ -116,7 +116,7 @@ def _record_and_draft(
             pod=call.pod,
             profile=server_context.settings.profile,
             mode=result.mode,
-            picture=result.answer.cache_status or cache_summary(server_context.cache, server_context.source),
+            cache=result.answer.cache_status or cache_summary(server_context.cache, server_context.source),
             record=None if result.decision is None else record(result.decision),
             error=result.error,
         )
@@ -179,9 +179,9 @@ def _draft_audit_line(
             answer=_answer_kind(result.answer, result.mode),
             milliseconds=round(milliseconds, 3),
             preemptor=audit.preemptor(call.pod),
-            offered=call.sent,
+            sent=call.sent,
             policies=audit.policies_of(server_context.settings.profile),
-            picture=audit.cache_state(server_context.cache, server_context.source),
+            cache=audit.cache_state(server_context.cache, server_context.source),
             **(audit.decision_fields(decision) if isinstance(decision, PreemptDecision) else {}),
         )
     except Exception as error:
@@ -222,5 +222,5 @@ def _unparsed_line(
         answer=_answer_kind(answer, "failed"),
         milliseconds=0.0,
         error=error,
-        picture=audit.cache_state(server_context.cache, server_context.source),
+        cache=audit.cache_state(server_context.cache, server_context.source),
     )

@@ -174,11 +174,11 @@ def _trace(tracing: Tracing, name: str, request: Request, answer: verbs.Answer, 
         summary = answer.summary
         attributes |= {
             "extender.mode": summary.mode,
-            "extender.nodes.offered": summary.sent,
+            "extender.nodes.sent": summary.sent,
             "extender.nodes.kept": summary.kept,
             "k8s.namespace.name": summary.namespace,
             "k8s.pod.name": summary.pod,
         }
     failed = answer.status >= 500 or (answer.summary is not None and answer.summary.mode == "failed")
     parent = request.headers.get("traceparent")
-    tracing.note(f"POST /{name}", seconds, attributes, parent=parent, is_error=failed)
+    tracing.record_span(f"POST /{name}", seconds, attributes, parent=parent, is_error=failed)
