@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.core.framework.constraint import Conflicts, Constraint, EveryColumn
-from extender.core.preemption.minimal_victims import STEPS, Problem, fewest
+from extender.core.framework.constraint import ColumnwiseConstraint, ConflictConstraint, Constraint
+from extender.core.preemption.minimal_victims.problem import MinimalVictimsProblem
+from extender.core.preemption.minimal_victims.search import MAX_SEARCH_STEPS, find_minimal_victims
 from tests.builders import taken_of_one_node
 
 SEEDS = st.integers(0, 2**48)
@@ -35,8 +36,8 @@ ENOUGH = 10**9
 
 
 @dataclass(frozen=True)
-class Resources(EveryColumn):
-    def reasons(self, room, row):
+class Resources(ColumnwiseConstraint):
+    def reasons(self, headroom, row):
         return ()
 
 
@@ -44,10 +45,10 @@ class Resources(EveryColumn):
 class Company(Constraint):
     """Somebody of the kind has to stay, or nobody at all."""
 
-    def fits(self, room):
-        return (room[0] >= 1) | (room[-1] == 0)
+    def fits(self, headroom):
+        return (headroom[0] >= 1) | (headroom[-1] == 0)
 
-    def reasons(self, room, row):
+    def reasons(self, headroom, row):
         return ()
 
 
@@ -55,22 +56,22 @@ class Company(Constraint):
 class InPairs(Constraint):
     """Whatever this means, it is neither better nor worse with a pod less."""
 
-    def fits(self, room):
-        return room.sum(axis=0) % 2 == 0
+    def fits(self, headroom):
+        return headroom.sum(axis=0) % 2 == 0
 
-    def reasons(self, room, row):
+    def reasons(self, headroom, row):
         return ()
 
 
 FITS: dict[str, Any] = {
-    "resources": lambda room: min(room) >= 0,
-    "conflicts": lambda room: min(room) >= 0,
-    "company": lambda room: room[0] >= 1 or room[-1] == 0,
-    "pairs": lambda room: sum(room) % 2 == 0,
+    "resources": lambda headroom: min(headroom) >= 0,
+    "conflicts": lambda headroom: min(headroom) >= 0,
+    "company": lambda headroom: headroom[0] >= 1 or headroom[-1] == 0,
+    "pairs": lambda headroom: sum(headroom) % 2 == 0,
 }
 BUILD: dict[str, Any] = {
     "resources": Resources,
-    "conflicts": partial(Conflicts, reason="in the way"),
+    "conflicts": partial(ConflictConstraint, reason="in the way"),
     "company": Company,
     "pairs": InPairs,
 }
@@ -93,15 +94,15 @@ class One:
     strict: bool
 
     def problem(self):
-        def constraint(kind, room, takes, nominated):
+        def constraint(kind, headroom, takes, nominated):
             beside = None if nominated is None else np.array(nominated, np.int64)[:, np.newaxis]
-            columns = np.array(room, np.int64)[:, np.newaxis]
+            columns = np.array(headroom, np.int64)[:, np.newaxis]
             return BUILD[kind](kind, columns, taken_of_one_node(takes), beside)
 
         built = tuple(constraint(*one) for one in self.constraints)
-        return Problem(
+        return MinimalVictimsProblem(
             built,
-            tuple(one.room for one in built),
+            tuple(one.headroom for one in built),
             tuple(self.evictable),
             np.array(self.priority, np.int64),
             np.array(self.violating, np.bool_),
@@ -150,9 +151,9 @@ def _resources(chance, size, evictable):
     least = -2 if chance.random() < 0.05 else 0
     takes = [[chance.choice(own) + chance.randint(least, 0) for own in sizes] for _ in range(size)]
     totals = [sum(max(takes[k][column], 0) for k in evictable) for column in range(columns)]
-    room = [chance.randint(-1 if chance.random() < 0.05 else 0, max(total, 1)) for total in totals]
+    headroom = [chance.randint(-1 if chance.random() < 0.05 else 0, max(total, 1)) for total in totals]
     nominated = [chance.randint(0, max(total // 4, 1)) for total in totals] if chance.random() < 0.3 else None
-    return "resources", room, takes, nominated
+    return "resources", headroom, takes, nominated
 
 
 def _conflicts(chance, size, evictable):
@@ -181,8 +182,8 @@ _MAKE = {"resources": _resources, "conflicts": _conflicts, "company": _company, 
 
 def makes_room(one: One, victims) -> bool:
     stay = [k for k in one.evictable if k not in victims]
-    for kind, room, takes, nominated in one.constraints:
-        left = [have - sum(takes[k][column] for k in stay) for column, have in enumerate(room)]
+    for kind, headroom, takes, nominated in one.constraints:
+        left = [have - sum(takes[k][column] for k in stay) for column, have in enumerate(headroom)]
         if not FITS[kind](left):
             return False
         beside = [have - taken for have, taken in zip(left, nominated or [0] * len(left), strict=True)]
@@ -223,7 +224,7 @@ def all_sets(one: One):
 def finds_the_best(seed):
     one = case(seed)
     good = all_sets(one)
-    found = fewest(one.problem(), None, ENOUGH)
+    found = find_minimal_victims(one.problem(), None, ENOUGH)
     assert found.exact
     assert found.victims == (good[0] if good else None)
 
@@ -248,7 +249,7 @@ def starts_from(seed):
     if good:
         start = Random(seed).choice(good)
         expected = start if cost(one, start) == cost(one, good[0]) else good[0]
-        assert fewest(one.problem(), start, ENOUGH).victims == expected
+        assert find_minimal_victims(one.problem(), start, ENOUGH).victims == expected
 
 
 @SOME
@@ -270,7 +271,7 @@ def test_it_is_never_worse_than_the_start_however_few_steps_there_are(seed, step
     one = case(seed)
     good = all_sets(one)
     start = Random(seed).choice(good) if good else None
-    found = fewest(one.problem(), start, steps)
+    found = find_minimal_victims(one.problem(), start, steps)
     assert found.steps <= steps
     if found.victims is None:
         assert start is None
@@ -278,11 +279,11 @@ def test_it_is_never_worse_than_the_start_however_few_steps_there_are(seed, step
         assert found.victims in good
         assert start is None or found.victims == start or cost(one, found.victims) < cost(one, start)
     if found.exact:
-        assert found.victims == fewest(one.problem(), start, ENOUGH).victims
+        assert found.victims == find_minimal_victims(one.problem(), start, ENOUGH).victims
 
 
 @SOME
 @given(SEEDS)
 def test_the_same_problem_has_the_same_answer(seed):
-    first, second = (fewest(case(seed).problem(), None, STEPS) for _ in range(2))
+    first, second = (find_minimal_victims(case(seed).problem(), None, MAX_SEARCH_STEPS) for _ in range(2))
     assert first == second

@@ -35,7 +35,8 @@ from extender.core.preemption.dry_run import (
     fits_without_potential_victims,
     remove_pods,
 )
-from extender.core.preemption.minimal_victims import MinimalVictimsProblem, find_minimal_victims
+from extender.core.preemption.minimal_victims.problem import MinimalVictimsProblem
+from extender.core.preemption.minimal_victims.search import find_minimal_victims
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
 from extender.core.preemption.potential_victims import potential_victims_least_important_first
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
@@ -54,7 +55,8 @@ def find_candidates(
 ) -> DryRun:
     """Dry-run the preemption on `rows`, with the victims that the profile's policies prefer and with their vetoes.
 
-    `checks` are of the whole snapshot; `chosen`: see `core.preemption.protections.Protections.mask`.
+    Mirrors framework/preemption Evaluator.findCandidates, v1.36. `checks` cover the whole snapshot;
+    `scheduler_victims`: see `core.preemption.protections.ProtectionIndex.protected`.
     """
     policy = context.profile.preemption
     run = dry_run_preemption(context, checks, rows, scheduler_victims)

@@ -10,12 +10,8 @@ import numpy as np
 import pytest
 
 from extender.core.framework.constraint import ColumnwiseConstraint, ConflictConstraint, Constraint
-from extender.core.preemption.minimal_victims import (
-    MAX_SEARCH_STEPS,
-    MinimalVictimsProblem,
-    MinimalVictimsResult,
-    find_minimal_victims,
-)
+from extender.core.preemption.minimal_victims.problem import MinimalVictimsProblem
+from extender.core.preemption.minimal_victims.search import MAX_SEARCH_STEPS, MinimalVictimsResult, find_minimal_victims
 from tests.builders import taken_of_one_node
 
 
