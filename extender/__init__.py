@@ -1,4 +1,4 @@
-"""A scheduler extender with kube-scheduler's own verdicts: the public Python API.
+"""The public Python API of a scheduler extender that filters and scores as kube-scheduler does.
 
     import extender
     cluster = extender.load_cluster("cluster.yaml")
@@ -24,20 +24,20 @@ from extender.core.evaluation import evaluate as _evaluate
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Profile
 from extender.core.simulator.result import Simulation
-from extender.core.simulator.schedule_one import draws
+from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate as _simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.version import __version__
 
-if TYPE_CHECKING:  # the service, which reading a cluster does not need
-    from extender.server.recording.replay import Result
+if TYPE_CHECKING:  # importing the server costs time, which reading a cluster does not need
+    from extender.server.recording.replay import ReplayResult
 
 __all__ = [
     "ClusterObjects",
     "Evaluation",
-    "Moment",
+    "EvictionHistory",
     "Pod",
     "Profile",
     "Simulation",
@@ -54,16 +54,17 @@ def evaluate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pod: Pod | Mapping[str, Any],
     profile: Profile | None = None,
-    moment: EvictionHistory | None = None,
+    history: EvictionHistory | None = None,
 ) -> Evaluation:
-    """What kube-scheduler would say of `pod` on `cluster`: verdicts, scores, preemption candidates.
+    """Evaluate `pod` on every node of `cluster`: filter statuses, scores and preemption candidates.
 
-    `cluster` is a `List` object as `kubectl get -o json` prints it, what `load_cluster` returned, or a Snapshot.
-    `profile` adds the policies of a configuration (`Configuration.profile()`); `moment` is when, if not now.
+    `cluster` is a `List` object as `kubectl get -o json` prints it, the result of `load_cluster`, or a Snapshot.
+    `profile` adds the policies of a configuration (`Configuration.profile()`); `history` sets the time and the recent
+    evictions, if not now and none.
     Raises ClusterFileError for a cluster and msgspec.ValidationError for a pod that cannot be understood.
     """
     snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(load_cluster(cluster))
-    return _evaluate(snapshot, _typed(pod), profile or Profile(), moment or EvictionHistory(time.time_ns()))
+    return _evaluate(snapshot, _convert_pod(pod), profile or Profile(), history or EvictionHistory(time.time_ns()))
 
 
 def simulate(
@@ -72,35 +73,35 @@ def simulate(
     *,
     pending: bool = False,
     profile: Profile | None = None,
-    moment: EvictionHistory | None = None,
+    history: EvictionHistory | None = None,
     seed: int | None = None,
 ) -> Simulation:
-    """What would happen if `pods` arrived, and if those that wait in the cluster were tried (`pending`).
+    """Simulate the arrival of `pods`, and with `pending` new attempts for the pending pods of the cluster.
 
-    Whole scheduling cycles as kube-scheduler runs them; the cluster that is given does not change. `seed` draws among
-    equal nodes, which are taken by name otherwise; the rest is as for `evaluate`. Raises RequestError for pods that
-    cannot arrive, as of a PriorityClass that is not there.
+    Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. `seed` chooses among equal
+    nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`. Raises
+    RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist.
     """
     objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
     return _simulate(
         Snapshot.build(objects),
         profile or Profile(),
-        [_typed(pod) for pod in pods],
-        waiting=pending,
-        moment=moment or EvictionHistory(time.time_ns()),
-        draw=None if seed is None else draws(seed),
+        [_convert_pod(pod) for pod in pods],
+        include_pending=pending,
+        history=history or EvictionHistory(time.time_ns()),
+        draw=None if seed is None else seeded_draw(seed),
         seed=seed,
     )
 
 
-def _typed(pod: Pod | Mapping[str, Any]) -> Pod:
+def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
     return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
 
 
-def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[Result]":
-    """Answer every call of a recording again, on the picture that it was answered on; yield what differs.
+def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":
+    """Answer every recorded call again on the cluster state of that time; yield each result with its differences.
 
-    `config`: a configuration file to answer by, instead of the settings that were in effect then.
+    `config`: a configuration file to use instead of the recorded settings.
     Raises RecordingError for a recording and ConfigError for a file that cannot be read.
     """
     from pathlib import Path
@@ -109,5 +110,5 @@ def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None =
     from extender.server.recording.replay import open_recording
     from extender.server.settings import Settings
 
-    other = None if config is None else Settings.of(load_config(Path(config), {}))
+    other = None if config is None else Settings.from_config(load_config(Path(config), {}))
     return open_recording(path).results(under=lambda settings: other or settings)

@@ -1,4 +1,4 @@
-"""`python -m extender` is the same as `extender`."""
+"""Run the CLI as `python -m extender`."""
 
 from extender.cli import main
 

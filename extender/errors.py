@@ -1,32 +1,32 @@
-"""Everything that can go wrong with a request or a file, each with the HTTP status it is answered with.
+"""All errors of a request or a file, each with the HTTP status of its answer.
 
     ExtenderError
     ├── RequestError            400  the request cannot be understood; says what and where
-    │   ├── SwitchedOff         404  the configuration does not want this
-    │   ├── BodyTooSlow         408
-    │   ├── RequestTooLarge     413
-    │   └── UnsupportedBody     415
-    ├── UnknownNode             503  a node that is not in the cluster picture: no safe answer
-    ├── NotReady                503  there is no cluster picture (yet, or any more)
-    ├── Overloaded              503  more calls are under way than may be (server.maxInFlight)
-    ├── DeadlineMissed          503  it took so long that kube-scheduler soon gives the call up
-    ├── GuardError              503  an answer of ours that would mislead the scheduler: a bug, and kept in
-    ├── ClusterLost             503  there is no point in following the cluster: says what is missing
+    │   ├── VerbDisabled        404  the configuration disables this verb
+    │   ├── BodyTooSlow         408  the body did not arrive in time
+    │   ├── RequestTooLarge     413  the body exceeds the limits of the configuration
+    │   └── UnsupportedBody     415  the body has another media type or encoding
+    ├── UnknownNode             503  a node is not in the cluster cache: no safe answer is possible
+    ├── NotReady                503  the cluster cache is not synced yet, or is stale
+    ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
+    ├── DeadlineMissed          503  the decision took so long that kube-scheduler is about to give up
+    ├── GuardError              503  our own answer would mislead kube-scheduler: a bug, and not sent
+    ├── ClusterLost             503  the cluster can never be watched like this; says what is missing
     ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
-    ├── RecordingError          409  calls cannot be recorded, or not be replayed; says why
-    ├── TookTooLong             503  a what-if question that takes longer than people may wait
-    ├── CannotListen            500  the address that people are to ask at cannot be had
-    └── ConfigError             500  the configuration is wrong; says which key and line
+    ├── RecordingError          409  calls cannot be recorded or replayed; says why
+    ├── SimulationTimeout       503  a simulation took longer than its limit
+    ├── ListenError             500  an address cannot be listened on; says which setting to change
+    └── ConfigError             500  the configuration is invalid; says which key and line
 
-Rule: a "no" about a node is a value (a Verdict), never an exception.
+Rule: a node that does not fit is a value (a Status), never an exception.
 """
 
 INTERNAL = "internal error; the log says more"
-"""What users read of anything that is not one of these."""
+"""The message of any error that is not an ExtenderError: details stay in the log."""
 
 
 class ExtenderError(Exception):
-    """Base of all; `str()` of it is what the user reads."""
+    """Base class; `str()` of an error is its message to the user."""
 
     status = 500
 
@@ -35,7 +35,7 @@ class RequestError(ExtenderError):
     status = 400
 
 
-class SwitchedOff(RequestError):
+class VerbDisabled(RequestError):
     status = 404
 
 
@@ -83,11 +83,11 @@ class RecordingError(ExtenderError):
     status = 409
 
 
-class TookTooLong(ExtenderError):
+class SimulationTimeout(ExtenderError):
     status = 503
 
 
-class CannotListen(ExtenderError):
+class ListenError(ExtenderError):
     status = 500
 
 
@@ -96,7 +96,7 @@ class ConfigError(ExtenderError):
 
 
 def printable(text: str) -> str:
-    """The text with everything that a terminal might act on spelled as an escape: `\\x1b`."""
+    """Escape every character that a terminal might act on: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,3 +1,3 @@
-"""The version of this release, as pyproject.toml has it; metrics, recordings and `--version` show it."""
+"""The version of this release, equal to that in pyproject.toml; shown by metrics, recordings and `--version`."""
 
 __version__ = "0.1.0"

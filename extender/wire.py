@@ -1,15 +1,15 @@
-"""The payloads of `k8s.io/kube-scheduler/extender/v1`: bytes to typed requests, typed answers to bytes.
+"""Decode requests and encode answers of `k8s.io/kube-scheduler/extender/v1`.
 
 Keys are Go's field names, each spelled out below. A body that lacks a required key in that spelling is read once more
 with the keys of the extender types in any case (`pod`, `nodenames`, `uid`), which older schedulers and people with curl
-write; the keys of the Kubernetes objects inside have one spelling, the API's. Unknown keys are ignored, of duplicate
+write. The keys of the Kubernetes objects inside have one spelling, the API's. Unknown keys are ignored, of duplicate
 keys the last one counts, and `null` is what Go writes for the form that is not used.
 
-A node that is offered twice is answered as it was offered in `/filter` (the scheduler accepts that), and once in
-`/prioritize` (the scheduler adds up the scores of a host that is named twice).
+A node that is sent twice is answered twice in `/filter` (the scheduler accepts that), and once in `/prioritize` (the
+scheduler adds up the scores of a host that occurs twice).
 
-Rule: what cannot be understood is a RequestError that says what and where and never repeats the input; nothing that was
-sent is ever read as if it were absent.
+Rule: a body that cannot be understood is a RequestError that says what and where, and never repeats the input; nothing
+that was sent is ever read as if it were absent.
 """
 
 import codecs
@@ -23,7 +23,8 @@ import msgspec
 from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
-from extender.core.engine import Candidate, FilterDecision, SentCandidate
+from extender.core.engine import Candidate, FilterDecision
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.errors import RequestError
 from extender.k8s import quantity
 from extender.k8s.objects import Int64, Pod, ResourceList
@@ -33,11 +34,10 @@ T = TypeVar("T")
 _ENCODER = Encoder()
 _EMPTY = Raw(b"{}")
 
-# --- ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs: what is read of them ------------------------------
-
+# --- requests: ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs ----------------------------------------------
 
 AnyObject = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
-"""A JSON object, kept as the bytes that it came as."""
+"""A JSON object, kept as the bytes that were sent."""
 
 
 class NodeList(msgspec.Struct, kw_only=True):
@@ -61,17 +61,17 @@ class MetaVictims(msgspec.Struct, gc=False):
 
 
 AnyMetaVictims = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/MetaVictims"})]
-"""MetaVictims as they came: of most nodes they are what was sent before, and need not be read again."""
+"""MetaVictims as bytes: for most nodes they equal those of an earlier call and are not decoded again."""
 
 
-class VictimMeta(msgspec.Struct):
+class UIDOnlyMetadata(msgspec.Struct):
     uid: str
 
 
 class VictimPod(msgspec.Struct):
-    """A whole Pod; who it is, is all that is read: the rest is in the cluster picture."""
+    """A whole Pod, of which only the UID is read: the rest is in the cluster cache."""
 
-    metadata: VictimMeta
+    metadata: UIDOnlyMetadata
 
 
 class Victims(msgspec.Struct):
@@ -85,40 +85,41 @@ class ExtenderPreemptionArgs(msgspec.Struct):
     meta_victims: dict[str, AnyMetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
 
 
-NonEmpty = Annotated[str, Meta(min_length=1)]
+RequiredString = Annotated[str, Meta(min_length=1)]
+"""A key that must be there and not empty."""
 
 
 class ExtenderBindingArgs(msgspec.Struct):
-    pod_name: NonEmpty = field(name="PodName")
-    pod_namespace: NonEmpty = field(name="PodNamespace")
-    pod_uid: NonEmpty = field(name="PodUID")
-    node: NonEmpty = field(name="Node")
+    pod_name: RequiredString = field(name="PodName")
+    pod_namespace: RequiredString = field(name="PodNamespace")
+    pod_uid: RequiredString = field(name="PodUID")
+    node: RequiredString = field(name="Node")
 
 
-class Named(msgspec.Struct, gc=False):
+class NameOnlyMetadata(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class NamedObject(msgspec.Struct, gc=False):
-    metadata: Named
+class NameOnlyNode(msgspec.Struct, gc=False):
+    metadata: NameOnlyMetadata
 
 
-class NamedNodes(msgspec.Struct, kw_only=True):
-    """A NodeList, of whose Nodes only the names are read."""
+class NameOnlyNodeList(msgspec.Struct, kw_only=True):
+    """NodeList, of which only the names of the Nodes are read."""
 
     metadata: AnyObject = field(default_factory=lambda: _EMPTY)
-    items: list[NamedObject] | None
+    items: list[NameOnlyNode] | None
 
 
-class NamedArgs(msgspec.Struct):
-    """ExtenderArgs as decisions need them."""
+class NameOnlyArgs(msgspec.Struct):
+    """ExtenderArgs, of which only the pod and the names of the nodes are read."""
 
     pod: Pod = field(name="Pod")
-    nodes: NamedNodes | None = field(default=None, name="Nodes")
+    nodes: NameOnlyNodeList | None = field(default=None, name="Nodes")
     node_names: list[str] | None = field(default=None, name="NodeNames")
 
 
-# --- ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult, ExtenderBindingResult ----------------------
+# --- answers: ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult, ExtenderBindingResult -----------------
 
 
 class ExtenderFilterResult(msgspec.Struct):
@@ -142,32 +143,35 @@ class ExtenderBindingResult(msgspec.Struct):
     error: str = field(name="Error", default="")
 
 
-# --- the requests, as the rest of the house sees them ---------------------------------------------------------------
+# --- decoded requests -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """A pod and the nodes it was offered, in the order offered. `/prioritize` sends the same."""
+    """The pod and the nodes of a `/filter` or `/prioritize` request."""
 
     pod: Pod
     nodes: list[str]
-    whole: bytes | None
-    """The ExtenderArgs with whole Nodes; None when only names were sent."""
+    """Node names in the order in which they were sent."""
+    body: bytes | None
+    """The request body if it has whole Nodes; None when only names were sent."""
     list_metadata: Raw
+    """`metadata` of the NodeList that was sent."""
     items: memoryview | None = None
-    """The list of whole Nodes as it came, if its place in `whole` is known."""
+    """The bytes of the list of whole Nodes, if its place in `body` is known."""
 
     @property
-    def full(self) -> bool:
-        return self.whole is not None
+    def has_whole_nodes(self) -> bool:
+        """Whether whole Nodes were sent (nodeCacheCapable: false)."""
+        return self.body is not None
 
     def raw_nodes(self) -> list[Raw]:
-        """The whole Nodes as they came, beside `nodes`: found when an answer is to hold them, and not before."""
-        if self.whole is None:
+        """The bytes of each Node, parallel to `nodes`; located only when an answer contains whole Nodes."""
+        if self.body is None:
             return []
         if self.items is not None:
             return _RAW_ITEMS.decode(self.items)
-        args = _read(self.whole, _ARGS, _ARGS_KEYS, lambda a: a.nodes is not None)
+        args = _read(self.body, _ARGS, _ARGS_KEYS, lambda a: a.nodes is not None)
         return (args.nodes and args.nodes.items) or []
 
 
@@ -176,13 +180,16 @@ PrioritizeRequest = FilterRequest
 
 @dataclass(frozen=True, slots=True)
 class PreemptRequest:
+    """The preemptor and the candidates that kube-scheduler sent."""
+
     pod: Pod
-    offers: dict[str, SentCandidate]
+    sent: dict[str, SentCandidate]
+    """Node -> candidate, in the order in which they were sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindRequest:
-    """Which pod is to run on which node; none of the four is empty, but they need not be names."""
+    """The pod to bind and its node; none of the four is empty, but they need not be valid names."""
 
     pod_namespace: str
     pod_name: str
@@ -193,9 +200,9 @@ class BindRequest:
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
 
 _ARGS = Decoder(ExtenderArgs)
-_NAMED_ARGS = Decoder(NamedArgs)
+_NAME_ONLY_ARGS = Decoder(NameOnlyArgs)
 _POD = Decoder(Pod)
-_NAMED_ITEMS = Decoder(list[NamedObject])
+_NAME_ONLY_ITEMS = Decoder(list[NameOnlyNode])
 _RAW_ITEMS = Decoder(list[Raw])
 _PREEMPTION_ARGS = Decoder(ExtenderPreemptionArgs)
 _META_VICTIMS = Decoder(MetaVictims)
@@ -203,135 +210,139 @@ _BINDING_ARGS = Decoder(ExtenderBindingArgs)
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
-    """The keys of a JSON object, each with what lies below it (None: of no interest, left as it is)."""
+class ObjectKeys:
+    """The keys of a JSON object, each with the shape of its value; None: the value is left as it is."""
 
-    keys: Mapping[str, "Fields | Each | None"]
+    keys: Mapping[str, "ObjectKeys | EachMember | None"]
     defaults: Mapping[str, Raw] = dataclass_field(default_factory=dict)
-    """Keys that may be left out, as Go lets them be, and what they then mean."""
+    """Keys that may be left out, as in Go, with their default values."""
 
 
 @dataclass(frozen=True, slots=True)
-class Each:
+class EachMember:
     """Every member of a list or map."""
 
-    member: "Fields | Each"
+    member: "ObjectKeys | EachMember"
 
 
-def _victims_keys(pod: Each | None) -> Fields:
-    return Fields({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")})
+def _victims_keys(pod: EachMember | None) -> ObjectKeys:
+    return ObjectKeys({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")})
 
 
-_META_VICTIMS_KEYS = _victims_keys(Each(Fields({"UID": None})))
-_ARGS_KEYS = Fields({"Pod": None, "Nodes": None, "NodeNames": None})
-_PREEMPTION_KEYS = Fields(
+_META_VICTIMS_KEYS = _victims_keys(EachMember(ObjectKeys({"UID": None})))
+_ARGS_KEYS = ObjectKeys({"Pod": None, "Nodes": None, "NodeNames": None})
+_PREEMPTION_KEYS = ObjectKeys(
     {
         "Pod": None,
-        "NodeNameToVictims": Each(_victims_keys(None)),
+        "NodeNameToVictims": EachMember(_victims_keys(None)),
         "NodeNameToMetaVictims": None,
     }
 )
-_BINDING_KEYS = Fields(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node")))
+_BINDING_KEYS = ObjectKeys(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node")))
 
 
 def decode_filter(body: bytes) -> FilterRequest:
-    """The pod and the nodes of an ExtenderArgs body; RequestError if it is none."""
-    items = _items_between(body)
-    args = None if items is None else _args_around(body, items)
+    """Decode an ExtenderArgs body. Raises RequestError if it is not one."""
+    items = _items_as_sent(body)
+    args = None if items is None else _args_from_items(body, items)
     if args is None:
         items = None
-        args = _decode(body, _NAMED_ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
+        args = _decode(body, _NAME_ONLY_ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
     _check_quantities(args.pod)
-    _check_age(args.pod)
+    _check_creation_timestamp(args.pod)
     if args.nodes is None and args.node_names is None:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
         return FilterRequest(args.pod, args.node_names or [], None, _EMPTY)
     if args.node_names is not None:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
-    return FilterRequest(args.pod, _names(args.nodes.items or ()), body, args.nodes.metadata, items)
+    return FilterRequest(args.pod, _node_names(args.nodes.items or ()), body, args.nodes.metadata, items)
 
 
 decode_prioritize = decode_filter
 
 _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{},"items":', b'},"NodeNames":null}'
-"""What kube-scheduler writes around the pod and the whole Nodes."""
+"""The bytes that kube-scheduler writes around the pod and the whole Nodes."""
 
 
-def _items_between(body: bytes) -> memoryview | None:
-    """What stands where kube-scheduler writes the list of whole Nodes; None if nothing can."""
+def _items_as_sent(body: bytes) -> memoryview | None:
+    """The bytes at the place where kube-scheduler writes the list of whole Nodes; None in any other layout."""
     if not (body.startswith(_BEFORE_POD) and body.endswith(_AFTER_ITEMS)):
         return None
     at = body.find(_BEFORE_ITEMS)
     return memoryview(body)[at + len(_BEFORE_ITEMS) : -len(_AFTER_ITEMS)] if at >= 0 else None
 
 
-def _args_around(body: bytes, items: memoryview) -> NamedArgs | None:
-    """The body, if `items` is the list of its Nodes. It is, if both that and what is before it are one value each."""
+def _args_from_items(body: bytes, items: memoryview) -> NameOnlyArgs | None:
+    """Decode the body if `items` is the list of its Nodes, else return None.
+
+    `items` is that list if both it and the bytes before it decode as one value each. Its place in the body is then
+    known, and an answer that accepts all Nodes repeats those bytes.
+    """
     pod = memoryview(body)[len(_BEFORE_POD) : -len(items) - len(_AFTER_ITEMS) - len(_BEFORE_ITEMS)]
     try:
         _check_text(body)
-        return NamedArgs(_POD.decode(pod), NamedNodes(metadata=_EMPTY, items=_NAMED_ITEMS.decode(items)))
-    except (ValueError, RecursionError):  # another form, or wrong: found out by who reads it as a whole
+        return NameOnlyArgs(_POD.decode(pod), NameOnlyNodeList(metadata=_EMPTY, items=_NAME_ONLY_ITEMS.decode(items)))
+    except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
         return None
 
 
 def decode_preempt(body: bytes) -> PreemptRequest:
-    """The preemptor and what the scheduler would evict, by node in the order sent; RequestError if it is not there."""
+    """Decode an ExtenderPreemptionArgs body. Raises RequestError if it is not one."""
     args = _decode(
         body, _PREEMPTION_ARGS, _PREEMPTION_KEYS, lambda a: not (a.victims is None and a.meta_victims is None)
     )
     _check_quantities(args.pod)
-    _check_age(args.pod)
+    _check_creation_timestamp(args.pod)
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
-        metas = map(bytes, args.meta_victims.values())
-        return PreemptRequest(args.pod, dict(zip(args.meta_victims, map(_OFFERS.__getitem__, metas), strict=True)))
+        candidates = map(_SENT_CANDIDATES.__getitem__, map(bytes, args.meta_victims.values()))
+        return PreemptRequest(args.pod, dict(zip(args.meta_victims, candidates, strict=True)))
     if args.victims is None:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
-    wholes = args.victims.items()
-    offers = {n: SentCandidate(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in wholes}
-    return PreemptRequest(args.pod, offers)
+    nodes = args.victims.items()
+    sent = {n: SentCandidate(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in nodes}
+    return PreemptRequest(args.pod, sent)
 
 
-class _ReadOffers(dict[bytes, SentCandidate]):
-    """MetaVictims as they came -> what they say, of those that were read lately and are sound.
+class _SentCandidateCache(dict[bytes, SentCandidate]):
+    """Bytes of MetaVictims -> the decoded candidate; holds valid ones only, and at most `max_bytes` of keys.
 
-    kube-scheduler offers nearly the same victims at every call; one node after another changes.
+    kube-scheduler sends nearly the same victims at every call; from call to call few nodes change.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         super().__init__()
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._bytes = 0
 
     def __missing__(self, sent: bytes) -> SentCandidate:
-        try:  # of a body that is known to be text
+        try:  # the body is valid UTF-8, as _decode checked
             victims = _META_VICTIMS.decode(sent)
-        except (ValueError, RecursionError):  # with keys in other cases, or wrong
+        except (ValueError, RecursionError):  # keys in another case, or invalid
             victims = _decode(sent, _META_VICTIMS, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
-        offer = SentCandidate(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
-        if len(sent) > self._most_bytes:
-            return offer
-        if self._bytes + len(sent) > self._most_bytes:  # begin anew: what is still offered is soon known again
+        candidate = SentCandidate(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
+        if len(sent) > self._max_bytes:
+            return candidate
+        if self._bytes + len(sent) > self._max_bytes:  # what kube-scheduler still sends is soon cached again
             self.clear()
             self._bytes = 0
         self._bytes += len(sent)
-        self[sent] = offer
-        return offer
+        self[sent] = candidate
+        return candidate
 
 
-_OFFERS = _ReadOffers(8 << 20)
+_SENT_CANDIDATES = _SentCandidateCache(max_bytes=8 << 20)
 
 
 def decode_bind(body: bytes) -> BindRequest:
-    """The pod and the node of an ExtenderBindingArgs body; RequestError if one of the four is missing or empty."""
+    """Decode an ExtenderBindingArgs body. Raises RequestError if one of the four keys is missing or empty."""
     args = _decode(body, _BINDING_ARGS, _BINDING_KEYS)
     return BindRequest(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
 
 
-def _names(nodes: Iterable[NamedObject]) -> list[str]:
+def _node_names(nodes: Iterable[NameOnlyNode]) -> list[str]:
     """`metadata.name` of each Node."""
     names = [node.metadata.name for node in nodes]
     if "" in names:
@@ -339,25 +350,25 @@ def _names(nodes: Iterable[NamedObject]) -> list[str]:
     return names
 
 
-# --- reading with care ----------------------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------------------------
 
-_ANY_OBJECT = Decoder(dict[str, Raw])
-_ANY_LIST = Decoder(list[Raw])
-_UTF8_STEP = 1 << 20
+_RAW_OBJECT = Decoder(dict[str, Raw])
+_RAW_LIST = Decoder(list[Raw])
+_UTF8_CHUNK_BYTES = 1 << 20
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _WHERE = re.compile(r"(?P<what>.*?)(?: - at (?P<where>.*))?", re.DOTALL)
-_LONGEST_MESSAGE = 250
+_MAX_MESSAGE_LENGTH = 250
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}")
 
 
 def _decode(
     body: bytes,
     decoder: Decoder[T],
-    fields: Fields,
+    fields: ObjectKeys,
     complete: Callable[[T], bool] = lambda _: True,
     where: str = "",
 ) -> T:
-    """The body, or what stands in it there, as `decoder` reads it, once it is known to be text; RequestError."""
+    """Decode the body, or the part of it at `where`, after checking that it is text. Raises RequestError."""
     try:
         _check_text(body)
         return _read(body, decoder, fields, complete)
@@ -365,8 +376,8 @@ def _decode(
         raise _request_error(error, body, where) from None
 
 
-def _read(body: bytes, decoder: Decoder[T], fields: Fields, complete: Callable[[T], bool]) -> T:
-    """What `decoder` finds; if keys are missing, once more with the keys of `fields` in any case."""
+def _read(body: bytes, decoder: Decoder[T], fields: ObjectKeys, complete: Callable[[T], bool]) -> T:
+    """Decode; if keys are missing, decode once more with the keys of `fields` in any case."""
     try:
         value = decoder.decode(body)
         if complete(value):
@@ -377,7 +388,7 @@ def _read(body: bytes, decoder: Decoder[T], fields: Fields, complete: Callable[[
 
 
 def _check_text(body: bytes) -> None:
-    """Refuse what no JSON decoder may see: nothing at all, a byte order mark, bytes that are not UTF-8."""
+    """Refuse an empty body, a byte order mark and bytes that are not UTF-8, before a JSON decoder reads it."""
     if not body or body.isspace():
         raise RequestError("the body is empty: a JSON object is expected")
     if body.startswith(b"\xef\xbb\xbf"):
@@ -385,27 +396,27 @@ def _check_text(body: bytes) -> None:
     if body.isascii():
         return
     utf8 = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(body), _UTF8_STEP):
-        utf8.decode(body[start : start + _UTF8_STEP], final=start + _UTF8_STEP >= len(body))
+    for start in range(0, len(body), _UTF8_CHUNK_BYTES):
+        utf8.decode(body[start : start + _UTF8_CHUNK_BYTES], final=start + _UTF8_CHUNK_BYTES >= len(body))
 
 
-def _respell(raw: Raw, shape: Fields | Each | None) -> Raw:
-    """The value with the keys below it spelled as Go does; of another shape than expected: as it is, to be refused."""
+def _respell(raw: Raw, shape: ObjectKeys | EachMember | None) -> Raw:
+    """Spell the keys in the value as Go does. A value of another shape stays as it is, and the decoder refuses it."""
     kind = bytes(memoryview(raw)[:1])
     if shape is None or kind not in (b"{", b"["):
         return raw
-    if isinstance(shape, Fields):
+    if isinstance(shape, ObjectKeys):
         return Raw(_respell_object(raw, shape)) if kind == b"{" else raw
     if kind == b"[":
-        return Raw(_ENCODER.encode([_respell(item, shape.member) for item in _ANY_LIST.decode(raw)]))
-    members = _ANY_OBJECT.decode(raw)
+        return Raw(_ENCODER.encode([_respell(item, shape.member) for item in _RAW_LIST.decode(raw)]))
+    members = _RAW_OBJECT.decode(raw)
     return Raw(_ENCODER.encode({key: _respell(item, shape.member) for key, item in members.items()}))
 
 
-def _respell_object(raw: bytes | Raw, fields: Fields) -> bytes:
-    """The JSON object with its keys spelled as Go does; the exact spelling wins, other keys are left out."""
+def _respell_object(raw: bytes | Raw, fields: ObjectKeys) -> bytes:
+    """Spell the keys of the JSON object as Go does; the exact spelling wins, unknown keys are left out."""
     by_fold = {name.casefold(): name for name in fields.keys}
-    sent = _ANY_OBJECT.decode(raw)
+    sent = _RAW_OBJECT.decode(raw)
     found = dict(fields.defaults)
     for key, value in sent.items():
         name = by_fold.get(key.casefold())
@@ -415,7 +426,7 @@ def _respell_object(raw: bytes | Raw, fields: Fields) -> bytes:
 
 
 def _request_error(error: Exception, body: bytes, where: str = "") -> RequestError:
-    """What a decoder found wrong, in the words of somebody who reads JSON paths: `Pod.spec.priority: expected …`."""
+    """Word a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RecursionError):
@@ -428,14 +439,14 @@ def _request_error(error: Exception, body: bytes, where: str = "") -> RequestErr
     if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(body):
         what += " (or a lone surrogate escape, \\ud800 to \\udfff)"
     place = ".".join(part for part in (where, path) if part) or "the body"
-    return RequestError(f"{place}: {what}"[:_LONGEST_MESSAGE])
+    return RequestError(f"{place}: {what}"[:_MAX_MESSAGE_LENGTH])
 
 
-# --- what stands in the incoming pod --------------------------------------------------------------------------------
+# --- checks of the incoming pod -------------------------------------------------------------------------------------
 
 
-def _check_age(pod: Pod) -> None:
-    """RequestError for a time of creation that cannot be read."""
+def _check_creation_timestamp(pod: Pod) -> None:
+    """Raise RequestError if metadata.creationTimestamp cannot be parsed."""
     created = pod.metadata.creation_timestamp
     try:
         if created:
@@ -445,14 +456,14 @@ def _check_age(pod: Pod) -> None:
 
 
 def _check_quantities(pod: Pod) -> None:
-    """RequestError that names the field of the first quantity that Kubernetes would not parse."""
+    """Raise RequestError with the path of the first quantity that Kubernetes would not parse."""
     for path, amounts in _resource_lists(pod):
         for name, amount in (amounts or {}).items():
             try:
                 quantity.parse(amount)
             except ValueError:
-                shown = name if _RESOURCE_NAME.fullmatch(name) else "…"
-                raise RequestError(f"Pod.{path}[{shown}]: not a quantity (such as 500m, 2 or 1Gi)") from None
+                resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
+                raise RequestError(f"Pod.{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
 
 
 def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
@@ -476,55 +487,55 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
             yield f"{owner}.resources.limits", resources.limits
 
 
-# --- answers -> bytes -----------------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------------------------
 
 
 def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
-    """ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they came."""
+    """Encode ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they were sent."""
     nodes, names = None, None
-    if not request.full:
+    if not request.has_whole_nodes:
         names = _pick(request.nodes, decision.accepted)
     else:
-        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, decision.accepted))
+        nodes = NodeList(metadata=request.list_metadata, items=_accepted_nodes(request, decision.accepted))
     return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
 
 
 def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
-    """HostPriorityList, each host once: the scheduler adds up the scores of a host that is named twice."""
+    """Encode HostPriorityList with each host once: the scheduler adds up the scores of a host that occurs twice."""
     by_host = dict(zip(nodes, scores, strict=True))
     return _ENCODER.encode(list(map(HostPriority, by_host, by_host.values())))
 
 
 def encode_preempt(kept: Iterable[Candidate]) -> bytes:
-    """ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
-    return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta(candidate) for candidate in kept}))
+    """Encode ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
+    return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta_victims(candidate) for candidate in kept}))
 
 
-def encode_offers(offers: Mapping[str, SentCandidate]) -> bytes:
-    """ExtenderPreemptionResult with what was offered: every node, its victims by UID in their order, its violations."""
+def encode_sent_candidates(sent: Mapping[str, SentCandidate]) -> bytes:
+    """Encode ExtenderPreemptionResult with every candidate unchanged, so that kube-scheduler keeps its own choice."""
     victims = {
-        node: MetaVictims([MetaPod(uid) for uid in offer.victims], offer.num_pdb_violations)
-        for node, offer in offers.items()
+        node: MetaVictims([MetaPod(uid) for uid in candidate.victims], candidate.num_pdb_violations)
+        for node, candidate in sent.items()
     }
     return _ENCODER.encode(ExtenderPreemptionResult(victims))
 
 
-LONGEST_BIND_ERROR = 1 << 10
-"""Bytes of UTF-8."""
+MAX_BIND_ERROR_BYTES = 1 << 10
+"""Bytes of UTF-8 to which a bind error is cut."""
 
 
 def encode_bind(error: str = "") -> bytes:
-    """ExtenderBindingResult: bound, or why not. A long text is cut, control characters become JSON escapes."""
-    text = error.encode("utf-8", "replace")[:LONGEST_BIND_ERROR].decode("utf-8", "ignore")
+    """Encode ExtenderBindingResult: "" for a bound pod, else the error, cut to MAX_BIND_ERROR_BYTES."""
+    text = error.encode("utf-8", "replace")[:MAX_BIND_ERROR_BYTES].decode("utf-8", "ignore")
     return _ENCODER.encode(ExtenderBindingResult(text))
 
 
-def _meta(candidate: Candidate) -> MetaVictims:
+def _meta_victims(candidate: Candidate) -> MetaVictims:
     return MetaVictims([MetaPod(pod.metadata.uid) for pod in candidate.victims], candidate.num_pdb_violations)
 
 
-def _accepted(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:
-    """The Nodes in these positions; all of them or none need not be told apart."""
+def _accepted_nodes(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:
+    """The bytes of the Nodes in these positions; for all or none of them, no Node has to be located in the body."""
     if not positions:
         return []
     if request.items is not None and len(positions) == len(request.nodes):
@@ -532,6 +543,6 @@ def _accepted(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:
     return _pick(request.raw_nodes(), positions)
 
 
-def _pick(offered: list[T], positions: Sequence[int]) -> list[T]:
-    """The elements in these positions, ascending and each named once."""
-    return offered if len(positions) == len(offered) else list(map(offered.__getitem__, positions))
+def _pick(elements: list[T], positions: Sequence[int]) -> list[T]:
+    """The elements at these positions, which are ascending and distinct."""
+    return elements if len(positions) == len(elements) else list(map(elements.__getitem__, positions))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender import wire
-from extender.core.engine import Candidate, FilterDecision, SentCandidate
+from extender.core.engine import Candidate, FilterDecision
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.errors import RequestError
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -38,14 +39,14 @@ def refusal(decode, body):
 def test_names_are_read_in_order_and_the_form_is_known():
     request = wire.decode_filter(args(names='["b","a","b"]'))
     assert request.nodes == ["b", "a", "b"]
-    assert not request.full
+    assert not request.has_whole_nodes
     assert request.pod.key == "shop/p"
 
 
 def test_whole_nodes_are_read_by_name_and_kept_as_they_came():
     request = wire.decode_filter(args('{"metadata":{},"items":[{"metadata":{"name":"n"},"x":1.50}]}', "null"))
     assert request.nodes == ["n"]
-    assert request.full
+    assert request.has_whole_nodes
     assert [bytes(raw) for raw in request.raw_nodes()] == [b'{"metadata":{"name":"n"},"x":1.50}']
 
 
@@ -73,19 +74,19 @@ def test_no_items_is_a_list_without_nodes():
 
 def test_victims_by_uid():
     request = wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"},{"UID":"v"}],"NumPDBViolations":1}}'))
-    assert request.offers == {"n": SentCandidate(("u", "v"), 1)}
+    assert request.sent == {"n": SentCandidate(("u", "v"), 1)}
 
 
 def test_victims_as_whole_pods_are_read_by_uid():
     whole = '{"n":{"Pods":[{"metadata":{"name":"x","uid":"u"},"spec":{"priority":"odd"}}],"NumPDBViolations":2}}'
     request = wire.decode_preempt(preemption(whole=whole))
-    assert request.offers == {"n": SentCandidate(("u",), 2)}
+    assert request.sent == {"n": SentCandidate(("u",), 2)}
 
 
 @pytest.mark.parametrize("pods", ["[]", "null"])
 def test_a_node_may_be_offered_without_victims(pods):
     request = wire.decode_preempt(preemption(f'{{"n":{{"Pods":{pods},"NumPDBViolations":0}}}}'))
-    assert request.offers == {"n": SentCandidate((), 0)}
+    assert request.sent == {"n": SentCandidate((), 0)}
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
@@ -107,9 +108,9 @@ def test_keys_of_the_extender_types_may_have_any_case(respell):
 def test_spellings_may_be_mixed():
     assert wire.decode_filter(f'{{"Pod":{POD},"nodenames":["a"]}}'.encode()).nodes == ["a"]
     meta = '{"n":{"Pods":[{"uid":"u"}],"numPDBViolations":4}}'
-    assert wire.decode_preempt(preemption(meta)).offers == {"n": SentCandidate(("u",), 4)}
+    assert wire.decode_preempt(preemption(meta)).sent == {"n": SentCandidate(("u",), 4)}
     whole = '{"n":{"pods":[{"metadata":{"uid":"u"}}],"NumPDBViolations":4}}'
-    assert wire.decode_preempt(preemption(whole=whole)).offers == {"n": SentCandidate(("u",), 4)}
+    assert wire.decode_preempt(preemption(whole=whole)).sent == {"n": SentCandidate(("u",), 4)}
 
 
 def test_the_exact_spelling_wins():
@@ -118,12 +119,12 @@ def test_the_exact_spelling_wins():
 
 
 def test_a_missing_count_of_violations_is_none():
-    assert wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"}]}}')).offers == {"n": SentCandidate(("u",), 0)}
+    assert wire.decode_preempt(preemption('{"n":{"Pods":[{"UID":"u"}]}}')).sent == {"n": SentCandidate(("u",), 0)}
 
 
 def test_names_and_nodes_keep_their_case():
     meta = '{"pods":{"pods":[{"uid":"UID"}]},"Pods":{"pods":[{"uid":"uid"}]}}'
-    assert wire.decode_preempt(preemption(meta)).offers == {
+    assert wire.decode_preempt(preemption(meta)).sent == {
         "pods": SentCandidate(("UID",), 0),
         "Pods": SentCandidate(("uid",), 0),
     }
@@ -214,9 +215,9 @@ GOOD_OFFER = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
 )
 def test_E11_one_bad_offer_among_good_ones_is_refused_at_every_call(bad, says, place):
     """Also where all others were read before, and although nobody would look at its victims."""
-    offers = [GOOD_OFFER, GOOD_OFFER]
-    offers.insert(place, bad)
-    body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(offers)) + "}")
+    sent = [GOOD_OFFER, GOOD_OFFER]
+    sent.insert(place, bad)
+    body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(sent)) + "}")
     for _ in range(2):
         assert refusal(wire.decode_preempt, body) == f"NodeNameToMetaVictims[...]{says}"
 
@@ -231,11 +232,11 @@ def test_offers_that_differ_in_one_byte_are_told_apart():
         "n3": SentCandidate(("u",), 0),
     }
     for _ in range(2):
-        assert wire.decode_preempt(body).offers == expected
+        assert wire.decode_preempt(body).sent == expected
 
 
 def test_L3_offers_that_were_read_before_are_remembered_up_to_so_many_bytes():
-    read = wire._ReadOffers(most_bytes=200)
+    read = wire._SentCandidateCache(max_bytes=200)
     for number in range(100):
         sent = f'{{"Pods":[{{"UID":"u{number}"}}],"NumPDBViolations":0}}'.encode()
         assert read[sent] is read[sent] == SentCandidate((f"u{number}",), 0)
@@ -438,12 +439,12 @@ def test_a_preempt_answer_always_names_victims_by_uid():
 def test_what_was_offered_is_answered_with_every_node_victim_and_count_as_it_came():
     meta = '{"b":{"Pods":[{"UID":"v"},{"UID":"u"}],"NumPDBViolations":3},"a":{"Pods":[],"NumPDBViolations":0}}'
     request = wire.decode_preempt(preemption(meta))
-    assert wire.encode_offers(request.offers) == f'{{"NodeNameToMetaVictims":{meta}}}'.encode()
+    assert wire.encode_sent_candidates(request.sent) == f'{{"NodeNameToMetaVictims":{meta}}}'.encode()
 
 
 def test_offered_whole_pods_are_answered_by_uid_and_null_victims_as_none():
     whole = '{"n":{"Pods":[{"metadata":{"uid":"u"}}],"NumPDBViolations":1},"m":{"Pods":null,"NumPDBViolations":0}}'
-    answer = wire.encode_offers(wire.decode_preempt(preemption(whole=whole)).offers)
+    answer = wire.encode_sent_candidates(wire.decode_preempt(preemption(whole=whole)).sent)
     assert json.loads(answer)["NodeNameToMetaVictims"] == {
         "n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1},
         "m": {"Pods": [], "NumPDBViolations": 0},

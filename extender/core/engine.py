@@ -1,110 +1,109 @@
-"""The three questions that kube-scheduler asks: filter(), prioritize(), preempt(). Snapshot in, decision out.
+"""Decide the three verbs of a scheduler extender: filter(), prioritize() and preempt(). Snapshot in, decision out.
+
+`preempt` reads from top to bottom as five steps: resolve the sent candidates (`ResolvedCandidates`), filter
+(RunFilterPlugins), find candidates (findCandidates and DryRunPreemption), apply policies, choose the best candidates
+(SelectCandidate). Mirrors Evaluator.Preempt (framework/preemption, v1.36) where no policy is configured.
 
 Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, repeat
-from typing import Self
+from itertools import compress
 
 import numpy as np
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import Rows, SchedulingContext
-from extender.core.framework.filter import FilterRun, Statuses, not_evaluated, run_filter_plugins, scheduling_context
+from extender.core.framework.constraint import NodeRows, SchedulingContext
+from extender.core.framework.filter import (
+    FilterRun,
+    Statuses,
+    filters_not_evaluated,
+    run_filter_plugins,
+    scheduling_context,
+)
 from extender.core.framework.filter_cache import FilterCache
-from extender.core.framework.plugins import INDEXES
+from extender.core.framework.plugins import PLUGIN_INDEXES
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates, preemption_would_help, with_victims
-from extender.core.preemption.criteria import best_of, ranking_keys
-from extender.core.preemption.dry_run import KUBE_SCHEDULER, NAMED_OF_EQUALS, DryRun, PolicyVeto
-from extender.core.preemption.eligibility import NEVER_PREEMPTS, eligible
+from extender.core.preemption.candidates import find_candidates, preemption_would_help, replace_victims
+from extender.core.preemption.criteria import best_candidates, ranking_keys
+from extender.core.preemption.drop_reasons import UNREQUESTED_SYSTEM_POD, reasons_not_chosen, reasons_not_tried
+from extender.core.preemption.dry_run import SCHEDULER_PREFERRED, SCHEDULER_VICTIMS, DryRun, PolicyVeto
+from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, pod_eligible_to_preempt_others
 from extender.core.preemption.node_pods import NodePods
-from extender.core.preemption.potential_victims import in_other_order, potential_victims
-from extender.core.preemption.protections import is_special, protects, reasons
+from extender.core.preemption.potential_victims import potential_victims, potential_victims_least_important_first
+from extender.core.preemption.protections import is_system_victim, may_change_victims
 from extender.core.preemption.ranking import dense_rank
-from extender.core.preemption.rate_limits import veto
-from extender.core.preemption.victim_resolver import VictimResolver
+from extender.core.preemption.rate_limits import preemption_refusal
+from extender.core.preemption.sent_candidates import ResolvedCandidates, SentCandidate
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, Taken, columns, count_per_node, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, mask_of, select_columns
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
 from extender.k8s.objects import ObjectMeta, Pod
 
 MAX_EXTENDER_SCORE = 10
-"""extender/v1 MaxExtenderPriority."""
+"""MaxExtenderPriority of k8s.io/kube-scheduler/extender/v1: the best score that an extender can give."""
 
-_LOWEST_FITTING = 6
-"""Where some nodes need preemption, those that fit get this score or more, and the others less."""
+_MIN_FITTING_SCORE = 6
+"""Lowest score of a node on which the pod fits, where other nodes need preemption; those score below it."""
 
-
-MOST_REASONS = 3
-"""How many reasons are given why nobody is evicted."""
-
-UNKNOWN_NODE = "node is not in the cluster picture"
-UNKNOWN_VICTIM = "an offered victim is not known on this node"
-NO_HELP = "no victims would make the pod fit"
+MAX_LISTED_REASONS = 3
+"""How many distinct drop reasons the message about an empty `/preempt` answer lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What a decision was made from: good for as long as its snapshot is not changed (see `core.explain.record`)."""
+    """Intermediate results behind a decision, valid until its snapshot changes (see `core.explain.record`)."""
 
-    incoming: SchedulingContext
-    rows: Rows
-    """Node rows that were asked about; of `/preempt` the offered ones that are known."""
-    filtering: FilterRun | None = None
-    """None: nothing was filtered, because the pod may evict nobody."""
-    verdicts: Statuses | None = None
-    """`/filter`: of the offered nodes."""
-    helped: BoolArray | None = None
-    """`/filter`: [offered] where eviction would make room."""
+    context: SchedulingContext
+    rows: NodeRows
+    """Node rows of the request; for `/preempt` those of the sent candidates that could be resolved."""
+    filter_run: FilterRun | None = None
+    """None: the filters did not run, because the pod must not preempt."""
+    statuses: Statuses | None = None
+    """`/filter`: filter status of each requested node."""
+    preemption_helps: BoolArray | None = None
+    """`/filter`: [requested node] where evicting lower-priority pods would make room."""
     scores: Scores | None = None
-    """`/prioritize`: of the offered nodes that fit."""
-    run: DryRun | None = None
-    """Preemption on the nodes that were tried."""
-    named: BoolArray | None = None
-    """[k, node] of `run`: victims that kube-scheduler named."""
+    """`/prioritize`: plugin scores of the requested nodes on which the pod fits."""
+    dry_run: DryRun | None = None
+    """Preemption dry run on the nodes where it was tried."""
+    scheduler_victims: BoolArray | None = None
+    """[k, node] of `dry_run`: victims that kube-scheduler chose."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterDecision:
-    """Every offered node is in exactly one of the three."""
+    """Result of `/filter`: every requested node is in exactly one of the first three fields."""
 
     accepted: tuple[int, ...]
-    """Places in the offered list, in its order."""
+    """Positions in the requested list, ascending."""
     failed: dict[str, str]
-    """Node -> message, where evicting lower-priority pods would help."""
+    """Node -> message, where evicting lower-priority pods would help (FailedNodes)."""
     unresolvable: dict[str, str]
-    """Node -> message, where it would not."""
+    """Node -> message, where it would not (FailedAndUnresolvableNodes)."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins of kube-scheduler that have a say about this pod but are not modelled."""
-    working: DecisionContext | None = field(default=None, compare=False, repr=False)
+    """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeDecision:
+    """Result of `/prioritize`."""
+
     scores: tuple[int, ...]
-    """0-10 per offered node."""
+    """[requested node] from 0 to MAX_EXTENDER_SCORE."""
     not_evaluated: tuple[str, ...]
-    working: DecisionContext | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SentCandidate:
-    """What kube-scheduler would evict from one node."""
-
-    victims: tuple[str, ...]
-    """Pod UIDs."""
-    num_pdb_violations: int = 0
+    """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What to evict from one node."""
+    """The pods to evict from one node."""
 
     node: str
     victims: tuple[Pod, ...]
@@ -114,342 +113,285 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PreemptDecision:
+    """Result of `/preempt`."""
+
     kept: tuple[Candidate, ...]
-    """Best first."""
+    """Candidates in the answer, best first."""
     dropped: dict[str, str]
-    """Offered node -> why it is not in the answer."""
+    """Sent node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
-    as_offered: frozenset[str]
-    """Nodes where plugins that are not evaluated have a say: kube-scheduler's own victims are kept there."""
+    """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    as_sent: frozenset[str]
+    """Nodes answered with kube-scheduler's own victims, because a plugin that is not modelled decides there."""
     vetoed: str | None = None
-    """Why the pod may evict nobody now, and until when."""
+    """Why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Node -> the rule that its candidate broke, where somebody else looked the candidates over; then it is dropped."""
-    working: DecisionContext | None = field(default=None, compare=False, repr=False)
+    """Node -> the guard rule that its candidate broke; the candidate is then dropped."""
+    decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
 
     @property
-    def why_nobody(self) -> str:
-        """Of an empty answer: what holds for all nodes, or the reasons that most of them have."""
+    def no_candidate_reason(self) -> str:
+        """Why the answer is empty: the veto that holds for all nodes, or the most common drop reasons."""
         if self.vetoed is not None:
             return self.vetoed
-        said = Counter(self.dropped.values()).most_common(MOST_REASONS)
-        return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in said)
+        common = Counter(self.dropped.values()).most_common(MAX_LISTED_REASONS)
+        return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in common)
 
 
 def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
-    """Compute now what the first request on the snapshot would otherwise wait for; returns the snapshot."""
-    for index in INDEXES:
+    """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot."""
+    for index in PLUGIN_INDEXES:
         snapshot.index(index)
-    anybody = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
-    grouped = potential_victims(anybody)
+    context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
+    potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
-        in_other_order(anybody, None, grouped)
-    snapshot.index(NodePods, profile.preemption).on(anybody.layout, np.arange(len(snapshot.nodes)))
+        potential_victims_least_important_first(context, None, potential)
+    snapshot.index(NodePods, profile.preemption).on(context.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
 
-def _undecided(incoming: SchedulingContext, rows: Rows) -> tuple[tuple[str, ...], BoolArray]:
-    """The filter plugins whose verdict on some of `rows` is kube-scheduler's alone; and [node] where it is."""
-    masks = not_evaluated(incoming)
-    anywhere = np.logical_or.reduce([*masks.values()])
-    return tuple(name for name, mask in masks.items() if mask[rows].any()), anywhere
+# --- /filter --------------------------------------------------------------------------------------------------------
 
 
 def filter(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
-    """Which of the offered nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
-    rows = _rows(snapshot, nodes)
-    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, history))
-    left, _ = _undecided(filtering.incoming, rows)
-    fits = filtering.codes[rows] == Code.SUCCESS
-    verdicts, helped = filtering.grouped(rows), _helped(filtering, rows)
-    messages = [verdict.message for verdict in verdicts.distinct]
+    """Decide which of the requested nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
+    rows = _node_rows(snapshot, nodes)
+    filter_run = snapshot.index(FilterCache).filter_run(scheduling_context(snapshot, pod, profile, history))
+    plugins, _ = _not_evaluated_on(filter_run.context, rows)
+    fits = filter_run.codes[rows] == Code.SUCCESS
+    statuses, helps = filter_run.distinct_statuses(rows), _preemption_helps(filter_run, rows)
+    messages = [status.message for status in statuses.distinct]
 
-    def said(offered: BoolArray) -> dict[str, str]:
-        if not offered.any():
+    def messages_by_node(selected: BoolArray) -> dict[str, str]:
+        if not selected.any():
             return {}
-        which = verdicts.which[offered].tolist()
-        return dict(zip(compress(nodes, offered.tolist()), map(messages.__getitem__, which), strict=True))
+        which = statuses.indices[selected].tolist()
+        return dict(zip(compress(nodes, selected.tolist()), map(messages.__getitem__, which), strict=True))
 
     accepted = tuple(np.flatnonzero(fits).tolist())
-    working = DecisionContext(filtering.incoming, rows, filtering, verdicts, helped)
-    return FilterDecision(accepted, said(helped), said(~fits & ~helped), left, working)
+    decision_context = DecisionContext(filter_run.context, rows, filter_run, statuses, helps)
+    return FilterDecision(
+        accepted, messages_by_node(helps), messages_by_node(~fits & ~helps), plugins, decision_context
+    )
 
 
-def _rows(snapshot: Snapshot, nodes: Sequence[str]) -> Rows:
+def _node_rows(snapshot: Snapshot, nodes: Sequence[str]) -> NodeRows:
     try:
         return snapshot.index(FilterCache).rows(nodes)
     except KeyError:
         unknown = [name for name in nodes if name not in snapshot.node_row]
-        raise UnknownNode(f"{len(unknown)} of {len(nodes)} nodes are not in the cluster picture") from None
+        raise UnknownNode(f"{len(unknown)} of {len(nodes)} nodes are not in the cluster cache") from None
 
 
-def _with_code(filtering: FilterRun, rows: Rows, code: Code) -> Rows:
-    """Those of `rows` that have the code, each once, ascending."""
-    return np.flatnonzero(mask_of(rows, len(filtering.codes)) & (filtering.codes == code))
+def _not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
+    """The plugins whose status on some of `rows` only kube-scheduler knows; and [node] where any of them decides."""
+    masks = filters_not_evaluated(context)
+    scheduler_decides = np.logical_or.reduce([*masks.values()])
+    return tuple(name for name, mask in masks.items() if mask[rows].any()), scheduler_decides
 
 
-def _helped(filtering: FilterRun, rows: Rows) -> BoolArray:
-    """[row]: would evicting lower-priority pods make room?"""
-    helped, tried = np.zeros(len(filtering.codes), np.bool_), _to_help(filtering, rows)
+def _rows_with_code(filter_run: FilterRun, rows: NodeRows, code: Code) -> NodeRows:
+    """The rows that have the code, ascending and without duplicates."""
+    return np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes == code))
+
+
+def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
+    """[row]: whether evicting lower-priority pods would make room."""
+    helps, tried = np.zeros(len(filter_run.codes), np.bool_), _rows_preemption_may_help(filter_run, rows)
     if len(tried):
-        helped[tried] = preemption_would_help(filtering.incoming, filtering.checks, tried)
-    return helped[rows]
+        helps[tried] = preemption_would_help(filter_run.context, filter_run.checks, tried)
+    return helps[rows]
 
 
-def _to_help(filtering: FilterRun, rows: Rows) -> Rows:
-    """Those of `rows` where eviction may help, each once, ascending; none if the pod may evict nobody."""
-    tried = _with_code(filtering, rows, Code.UNSCHEDULABLE)
-    if not len(tried) or not eligible(filtering)[0] or veto(filtering.incoming) is not None:
+def _rows_preemption_may_help(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
+    """The rows with code Unschedulable, ascending and without duplicates; empty if the pod must not preempt."""
+    tried = _rows_with_code(filter_run, rows, Code.UNSCHEDULABLE)
+    if (
+        not len(tried)
+        or not pod_eligible_to_preempt_others(filter_run)[0]
+        or preemption_refusal(filter_run.context) is not None
+    ):
         return tried[:0]
     return tried
+
+
+# --- /prioritize ----------------------------------------------------------------------------------------------------
 
 
 def prioritize(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> PrioritizeDecision:
-    """How good each offered node is, 0-10. Raises UnknownNode if one is not in the snapshot.
+    """Score each requested node from 0 to 10. Raises UnknownNode if one is not in the snapshot.
 
-    If all fit, the weighted plugin total as a share of the best possible. If some need preemption, those that fit
-    are 6-10, those 1-5 by the preemption ranking, and nodes that cannot be helped 0.
+    If the pod fits on all nodes, the score is the weighted plugin total as a share of the best possible total. If some
+    nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by their rank, and all others 0.
     """
-    rows = _rows(snapshot, nodes)
-    filtering = snapshot.index(FilterCache).filtering(scheduling_context(snapshot, pod, profile, history))
-    left, _ = _undecided(filtering.incoming, rows)
-    fitting = _with_code(filtering, rows, Code.SUCCESS)
-    result = np.zeros(len(filtering.codes), np.int64)
-    scores = score(filtering.incoming, fitting)
-    floor = 0 if (filtering.codes[rows] == Code.SUCCESS).all() else _LOWEST_FITTING
+    rows = _node_rows(snapshot, nodes)
+    filter_run = snapshot.index(FilterCache).filter_run(scheduling_context(snapshot, pod, profile, history))
+    plugins, _ = _not_evaluated_on(filter_run.context, rows)
+    fitting = _rows_with_code(filter_run, rows, Code.SUCCESS)
+    result = np.zeros(len(filter_run.codes), np.int64)
+    scores = score(filter_run.context, fitting)
+    floor = 0 if (filter_run.codes[rows] == Code.SUCCESS).all() else _MIN_FITTING_SCORE
     if len(fitting):
+        # score = floor + total / highest possible total * (10 - floor), rounded down
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    tried, run = _to_help(filtering, rows), None
+    tried, run = _rows_preemption_may_help(filter_run, rows), None
     if len(tried):
-        run = find_candidates(filtering.incoming, filtering.checks, tried)
+        run = find_candidates(filter_run.context, filter_run.checks, tried)
         places = np.flatnonzero(run.candidate)
-        result[run.rows[places]] = _by_standing(dense_rank(ranking_keys(run, places)), floor)
-    working = DecisionContext(filtering.incoming, rows, filtering, scores=scores, run=run)
-    return PrioritizeDecision(tuple(result[rows].tolist()), left, working)
+        result[run.rows[places]] = _candidate_scores(dense_rank(ranking_keys(run, places)), floor)
+    decision_context = DecisionContext(filter_run.context, rows, filter_run, scores=scores, dry_run=run)
+    return PrioritizeDecision(tuple(result[rows].tolist()), plugins, decision_context)
 
 
-def _by_standing(standings: IntArray, floor: int) -> IntArray:
-    """Best candidate 5, the others evenly down to 1; equal candidates equal."""
-    return floor - 1 - standings * (floor - 1) // max(len(standings), 1)
+def _candidate_scores(ranks: IntArray, floor: int) -> IntArray:
+    """[candidate]: `floor - 1` for the best, the others evenly down to 1; equal ranks score the same."""
+    return floor - 1 - ranks * (floor - 1) // max(len(ranks), 1)
+
+
+# --- /preempt -------------------------------------------------------------------------------------------------------
 
 
 def preempt(
     snapshot: Snapshot,
     pod: Pod,
-    offers: Mapping[str, SentCandidate],
+    sent: Mapping[str, SentCandidate],
     profile: Profile,
     history: EvictionHistory = NO_HISTORY,
 ) -> PreemptDecision:
-    """The best of the offered nodes, or of all, with the victims that our own dry run finds there.
+    """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
 
-    On a node where a plugin that is not modelled has a say, our reprieve could spare a pod that must go:
-    kube-scheduler's own victims are kept there, ranked all the same.
+    On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
+    kube-scheduler's own victims are kept there, and the node is ranked with them.
     """
-    offered = _Offered.of(snapshot, offers)
-    incoming, rows = scheduling_context(snapshot, pod, profile, history), offered.rows
-    left, undecided = _undecided(incoming, rows)
-    vetoed = NEVER_PREEMPTS if pod.spec.preemption_policy == "Never" else veto(incoming)
+    resolved = ResolvedCandidates.resolve(snapshot, sent)
+    context, rows = scheduling_context(snapshot, pod, profile, history), resolved.rows
+    plugins, scheduler_decides = _not_evaluated_on(context, rows)
+    vetoed = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
     if vetoed is not None:
-        dropped = dict.fromkeys(offers, vetoed)
-        return PreemptDecision((), dropped, left, frozenset(), vetoed, working=DecisionContext(incoming, rows))
-    filtering = run_filter_plugins(incoming)
-    tried = _to_try(filtering, rows, undecided, offered.dropped)
-    run = find_candidates(incoming, filtering.checks, tried, offered.victims if protects(profile.preemption) else None)
-    named = offered.on(run)
-    run = _prefer_scheduler_victims(run, named)
-    if left:
-        theirs = np.flatnonzero(undecided[run.rows])
-        run = with_victims(run, theirs, _as_offered(run, named)[:, theirs], KUBE_SCHEDULER)
-    run = _drop_unrequested_system_victims(run, named)
-    best = _best(run, named, profile.keep_candidates)
-    violations, names = run.violations, snapshot.node_names
-    kept = tuple(
-        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
-    )
-    dropped = offered.dropped | _not_tried(filtering, rows, tried)
-    dropped |= _beaten(run, offered, [candidate.node for candidate in kept])
-    as_offered = frozenset(compress(offered.names, undecided[rows].tolist()))
-    working = DecisionContext(incoming, rows, filtering, run=run, named=named)
-    return PreemptDecision(kept, dropped, left, as_offered, working=working)
+        dropped, decision_context = dict.fromkeys(sent, vetoed), DecisionContext(context, rows)
+        return PreemptDecision((), dropped, plugins, frozenset(), vetoed, decision_context=decision_context)
+    filter_run = run_filter_plugins(context)
+    tried = _rows_to_dry_run(filter_run, resolved, scheduler_decides)
+    chosen = resolved.victims if may_change_victims(profile.preemption) else None
+    run = find_candidates(context, filter_run.checks, tried, chosen)
+    scheduler_victims = resolved.victims_in(run)
+    run = _apply_policies(run, scheduler_victims, scheduler_decides if plugins else None)
+    kept = _choose(run, scheduler_victims, profile.keep_candidates)
+    dropped = resolved.dropped | reasons_not_tried(filter_run, rows, tried)
+    dropped |= reasons_not_chosen(run, resolved, [candidate.node for candidate in kept])
+    as_sent = frozenset(compress(resolved.nodes, scheduler_decides[rows].tolist()))
+    decision_context = DecisionContext(context, rows, filter_run, dry_run=run, scheduler_victims=scheduler_victims)
+    return PreemptDecision(kept, dropped, plugins, as_sent, decision_context=decision_context)
 
 
-def _to_try(filtering: FilterRun, rows: Rows, undecided: BoolArray, dropped: Collection[str]) -> Rows:
-    """Offered nodes where eviction may help as far as we can say; with AllNodes all where we can say that it may.
+def _rows_to_dry_run(filter_run: FilterRun, resolved: ResolvedCandidates, scheduler_decides: BoolArray) -> NodeRows:
+    """Sent nodes where preemption may help as far as the filters know; with AllNodes also all others where it may.
 
-    Not where kube-scheduler knows of pods that we do not (`dropped`).
+    A node whose sent candidate was dropped is left out: kube-scheduler knows pods there that the snapshot lacks.
     """
-    codes, node_row = filtering.codes, filtering.incoming.snapshot.node_row
-    offered = mask_of(rows, len(codes))
-    offered &= (codes == Code.UNSCHEDULABLE) | (undecided & (codes != Code.UNRESOLVABLE))
-    if filtering.incoming.profile.preemption.candidates == "Offered":
-        return np.flatnonzero(offered)
-    others = (codes == Code.UNSCHEDULABLE) & ~undecided
-    others[[node_row[name] for name in dropped if name in node_row]] = False
-    return np.flatnonzero(offered | others)
+    codes, node_row = filter_run.codes, filter_run.context.snapshot.node_row
+    sent = mask_of(resolved.rows, len(codes))
+    sent &= (codes == Code.UNSCHEDULABLE) | (scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+    if filter_run.context.profile.preemption.candidates == "Sent":
+        return np.flatnonzero(sent)
+    others = (codes == Code.UNSCHEDULABLE) & ~scheduler_decides
+    others[[node_row[name] for name in resolved.dropped if name in node_row]] = False
+    return np.flatnonzero(sent | others)
 
 
-@dataclass(frozen=True, slots=True)
-class _Offered:
-    """What kube-scheduler offers, as far as the snapshot knows it."""
+def _apply_policies(run: DryRun, scheduler_victims: BoolArray, scheduler_decides: BoolArray | None) -> DryRun:
+    """The dry run with kube-scheduler's victims where they must or may stand, and without victims only it may choose.
 
-    names: list[str]
-    """Nodes with offers that may be answered."""
-    rows: Rows
-    """Of these."""
-    dropped: dict[str, str]
-    """Offers that name a node or a victim that the snapshot does not hold: one wrong UID fails a whole answer."""
-    victims: BoolArray
-    """[pod]: named as a victim of its own node."""
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, offers: Mapping[str, SentCandidate]) -> Self:
-        names = list(offers)
-        nodes = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
-        uids = [offer.victims for offer in offers.values()]
-        there, answerable = nodes >= 0, np.zeros(len(names), np.bool_)
-        if not there.all():
-            uids = list(compress(uids, there.tolist()))
-        rows = nodes[there]
-        answerable[there], found = snapshot.index(VictimResolver).of(rows.tolist(), uids)
-        dropped = {names[place]: UNKNOWN_VICTIM for place in np.flatnonzero(there & ~answerable)}
-        dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(~there)}
-        victims = mask_of(found, len(snapshot.pod_node))
-        return cls(list(compress(names, answerable.tolist())), nodes[answerable], dropped, victims)
-
-    def on(self, run: DryRun) -> BoolArray:
-        """[k, node] of a dry run."""
-        pods = run.pods
-        found: BoolArray = self.victims[pods] & (pods >= 0)
-        return found
-
-
-def _not_tried(filtering: FilterRun, rows: Rows, tried: Rows) -> dict[str, str]:
-    """Why those of the offered nodes are not in the answer that were not tried."""
-    names = filtering.incoming.snapshot.node_names
-    rows = rows[~mask_of(tried, len(filtering.codes))[rows]]
-    return {
-        names[row]: verdict.message or "the pod fits without evicting anyone"
-        for row, verdict in zip(rows.tolist(), filtering.verdicts(rows), strict=True)
-    }
-
-
-def _as_offered(run: DryRun, named: BoolArray) -> BoolArray:
-    """kube-scheduler's victims as [k, node]; a node with one that may not be evicted has none at all."""
-    wrong = (named & ~run.grouped.evictable.mask).any(axis=0)
-    return named & ~wrong
-
-
-def _prefer_scheduler_victims(run: DryRun, named: BoolArray) -> DryRun:
-    """Where two pods may take each other's place, let the one go that kube-scheduler named.
-
-    It may not know the other one any more, and one UID that it does not know fails the whole answer.
+    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides; None: nowhere.
     """
-    unnamed, left_out = run.victims & ~named, named & ~run.victims & run.grouped.evictable.mask
-    mixed = np.flatnonzero(unnamed.any(axis=0) & left_out.any(axis=0) & run.candidate)
-    equal = _with_equals(run, mixed, unnamed, left_out)
-    if not equal:
+    run = _prefer_scheduler_victims(run, scheduler_victims)
+    if scheduler_decides is not None:
+        places = np.flatnonzero(scheduler_decides[run.rows])
+        evictable = _evictable_scheduler_victims(run, scheduler_victims)
+        run = replace_victims(run, places, evictable[:, places], SCHEDULER_VICTIMS)
+    return _drop_unrequested_system_victims(run, scheduler_victims)
+
+
+def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
+    """Where two pods are interchangeable, evict the one that kube-scheduler chose.
+
+    kube-scheduler may have seen the other one go already, and one UID that it cannot find fails the whole answer.
+    """
+    unrequested = run.victims & ~scheduler_victims
+    reprieved = scheduler_victims & ~run.victims & run.potential.evictable.mask
+    mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
+    places = _places_with_equal_importance(run, mixed, unrequested, reprieved)
+    if not places:
         return run
-    victims, ways = run.victims.copy(), run.ways.copy()
-    for place in equal:
-        spared = np.flatnonzero(named[:, place] & ~victims[:, place]).tolist()
-        for k in np.flatnonzero(victims[:, place] & ~named[:, place]).tolist():
-            other = next((one for one in spared if run.interchangeable(place, k, one)), None)
+    victims, methods = run.victims.copy(), run.methods.copy()
+    for place in places:
+        spared = np.flatnonzero(scheduler_victims[:, place] & ~victims[:, place]).tolist()
+        for k in np.flatnonzero(victims[:, place] & ~scheduler_victims[:, place]).tolist():
+            other = next((one for one in spared if run.are_interchangeable(place, k, one)), None)
             if other is not None:
                 victims[[k, other], place] = False, True
                 spared.remove(other)
-                ways[place] = NAMED_OF_EQUALS
-    return replace(run, victims=victims, ways=ways)
+                methods[place] = SCHEDULER_PREFERRED
+    return replace(run, victims=victims, methods=methods)
 
 
-def _with_equals(run: DryRun, places: IntArray, some: BoolArray, others: BoolArray) -> list[int]:
-    """Those of the places where a pod of the one [k, node] is as important as one of the others."""
-    running = run.snapshot.pod_table
-    one, other = (run.taken_on(places, columns(mask, places)) for mask in (some, others))
+def _places_with_equal_importance(run: DryRun, places: IntArray, some: BoolArray, others: BoolArray) -> list[int]:
+    """Places where a pod of `some` [k, node] is as important as one of `others`: a cheap test before the exact one."""
+    pod_table = run.snapshot.pod_table
+    one, other = (run.victim_rows(places, select_columns(mask, places)) for mask in (some, others))
 
-    def importance(taken: Taken) -> Iterator[tuple[int, int, int]]:
-        """With the place, of each."""
-        priority, start = running.priority[taken.pods], running.start[taken.pods]
+    def importance(taken: VictimRows) -> Iterator[tuple[int, int, int]]:
+        """(place, priority, start time) of each pod."""
+        priority, start = pod_table.priority[taken.pods], pod_table.start[taken.pods]
         return zip(taken.places.tolist(), priority.tolist(), start.tolist(), strict=True)
 
     equal = set(importance(one)).intersection(importance(other))
     return sorted({int(places[nth]) for nth, _, _ in equal})
 
 
-def _drop_unrequested_system_victims(run: DryRun, named: BoolArray) -> DryRun:
-    """Not where a pod would go that only kube-scheduler may choose; where policies choose, they leave those out."""
-    if protects(run.incoming.profile.preemption):
+def _evictable_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> BoolArray:
+    """[k, node]: kube-scheduler's victims; none at all on a node where one of them may not be evicted."""
+    not_evictable = (scheduler_victims & ~run.potential.evictable.mask).any(axis=0)
+    return scheduler_victims & ~not_evictable
+
+
+def _drop_unrequested_system_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
+    """Veto nodes where a system pod would be evicted that kube-scheduler did not choose.
+
+    Where policies may change victims, the protections leave those pods out already.
+    """
+    if may_change_victims(run.context.profile.preemption):
         return run
     places = np.flatnonzero(run.candidate)
-    added = run.taken_on(places, columns(run.victims & ~named, places))
+    added = run.victim_rows(places, select_columns(run.victims & ~scheduler_victims, places))
     pods = run.snapshot.pods
-    special = [
-        place for pod, place in zip(added.pods.tolist(), added.places.tolist(), strict=True) if is_special(pods[pod])
+    vetoed = [
+        place
+        for pod, place in zip(added.pods.tolist(), added.places.tolist(), strict=True)
+        if is_system_victim(pods[pod])
     ]
-    if not special:
+    if not vetoed:
         return run
-    nodes = mask_of(places[special], len(run.rows))
-    barrier = PolicyVeto(nodes, lambda _, places: [f"would evict {SPECIAL}"] * len(places))
-    return replace(run, barriers=(*run.barriers, barrier))
+    nodes = mask_of(places[vetoed], len(run.rows))
+    veto = PolicyVeto(nodes, lambda _, places: [f"would evict {UNREQUESTED_SYSTEM_POD}"] * len(places))
+    return replace(run, vetoes=(*run.vetoes, veto))
 
 
-def _best(run: DryRun, named: BoolArray, limit: int | None) -> IntArray:
-    """Places of the best candidates in order."""
+def _choose(run: DryRun, scheduler_victims: BoolArray, limit: int | None) -> tuple[Candidate, ...]:
+    """The best candidates, best first, at most `limit`; None: all."""
     places = np.flatnonzero(run.candidate)
-    return best_of(run, places, limit, then=then_by(run, named, places))
+    best = best_candidates(run, places, limit, then=tie_breakers(run, scheduler_victims, places))
+    violations, names = run.violations, run.snapshot.node_names
+    return tuple(
+        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
+    )
 
 
-def then_by(run: DryRun, named: BoolArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Of candidates that cost the same, those first whose victims kube-scheduler named; then by name."""
-    return count_per_node(run.victims & ~named)[places], run.snapshot.name_order[run.rows[places]]
-
-
-BEATEN = "another node is the better candidate"
-
-SPECIAL = "a mirror pod, system-critical or leaving already, and not chosen by kube-scheduler"
-
-_FEW = 3
-"""Of so many pods of a node is said why they may not be evicted, …"""
-
-_MOST_NODES = 100
-"""… and on no more nodes than these: who reads of more?"""
-
-
-def _beaten(run: DryRun, offered: _Offered, kept: Iterable[str]) -> dict[str, str]:
-    """Why the offered nodes that were tried are not in the answer."""
-    place_of = np.full(len(run.snapshot.nodes), -1)
-    place_of[run.rows] = np.arange(len(run.rows))
-    places = place_of[offered.rows]
-    tried = places >= 0
-    names, places = list(compress(offered.names, tried.tolist())), places[tried]
-    dropped = dict.fromkeys(names, BEATEN)
-    others = np.flatnonzero(~run.candidate[places])
-    explained = _MOST_NODES if protects(run.incoming.profile.preemption) else 0
-    verdicts = run.verdicts(places[others])
-    for number, (nth, verdict) in enumerate(zip(others.tolist(), verdicts, strict=True)):
-        name = names[nth]
-        dropped[name] = verdict.message or NO_HELP
-        if number < explained and not run.makes_room[places[nth]]:
-            dropped[name] += _not_evictable(run, offered, name)
-    for name in kept:
-        dropped.pop(name, None)
-    return dropped
-
-
-def _not_evictable(run: DryRun, offered: _Offered, node: str) -> str:
-    """Which pods of lower priority a policy protects, with all reasons."""
-    lower = (pod for pod in run.snapshot.pods_on(node) if pod.priority < run.incoming.pod.priority)
-    protected = [(pod, why) for pod in lower if (why := _protected_by(run, offered, pod))]
-    shown = [f"{pod.key} is {'; '.join(why)}" for pod, why in protected[:_FEW]]
-    more = [f"{len(protected) - _FEW} more"] if len(protected) > _FEW else []
-    return f"; not evictable: {', '.join(shown + more)}" if protected else ""
-
-
-def _protected_by(run: DryRun, offered: _Offered, pod: Pod) -> tuple[str, ...]:
-    found, row = reasons(run.incoming, pod), run.snapshot.running_row(pod)
-    is_chosen = row is not None and offered.victims[row]
-    return (*found, SPECIAL) if is_special(pod) and not is_chosen else found
+def tie_breakers(run: DryRun, scheduler_victims: BoolArray, places: IntArray) -> tuple[IntArray, IntArray]:
+    """Keys [place] for equal cost, smaller is better: victims that kube-scheduler did not choose, then node name."""
+    return count_per_node(run.victims & ~scheduler_victims)[places], run.snapshot.name_order[run.rows[places]]

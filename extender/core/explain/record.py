@@ -1,9 +1,9 @@
-"""What is kept of a decision, so that it can be told later: arrays and the objects that they speak of, as they were.
+"""Record a decision so that it can be explained later: arrays and the objects that they refer to, as they were.
 
-A snapshot is changed in place after the decision, so everything is taken here and now; it is as little as that allows,
-because kube-scheduler waits for it. What can be worked out from that later is worked out later (`core.explain.render`).
+The snapshot changes in place after the decision, so everything that an explanation needs is copied here, as little as
+possible because kube-scheduler waits meanwhile; the rest is worked out on demand (`core.explain.render`).
 
-Rule: a capture refers to nothing that changes.
+Rule: a record refers to nothing that changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,177 +15,191 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision, then_by
-from extender.core.framework.constraint import CodeArray, Rows, SchedulingContext
+from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision, tie_breakers
+from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS
-from extender.core.framework.plugins.missing_permissions import blind
+from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.status import Status
-from extender.core.preemption.criteria import CRITERIA, Losses
+from extender.core.preemption.criteria import CRITERIA, CandidateVictims
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.node_pods import NodePods, OnNode
-from extender.core.preemption.pdb.violations import charging_of
+from extender.core.preemption.node_pods import NodePods, PodsOnNode
+from extender.core.preemption.pdb.violations import budget_index
 from extender.core.preemption.ranking import rank
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
-from extender.core.snapshot.snapshot import Snapshot, derived
+from extender.core.snapshot.derived import derived
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
 
-# What is true of a running pod.
-EVICTABLE, VIOLATING, VICTIM, PROTECTED, NAMED = (1 << bit for bit in range(5))
+EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
+"""Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
 
+POD_SAMPLE_STRIDE = 256
+"""One pod row in this many is sampled to estimate the memory of the pods behind all records; a power of two."""
 
-SAMPLED = 256
-"""Of so many pods one is looked at to see how much memory the pods of all captures take; a power of two."""
-
-_EVICTION, _ATTEMPT = 150, 100
-"""Bytes of what a moment remembers."""
+_EVICTION_BYTES = 150
+_ATTEMPT_BYTES = 100
+"""Approximate memory of one entry of the eviction history."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What was to be scheduled, and by which rules."""
+class RecordedRequest:
+    """The pod of the request and the rules that applied to it."""
 
-    incoming: SchedulingContext
-    """On a snapshot of its own that holds only what reasons for protections read."""
+    context: SchedulingContext
+    """Its snapshot is a small one that holds only the kinds that protection reasons read."""
     filters: tuple[str, ...]
-    """In the order in which they are asked."""
+    """Filter plugins in the order in which they run."""
 
     @property
     def pod(self) -> Pod:
-        return self.incoming.pod
+        return self.context.pod
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
-        moment = self.incoming.moment
-        return 2000 + _EVICTION * len(moment.evictions) + _ATTEMPT * len(moment.attempts)
+        """Approximate memory in bytes."""
+        history = self.context.history
+        return 2000 + _EVICTION_BYTES * len(history.evictions) + _ATTEMPT_BYTES * len(history.attempts)
 
 
 @dataclass(frozen=True, slots=True)
-class FilterCapture:
-    asked: Asked
+class FilterRecord:
+    """Record of a `/filter` decision."""
+
+    request: RecordedRequest
     node_names: tuple[str, ...]
-    """[node] of the whole cluster; decisions share it until nodes come or go."""
-    rows: Rows
-    """[offered] -> place in `node_names`."""
-    verdicts: Statuses
-    """[offered]."""
-    helped: BoolArray
-    """[offered] where eviction would make room."""
+    """[node]: names of all nodes of the cluster; records share the tuple until nodes are added or removed."""
+    rows: NodeRows
+    """[requested node] -> place in `node_names`."""
+    statuses: Statuses
+    """[requested node]: its filter status."""
+    preemption_helps: BoolArray
+    """[requested node] where evicting lower-priority pods would make room."""
     not_evaluated: tuple[str, ...]
+    """Filter plugins that only kube-scheduler evaluates."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """[offered]."""
-        return _all(self.node_names, self.rows)
+        """[requested node]: its name."""
+        return _take(self.node_names, self.rows)
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
-        return self.asked.size + 17 * len(self.rows) + 300 * len(self.verdicts.distinct)
+        """Approximate memory in bytes."""
+        return self.request.size + 17 * len(self.rows) + 300 * len(self.statuses.distinct)
 
 
 @dataclass(frozen=True, slots=True)
-class PrioritizeCapture:
-    asked: Asked
+class PrioritizeRecord:
+    """Record of a `/prioritize` decision."""
+
+    request: RecordedRequest
     node_names: tuple[str, ...]
-    """[node]; as in FilterCapture."""
+    """[node]: names of all nodes of the cluster, as in FilterRecord."""
     scores: tuple[int, ...]
-    """[offered], 0 to 10."""
-    rows: Rows
-    """[offered] -> number of the node."""
-    scored: Rows
-    """Numbers of the nodes that fit."""
+    """[requested node]: 0 to 10."""
+    rows: NodeRows
+    """[requested node] -> place in `node_names`."""
+    scored: NodeRows
+    """[scored] -> place in `node_names` of a node on which the pod fits."""
     plugins: Mapping[str, IntArray]
-    """[scored], weighted."""
+    """Plugin -> [scored] weighted score."""
     highest: int
+    """Total of a node that every plugin scores highest."""
     not_evaluated: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """[offered]."""
-        return _all(self.node_names, self.rows)
+        """[requested node]: its name."""
+        return _take(self.node_names, self.rows)
 
     @property
     def size(self) -> int:
-        return self.asked.size + len(self.rows) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
+        """Approximate memory in bytes."""
+        return self.request.size + len(self.rows) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """By what candidates were compared."""
+class CandidateKeys:
+    """The keys by which candidates were compared, smaller is better."""
 
     candidates: IntArray
-    """[candidate] -> node."""
+    """[candidate] -> place in `DryRunRecord.nodes`."""
     keys: tuple[tuple[IntArray, ...], ...]
-    """Per criterion its keys [candidate]."""
-    then: tuple[IntArray, ...]
-    """[candidate]: victims that kube-scheduler did not name; place by name."""
+    """Per ranking criterion its keys, each [candidate]."""
+    tie_breakers: tuple[IntArray, ...]
+    """Keys for equal cost, each [candidate]: victims that kube-scheduler did not choose; place of the node by name."""
 
-    def best_first(self) -> "Compared":
-        """The candidates in order."""
+    def best_first(self) -> "CandidateKeys":
+        """Return the same keys with the best candidate first."""
         if not len(self.candidates):
             return self
-        order = rank([key for of_one in self.keys for key in of_one], *self.then)
-        keys = tuple(tuple(key[order] for key in of_one) for of_one in self.keys)
-        return Compared(self.candidates[order], keys, tuple(key[order] for key in self.then))
+        order = rank([key for of_criterion in self.keys for key in of_criterion], *self.tie_breakers)
+        keys = tuple(tuple(key[order] for key in of_criterion) for of_criterion in self.keys)
+        return CandidateKeys(self.candidates[order], keys, tuple(key[order] for key in self.tie_breakers))
 
 
 @dataclass(frozen=True)
-class Tried:
-    """Nodes on which preemption was tried, and their pods. k: place among the node's pods, most important first."""
+class DryRunRecord:
+    """Record of a preemption dry run: its nodes and their pods.
+
+    `k` is the place of a pod among the pods of its node, most important first.
+    """
 
     nodes: tuple[Node, ...]
-    """[node]."""
+    """[node]: the Node as it was."""
     filter: Statuses
-    """[node]: before anybody is evicted."""
+    """[node]: filter status before any eviction."""
     emptied: Mapping[int, Status]
-    """Node -> why it does not fit with all evictable pods gone, where there are some."""
-    ways: CodeArray
-    """[node] -> place in WAYS."""
-    on: tuple[OnNode, ...]
-    """[node]: its pods; the same objects that other captures refer to."""
-    sample: tuple[Pod, ...]
-    """Of the pods, those in every row that SAMPLED divides: of two captures of the same pods the same ones."""
-    pods: int
-    """How many there are."""
+    """Node -> status without its potential victims, where the pod does not fit even then and there are any."""
+    methods: CodeArray
+    """[node] -> place in VICTIM_SELECTION_METHODS."""
+    pods_on_node: tuple[PodsOnNode, ...]
+    """[node]: its pods; records share these objects."""
+    sampled_pods: tuple[Pod, ...]
+    """The pods in rows divisible by POD_SAMPLE_STRIDE: two records of the same pods sample the same ones."""
+    pod_count: int
+    """Number of pods on all nodes of the dry run."""
     flags: npt.NDArray[np.uint8]
-    """[k, node]: EVICTABLE and so on."""
+    """[k, node]: bits EVICTABLE, VIOLATING, VICTIM, PROTECTED and SCHEDULER_VICTIM."""
     allowed: IntArray
-    """[budget]."""
+    """[budget]: disruptions allowed before the preemption."""
     budgets: Mapping[int, str]
-    """Budget -> name."""
+    """Budget -> `namespace/name`."""
     violations: IntArray
-    """[node]: NumPDBViolations."""
-    compared: Compared
-    """In no order."""
+    """[node]: NumPDBViolations of its victims."""
+    candidate_keys: CandidateKeys
+    """In the order of `nodes`."""
 
     @cached_property
-    def ranked(self) -> Compared:
-        """The candidates, best first."""
-        return self.compared.best_first()
+    def ranked(self) -> CandidateKeys:
+        """The keys with the best candidate first; sorted on first use, outside of the request."""
+        return self.candidate_keys.best_first()
 
     @property
     def size(self) -> int:
-        """Bytes, about, without the pods: the picture holds most of them anyway."""
-        keys = sum(map(len, self.compared.keys)) + len(self.compared.then)
-        budgets = self.on[0].charged.shape[1] if self.on else 0
-        of_pod, of_node = 8 + 4 * budgets, 250
-        of_all = self.pods * of_pod + len(self.nodes) * of_node
-        return of_all + self.flags.size + 8 * keys * len(self.compared.candidates)
+        """Approximate memory in bytes, without the pods: the cluster cache holds most of them anyway."""
+        keys = sum(map(len, self.candidate_keys.keys)) + len(self.candidate_keys.tie_breakers)
+        budgets = self.pods_on_node[0].budget_rows.shape[1] if self.pods_on_node else 0
+        bytes_per_pod, bytes_per_node = 8 + 4 * budgets, 250
+        total = self.pod_count * bytes_per_pod + len(self.nodes) * bytes_per_node
+        return total + self.flags.size + 8 * keys * len(self.candidate_keys.candidates)
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptCapture:
-    asked: Asked
+class PreemptRecord:
+    """Record of a `/preempt` decision."""
+
+    request: RecordedRequest
     decision: PreemptDecision
-    """Without its working."""
-    offered: tuple[str, ...]
-    tried: Tried | None
-    """None: the pod may evict nobody."""
-    untried: Mapping[str, Status]
-    """Offered node on which nothing was tried -> what the filters say."""
+    """Without its DecisionContext, which refers to the snapshot."""
+    sent_nodes: tuple[str, ...]
+    """Nodes of the candidates that kube-scheduler sent."""
+    dry_run: DryRunRecord | None
+    """None: the pod may not preempt on any node."""
+    not_tried: Mapping[str, Status]
+    """Sent node without a dry run -> its filter status."""
 
     @property
     def not_evaluated(self) -> tuple[str, ...]:
@@ -193,37 +207,38 @@ class PreemptCapture:
 
     @property
     def size(self) -> int:
-        tried = self.tried.size if self.tried is not None else 0
-        return self.asked.size + 1000 + tried + 120 * len(self.offered) + 150 * len(self.decision.dropped)
+        """Approximate memory in bytes."""
+        dry_run = self.dry_run.size if self.dry_run is not None else 0
+        return self.request.size + 1000 + dry_run + 120 * len(self.sent_nodes) + 150 * len(self.decision.dropped)
 
 
-Capture = FilterCapture | PrioritizeCapture | PreemptCapture
+DecisionRecord = FilterRecord | PrioritizeRecord | PreemptRecord
 
 
-def capture_filter(decision: FilterDecision) -> FilterCapture:
-    """Of a decision with its working, before its snapshot changes."""
-    working = _working(decision.working)
-    assert working.verdicts is not None
-    assert working.helped is not None
-    return FilterCapture(
-        _asked(working),
-        working.incoming.snapshot.fixed_names,
-        working.rows.copy(),
-        working.verdicts,
-        working.helped,
+def record_filter(decision: FilterDecision) -> FilterRecord:
+    """Record a decision that still has its DecisionContext, before its snapshot changes."""
+    decision_context = _context_of(decision.decision_context)
+    assert decision_context.statuses is not None
+    assert decision_context.preemption_helps is not None
+    return FilterRecord(
+        _recorded_request(decision_context),
+        decision_context.context.snapshot.frozen_node_names,
+        decision_context.rows.copy(),
+        decision_context.statuses,
+        decision_context.preemption_helps,
         decision.not_evaluated,
     )
 
 
-def capture_prioritize(decision: PrioritizeDecision) -> PrioritizeCapture:
-    """The same of scores."""
-    working, scores = _working(decision.working), _working(decision.working).scores
+def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
+    """Record scores, under the conditions of `record_filter`."""
+    decision_context, scores = _context_of(decision.decision_context), _context_of(decision.decision_context).scores
     assert scores is not None
-    return PrioritizeCapture(
-        _asked(working),
-        working.incoming.snapshot.fixed_names,
+    return PrioritizeRecord(
+        _recorded_request(decision_context),
+        decision_context.context.snapshot.frozen_node_names,
         decision.scores,
-        working.rows.copy(),
+        decision_context.rows.copy(),
         scores.rows,
         scores.plugins,
         scores.highest,
@@ -231,92 +246,109 @@ def capture_prioritize(decision: PrioritizeDecision) -> PrioritizeCapture:
     )
 
 
-def capture_preempt(decision: PreemptDecision, offered: Iterable[str]) -> PreemptCapture:
-    """The same of a preemption, and of the nodes that kube-scheduler offered."""
-    working = _working(decision.working)
-    tried, untried = None, dict[str, Status]()
-    if working.filtering is not None and working.run is not None:
-        tried = _tried(working.filtering, working.run, working.named)
-        tried_rows = mask_of(working.run.rows, len(working.incoming.snapshot.nodes))
-        rows = working.rows[~tried_rows[working.rows]]
-        names, verdicts = _all(working.incoming.snapshot.node_names, rows), working.filtering.verdicts(rows)
-        untried = dict(zip(names, verdicts, strict=True))
-    return PreemptCapture(_asked(working), replace(decision, working=None), tuple(offered), tried, untried)
+def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
+    """Record a preemption and the nodes that kube-scheduler sent, under the conditions of `record_filter`."""
+    decision_context = _context_of(decision.decision_context)
+    dry_run, not_tried = None, dict[str, Status]()
+    if decision_context.filter_run is not None and decision_context.dry_run is not None:
+        dry_run = _record_dry_run(
+            decision_context.filter_run, decision_context.dry_run, decision_context.scheduler_victims
+        )
+        tried_rows = mask_of(decision_context.dry_run.rows, len(decision_context.context.snapshot.nodes))
+        rows = decision_context.rows[~tried_rows[decision_context.rows]]
+        names, statuses = (
+            _take(decision_context.context.snapshot.node_names, rows),
+            decision_context.filter_run.statuses(rows),
+        )
+        not_tried = dict(zip(names, statuses, strict=True))
+    return PreemptRecord(
+        _recorded_request(decision_context),
+        replace(decision, decision_context=None),
+        tuple(sent_nodes),
+        dry_run,
+        not_tried,
+    )
 
 
-def _working(working: DecisionContext | None) -> DecisionContext:
-    if working is None:
-        raise ValueError("the decision has been parted from its working")
-    return working
+def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
+    if decision_context is None:
+        raise ValueError("the decision has no DecisionContext any more")
+    return decision_context
 
 
-# --- what reasons read ------------------------------------------------------------------------------------------------
+# --- the request ------------------------------------------------------------------------------------------------------
 
 
-def _asked(working: DecisionContext) -> Asked:
-    incoming = working.incoming
-    unable = blind(incoming, "filter")
-    filters = tuple(name for name in FILTERS if name in incoming.profile.filter_plugins and name not in unable)
-    return Asked(replace(incoming, snapshot=_read_by_reasons(incoming.snapshot)), filters)
+def _recorded_request(decision_context: DecisionContext) -> RecordedRequest:
+    context = decision_context.context
+    unable = plugins_missing_permissions(context, "filter")
+    filters = tuple(name for name in FILTERS if name in context.profile.filter_plugins and name not in unable)
+    return RecordedRequest(replace(context, snapshot=_snapshot_for_reasons(context.snapshot)), filters)
 
 
 @derived("namespaces", "priority_classes")
-def _read_by_reasons(snapshot: Snapshot) -> Snapshot:
-    """A snapshot of nothing but what reasons for protections read."""
+def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot with only the kinds that protection reasons read: Namespaces and PriorityClasses."""
     namespaces, classes = snapshot.objects.namespaces.values(), snapshot.objects.priority_classes.values()
-    read = Snapshot.build(ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes)))
-    _ = read.namespace_labels  # remembered now: several threads may read it
-    return read
+    small = Snapshot.build(ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes)))
+    _ = small.namespace_labels  # computed now, because several threads may read it later
+    return small
 
 
 # --- preemption -------------------------------------------------------------------------------------------------------
 
 
-def _tried(filtering: FilterRun, run: DryRun, named: BoolArray | None) -> Tried:
-    snapshot, incoming, policy = run.snapshot, run.incoming, run.incoming.profile.preemption
+def _record_dry_run(filter_run: FilterRun, run: DryRun, scheduler_victims: BoolArray | None) -> DryRunRecord:
+    snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
     pods = run.pods.reshape(-1)
-    residents = snapshot.index(NodePods, policy).on(incoming.layout, run.rows)
-    charging = charging_of(snapshot, policy)
-    crowded = np.flatnonzero(~run.emptied.fits & run.grouped.evictable.mask.any(axis=0))
-    return Tried(
-        nodes=_all(snapshot.nodes, run.rows),
-        filter=filtering.grouped(run.rows),
-        emptied=dict(zip(crowded.tolist(), run.emptied.verdicts(crowded), strict=True)),
-        ways=run.ways,
-        on=residents,
-        sample=_all(snapshot.running.pods, pods[pods & (SAMPLED - 1) == 0]),  # not where there is no pod: that is -1
-        pods=int(np.count_nonzero(pods >= 0)),
-        flags=_flags(run, named),
-        allowed=charging.allowances,
-        budgets=charging.names,
+    pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
+    budgets = budget_index(snapshot, policy)
+    insufficient = np.flatnonzero(~run.emptied.fits & run.potential.evictable.mask.any(axis=0))
+    return DryRunRecord(
+        nodes=_take(snapshot.nodes, run.rows),
+        filter=filter_run.distinct_statuses(run.rows),
+        emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient), strict=True)),
+        methods=run.methods,
+        pods_on_node=pods_on_node,
+        # A place without a pod holds -1, which is never sampled: all its low bits are set.
+        sampled_pods=_take(snapshot.pod_table.pods, pods[pods & (POD_SAMPLE_STRIDE - 1) == 0]),
+        pod_count=int(np.count_nonzero(pods >= 0)),
+        flags=_flags(run, scheduler_victims),
+        allowed=budgets.allowances,
+        budgets=budgets.names,
         violations=run.violations,
-        compared=_compared(run, named),
+        candidate_keys=_candidate_keys(run, scheduler_victims),
     )
 
 
-def _all(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
-    """The values in these places."""
+def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
+    """Return the values at these places."""
     wanted = places.tolist()
+    # itemgetter is the fastest way for many places, but returns a tuple only for two or more.
     return tuple(values[place] for place in wanted) if len(wanted) < 2 else itemgetter(*wanted)(values)
 
 
-def _flags(run: DryRun, named: BoolArray | None) -> npt.NDArray[np.uint8]:
-    """[k, node]."""
-    grouped, pods = run.grouped, run.pods
-    flags = grouped.evictable.mask * np.uint8(EVICTABLE)
-    flags |= grouped.violating * np.uint8(VIOLATING)
+def _flags(run: DryRun, scheduler_victims: BoolArray | None) -> npt.NDArray[np.uint8]:
+    """[k, node]: the bits of each pod."""
+    potential, pods = run.potential, run.pods
+    flags = potential.evictable.mask * np.uint8(EVICTABLE)
+    flags |= potential.violating * np.uint8(VIOLATING)
     flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
-    if grouped.protected is not None:
-        flags |= grouped.protected[pods] * np.uint8(PROTECTED)
-    if named is not None:
-        flags |= named * np.uint8(NAMED)
+    if potential.protected is not None:
+        flags |= potential.protected[pods] * np.uint8(PROTECTED)
+    if scheduler_victims is not None:
+        flags |= scheduler_victims * np.uint8(SCHEDULER_VICTIM)
     return flags
 
 
-def _compared(run: DryRun, named: BoolArray | None) -> Compared:
-    places, ranking = np.flatnonzero(run.candidate), run.incoming.profile.preemption.ranking
+def _candidate_keys(run: DryRun, scheduler_victims: BoolArray | None) -> CandidateKeys:
+    places, ranking = np.flatnonzero(run.candidate), run.context.profile.preemption.ranking
     if not len(places):
-        return Compared(places, tuple(() for _ in ranking), ())
-    losses = Losses(run, places)
-    keys = tuple(tuple(CRITERIA[name](losses)) for name in ranking)
-    return Compared(places, keys, then_by(run, np.zeros_like(run.victims) if named is None else named, places))
+        return CandidateKeys(places, tuple(() for _ in ranking), ())
+    candidate_victims = CandidateVictims(run, places)
+    keys = tuple(tuple(CRITERIA[name](candidate_victims)) for name in ranking)
+    return CandidateKeys(
+        places,
+        keys,
+        tie_breakers(run, np.zeros_like(run.victims) if scheduler_victims is None else scheduler_victims, places),
+    )

@@ -1,198 +1,214 @@
-"""One decision with all that led to it, as /decisions, `extender explain` and the page show it.
+"""The JSON schema of an explained decision, as /decisions, `extender explain` and the web page show it.
 
-Amounts are in the scheduler's units: cpu in thousandths, the rest in bytes or pieces. Keys that are left out have the
-default given here.
+Amounts are in the scheduler's units: millicores of cpu, bytes, or a count. A key that is left out has its default.
 
-Rule: a shape, nothing else: `core.explain.render` fills it in.
+Rule: types only; `core.explain.render` fills them in.
 """
 
 from typing import Literal
 
 import msgspec
 
-Verb = Literal["filter", "prioritize", "preempt"]
+VerbName = Literal["filter", "prioritize", "preempt"]
+"""A verb that has a decision; `bind` has none."""
 
-Amounts = dict[str, int]
-"""Resource -> amount."""
-
-
-class Shown(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
-    """Base of all parts: keys in camelCase, defaults left out."""
+ResourceAmounts = dict[str, int]
+"""Resource -> amount in the scheduler's units."""
 
 
-class PodShown(Shown, frozen=True, kw_only=True):
+class ReportStruct(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Base class of the schema: keys in camelCase, defaults left out."""
+
+
+class PodReport(ReportStruct, frozen=True, kw_only=True):
+    """An incoming or nominated pod."""
+
     key: str
     """`namespace/name`."""
     uid: str
     priority: int = 0
-    requests: Amounts = {}
+    requests: ResourceAmounts = {}
 
 
-class VerdictShown(Shown, frozen=True, kw_only=True):
-    """What the filters say. Of the `filters` of a decision those before `plugin` let the pod pass, and those after it
-    were not asked."""
+class StatusReport(ReportStruct, frozen=True, kw_only=True):
+    """Filter status of a node. Plugins before `plugin` in the decision's `filters` passed, later ones did not run."""
 
     code: str
     """Success, Unschedulable (evicting pods may help) or UnschedulableAndUnresolvable."""
     plugin: str = ""
-    """Empty where no plugin speaks."""
+    """The plugin that rejects; empty if none does."""
     reasons: list[str] = []
 
 
-Role = Literal["victim", "reprieved", "protected", "kept"]
-"""Of a running pod: to be evicted; could be, but there is room; may not be, by a policy; is not less important."""
+PodRole = Literal["victim", "reprieved", "protected", "kept"]
+"""victim; reprieved: a potential victim that was spared; protected: by a policy; kept: its priority is not lower."""
 
 
-class RunningPod(Shown, frozen=True, kw_only=True):
+class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
+    """A running pod of a node on which preemption was tried."""
+
     key: str
     uid: str
-    role: Role
+    role: PodRole
     priority: int = 0
     started: str | None = None
     """status.startTime."""
     order: int | None = None
-    """1 for the pod that was put back first; None for those that were never taken off, and where the victims were not
-    found by putting pods back in this order (`chosen_by`)."""
+    """Turn in the reprieve, 1 for the pod that was put back first; None for pods that were never removed, and where
+    the victims were found in another way (`chosen_by`)."""
     violating: bool = False
-    """Its loss would break a budget, as budgets are counted by the policies in effect."""
+    """Whether its eviction would violate a disruption budget, as the policies in effect count budgets."""
     budgets: list[str] = []
-    """Disruption budgets that its loss charges."""
+    """Disruption budgets that its eviction counts against."""
     named: bool = False
-    """kube-scheduler had chosen it as a victim."""
+    """Whether kube-scheduler sent it as a victim."""
     leaving: bool = False
-    """It had a deletionTimestamp."""
+    """Whether it had a deletionTimestamp."""
     protected_by: list[str] = []
-    requests: Amounts = {}
+    """Reasons of the policies that protect it."""
+    requests: ResourceAmounts = {}
 
 
-class BudgetShown(Shown, frozen=True, kw_only=True):
+class BudgetReport(ReportStruct, frozen=True, kw_only=True):
+    """A disruption budget that victims of a node count against."""
+
     name: str
     allowed: int
-    """Disruptions allowed before."""
+    """Disruptions allowed before the preemption."""
     charged: int
-    """By the victims."""
+    """Victims that count against it."""
 
     @property
     def after(self) -> int:
+        """Disruptions allowed after the preemption; negative where the victims exceed the budget."""
         return self.allowed - self.charged
 
 
-Outcome = Literal[
-    "accepted", "failed", "unresolvable",  # of /filter
-    "scored", "unscored",  # of /prioritize: does the pod fit, or would it take an eviction?
-    "chosen", "beaten", "ruledOut", "noRoom", "noVictims", "fits", "leftOut", "rejected", "vetoed",  # of /preempt
+NodeOutcome = Literal[
+    "accepted", "failed", "unresolvable",
+    "scored", "unscored",
+    "chosen", "outranked", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated",
+    "rejected", "vetoed",
 ]  # fmt: skip
-"""Of a node. `chosen`: in the answer; `beaten`: another candidate is better; `ruledOut`: a policy forbids the victims;
-`noRoom`: not even with all evictable pods gone; `noVictims`: nobody there may be evicted; `fits`: without evicting
-anybody; `leftOut`: not in the cluster picture, no eviction helps, or only kube-scheduler knows whose would; `rejected`:
-by the guard; `vetoed`: the pod may evict nobody now."""
+"""What became of a node in `/filter` (first row), `/prioritize` (second row) or `/preempt` (the others).
+
+`chosen`: in the answer; `outranked`: another candidate is better; `rejectedByPolicy`: a policy forbids its victims;
+`insufficientAfterPreemption`: the pod does not fit even without all potential victims; `noVictims`: no pod may be
+evicted; `fits`: the pod fits without preemption; `notEvaluated`: not in the cluster cache, no eviction helps, or only
+kube-scheduler evaluates the plugin that decides; `rejected`: by the guard; `vetoed`: the pod may not preempt now."""
 
 
-class NodeShown(Shown, frozen=True, kw_only=True):
+class NodeReport(ReportStruct, frozen=True, kw_only=True):
+    """A node in a decision."""
+
     name: str
-    outcome: Outcome
-    offered: bool = True
-    """False: kube-scheduler did not offer it, and a policy looks at all nodes."""
+    outcome: NodeOutcome
+    sent: bool = True
+    """False: kube-scheduler did not send it, and a policy evaluates all nodes."""
     why: str = ""
-    filter: VerdictShown | None = None
-    """Before anybody is evicted; None: it was not filtered."""
+    filter: StatusReport | None = None
+    """Filter status before any eviction; None: the filters did not run."""
 
     # --- /prioritize ---
     score: int | None = None
-    """0 to 10, as answered."""
+    """Score in the answer, 0 to 10."""
     total: int | None = None
-    """Sum of the weighted scores of the plugins, of a node on which the pod fits."""
+    """Sum of the weighted plugin scores, where the pod fits."""
     plugins: dict[str, int] = {}
     """Plugin -> weighted score."""
 
     # --- /preempt ---
-    emptied: VerdictShown | None = None
-    """With all evictable pods gone, where it does not fit even then."""
+    emptied: StatusReport | None = None
+    """Filter status without all potential victims, where the pod does not fit even then."""
     rank: int | None = None
-    """1: the best candidate."""
+    """Rank among the candidates, 1 for the best."""
     keys: list[list[int]] = []
-    """Per criterion of the ranking what is compared, the smaller the better."""
+    """Per ranking criterion the keys that are compared, smaller is better."""
     shown: list[str] = []
-    """The same for people."""
+    """Per ranking criterion the keys as readable text."""
     loses_by: str | None = None
-    """The first criterion by which it is worse than the best candidate."""
+    """The first criterion by which it is worse than the best candidate; None for the best."""
     victims: list[str] = []
     """Keys of the pods that would be evicted, most important first."""
     violations: int = 0
-    """NumPDBViolations."""
+    """NumPDBViolations of the victims."""
     chosen_by: str = ""
-    """How the victims were found; empty: by the reprieve. See `core.preemption.dry_run.WAYS`."""
-    counts: dict[Role, int] = {}
-    """How many pods of the node have which role."""
-    budgets: list[BudgetShown] = []
-    """Those that the victims charge."""
+    """How the victims were found (`VICTIM_SELECTION_METHODS` in `core.preemption.dry_run`); empty: by the reprieve."""
+    counts: dict[PodRole, int] = {}
+    """Role -> number of pods of the node that have it."""
+    budgets: list[BudgetReport] = []
+    """Disruption budgets that the victims count against."""
 
-    # --- only where the pods are asked for ---
-    pods: list[RunningPod] = []
+    # --- only where the request wants the pods ---
+    pods: list[RunningPodReport] = []
     """Every pod of the node, most important first."""
-    allocatable: Amounts = {}
-    used: Amounts = {}
-    """By running pods, before."""
-    freed: Amounts = {}
-    """By the victims."""
-    nominated: list[PodShown] = []
+    allocatable: ResourceAmounts = {}
+    used: ResourceAmounts = {}
+    """Requests of the running pods before the preemption."""
+    freed: ResourceAmounts = {}
+    """Requests of the victims."""
+    nominated: list[PodReport] = []
     """Pods nominated to the node that the preemptor must yield to."""
 
 
-class Ranking(Shown, frozen=True, kw_only=True):
+class RankingReport(ReportStruct, frozen=True, kw_only=True):
+    """How the candidates of a preemption compare."""
+
     criteria: list[str]
-    """In the order in which they are asked."""
+    """Names of the criteria in the order in which they are compared."""
     candidates: int
+    """Number of candidates."""
     decided_by: str | None = None
-    """The criterion that left the best candidate alone; `named`, `name`: all costs are equal, and kube-scheduler had
-    named its victims, or its name comes first; None: it is the only one, or there is none."""
+    """The criterion that singled out the best candidate. At equal cost `named` (kube-scheduler sent its victims) or
+    `name` (its name comes first). None: at most one candidate."""
     ties: list[str] = []
-    """Candidates that cost the same as the best, the best included."""
+    """Nodes that cost the same as the best, including the best."""
 
 
-class Summary(Shown, frozen=True, kw_only=True):
-    """A line in the list of decisions."""
+class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
+    """One line in the list of decisions."""
 
     id: str
-    """`preempt-17`: the verb, and a number that counts from the start of the process."""
-    verb: Verb
+    """Such as `preempt-17`: the verb and a counter that starts with the process."""
+    verb: VerbName
     time: str
-    """When it was asked for, UTC."""
+    """Time of the request, UTC."""
     milliseconds: float
-    outcome: Literal["answered", "nobody", "vetoed", "observed", "handsOff", "failed"]
-    """`nobody`: a preemption that evicts nobody; `observed`: in mode Observe, so it was not answered; `handsOff`: the
-    kill switch was on, and nothing was decided."""
+    """Duration of the decision."""
+    outcome: Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
+    """`noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not answered;
+    `passthrough`: the kill switch was on, and nothing was decided."""
     sentence: str
-    """What was decided and by what, in one sentence."""
+    """The decision and what it was based on, in one sentence."""
     pod: str
-    """Key of the pod that was to be scheduled."""
+    """Key of the incoming pod."""
     uid: str
     priority: int = 0
     chosen: list[str] = []
-    """Nodes in the answer, best first; of `/preempt` only."""
+    """`/preempt`: nodes in the answer, best first."""
     victims: list[str] = []
-    """Keys of the pods to be evicted."""
+    """`/preempt`: keys of the victims on the best node, most important first."""
 
 
-class Decision(Summary, frozen=True, kw_only=True):
-    """All of it."""
+class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
+    """One decision in full."""
 
-    picture: str = ""
-    """The state of the cluster that it was made on: version, and of a live cluster each kind's version and age."""
+    cache: str = ""
+    """State of the cluster cache at the decision: its version, and for a live cluster each kind's version and age."""
     policies: list[str] = []
-    """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
-    incoming: PodShown
+    """Keys of `preemption` that differ from kube-scheduler's behaviour, with their values."""
+    incoming: PodReport
     filters: list[str] = []
-    """Filter plugins in the order in which they are asked."""
-    nodes: list[NodeShown] = []
-    """Candidates best first, then the others by name; of `/filter` and `/prioritize` in the order asked."""
-    ranking: Ranking | None = None
-    """Of a preemption."""
+    """Filter plugins in the order in which they run."""
+    nodes: list[NodeReport] = []
+    """`/preempt`: candidates best first, then the others by name; otherwise in the order of the request."""
+    ranking: RankingReport | None = None
+    """`/preempt`: how the candidates compare."""
     highest: int | None = None
-    """Of `/prioritize`: the total of a node that is perfect for every plugin."""
+    """`/prioritize`: total of a node that every plugin scores highest."""
     not_evaluated: list[str] = []
-    """Plugins whose part is left to kube-scheduler."""
+    """Filter plugins that only kube-scheduler evaluates."""
     rejected: dict[str, str] = {}
-    """Node -> the rule of the guard that its candidate broke."""
+    """Node -> the guard rule that its candidate broke."""
     error: str | None = None
-    """Why no decision could be made."""
+    """Why the decision failed; None: it did not."""

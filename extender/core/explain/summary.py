@@ -1,19 +1,19 @@
-"""What was decided, and by what, in one sentence.
+"""Summarize a decision and what it was based on in one sentence.
 
-Rule: correct English, short, and true; no more is said than was compared, counted or said when it was decided.
+Rule: correct English, short and true; a sentence states only what was compared or counted at the decision.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from extender.core.explain.ranking_report import ranking_of, several, shown_keys
-from extender.core.explain.record import Capture, FilterCapture, PreemptCapture, PrioritizeCapture
+from extender.core.explain.ranking_report import pluralize, render_keys, report_ranking
+from extender.core.explain.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.core.framework.status import Code
 
-MOST_NAMED = 3
-"""Of so many victims, or reasons, is spoken in a sentence."""
+MAX_LISTED = 3
+"""How many victims or reasons a sentence lists."""
 
-BY = {
+CRITERION_PHRASES = {
     "PDBViolations": "disruption budget violations",
     "HighestPriority": "the highest priority among its victims",
     "PrioritySum": "the sum of priorities",
@@ -27,97 +27,101 @@ BY = {
     "PodGroups": "broken pod groups",
     "UnusedCapacity": "the capacity that is freed and left unused",
 }
-"""Criterion -> what a sentence calls it, after `best of N candidates by`."""
+"""Ranking criterion -> its phrase after `best of N candidates by`."""
 
 
-def sentence(capture: Capture, *, observed: bool = False) -> str:
-    """What was decided, and by what."""
-    if isinstance(capture, FilterCapture):
-        return _filter_sentence(capture)
-    if isinstance(capture, PrioritizeCapture):
-        return _prioritize_sentence(capture)
-    return _preempt_sentence(capture, observed)
+def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
+    """Return the sentence; `observed`: the decision was made in mode Observe, so that it has no effect."""
+    if isinstance(record, FilterRecord):
+        return _filter_sentence(record)
+    if isinstance(record, PrioritizeRecord):
+        return _prioritize_sentence(record)
+    return _preempt_sentence(record, observed)
 
 
-def _filter_sentence(capture: FilterCapture) -> str:
-    offered, pod = len(capture.names), capture.asked.pod.key
-    if not offered:
-        return f"no node was offered for {pod}"
-    failing = [verdict for verdict in capture.verdicts.each() if verdict.code != Code.SUCCESS]
-    fitting = offered - len(failing)
+def _filter_sentence(record: FilterRecord) -> str:
+    requested, pod = len(record.names), record.request.pod.key
+    if not requested:
+        return f"kube-scheduler sent no node for {pod}"
+    failing = [status for status in record.statuses.to_list() if status.code != Code.SUCCESS]
+    fitting = requested - len(failing)
     if not failing:
-        return f"{pod} fits on {capture.names[0] if offered == 1 else f'all {offered} nodes'}"
-    why = _counted(verdict.message for verdict in failing)
-    if offered == 1:
-        return f"{pod} does not fit on {capture.names[0]}: {failing[0].message}"
-    return f"{pod} fits on {fitting or 'none'} of {offered} nodes; {why}"
+        return f"{pod} fits on {record.names[0] if requested == 1 else f'all {requested} nodes'}"
+    why = _count_messages(status.message for status in failing)
+    if requested == 1:
+        return f"{pod} does not fit on {record.names[0]}: {failing[0].message}"
+    return f"{pod} fits on {fitting or 'none'} of {requested} nodes; {why}"
 
 
-def _counted(said: Iterator[str]) -> str:
-    """`3 Insufficient cpu, 1 node(s) were unschedulable`: as kube-scheduler does."""
-    common = Counter(said).most_common()
-    shown = [f"{count} {reason}" for reason, count in common[:MOST_NAMED]]
-    more = sum(count for _, count in common[MOST_NAMED:])
-    return ", ".join(shown + ([f"{more} for other reasons"] if more else []))
+def _count_messages(messages: Iterator[str]) -> str:
+    """`3 Insufficient cpu, 1 node(s) were unschedulable`: worded as in framework.FitError."""
+    common = Counter(messages).most_common()
+    listed = [f"{count} {reason}" for reason, count in common[:MAX_LISTED]]
+    more = sum(count for _, count in common[MAX_LISTED:])
+    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
 
 
-def _prioritize_sentence(capture: PrioritizeCapture) -> str:
-    offered, pod = len(capture.names), capture.asked.pod.key
-    if not offered:
-        return f"no node was offered for {pod}"
-    top = max(capture.scores)
-    best = [name for name, score in zip(capture.names, capture.scores, strict=True) if score == top]
-    if len(best) == offered:
-        return f"{best[0] if offered == 1 else f'all {offered} nodes'} scored {top} of 10 for {pod}"
+def _prioritize_sentence(record: PrioritizeRecord) -> str:
+    requested, pod = len(record.names), record.request.pod.key
+    if not requested:
+        return f"kube-scheduler sent no node for {pod}"
+    top = max(record.scores)
+    best = [name for name, score in zip(record.names, record.scores, strict=True) if score == top]
+    if len(best) == requested:
+        return f"{best[0] if requested == 1 else f'all {requested} nodes'} scored {top} of 10 for {pod}"
     others = f" and {len(best) - 1} more" if len(best) > 1 else ""
-    return f"{best[0]}{others} scored best of {offered} nodes for {pod}: {top} of 10"
+    return f"{best[0]}{others} scored best of {requested} nodes for {pod}: {top} of 10"
 
 
-def _preempt_sentence(capture: PreemptCapture, observed: bool) -> str:
-    pod, kept = capture.asked.pod, capture.decision.kept
+def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
+    pod, kept = record.request.pod, record.decision.kept
     if not kept:
-        why = capture.decision.vetoed or _where(capture.decision.dropped) or "no node was offered"
-        return f"{'would evict' if observed else 'evicts'} nobody for {pod.key}: {why}"
+        why = record.decision.vetoed or _drop_reasons(record.decision.dropped) or "kube-scheduler sent no node"
+        return f"{'would evict' if observed else 'evicts'} no pod for {pod.key}: {why}"
     victims = [victim.key for victim in kept[0].victims]
-    more = len(victims) - MOST_NAMED
-    named = ", ".join(victims[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    said = f"{'would evict' if observed else 'evicts'} {named} from {kept[0].node} for {pod.key}: {_decided(capture)}"
-    return said if len(kept) == 1 else f"{said}; kube-scheduler chooses among {len(kept)} nodes"
+    more = len(victims) - MAX_LISTED
+    listed = ", ".join(victims[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    sentence = (
+        f"{'would evict' if observed else 'evicts'} {listed} from {kept[0].node} for {pod.key}: {_why_best(record)}"
+    )
+    return sentence if len(kept) == 1 else f"{sentence}; kube-scheduler chooses among {len(kept)} nodes"
 
 
-def _where(dropped: Mapping[str, str]) -> str:
-    """`No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
+def _drop_reasons(dropped: Mapping[str, str]) -> str:
+    """`No preemption victims found for context pod (2 nodes); would break disruption budget shop/web (n3)`."""
     nodes: dict[str, list[str]] = {}
     for node, why in dropped.items():
-        reason, protected, _ = why.partition("; not evictable: ")  # who is, is another matter on every node
+        reason, protected, _ = why.partition("; not evictable: ")  # the protected pods differ from node to node
         nodes.setdefault(f"{reason}, and some pods are protected" if protected else reason, []).append(node)
     common = sorted(nodes.items(), key=lambda one: -len(one[1]))
-    shown = [f"{why} ({of[0] if len(of) == 1 else several(len(of), 'node')})" for why, of in common[:MOST_NAMED]]
-    more = sum(len(of) for _, of in common[MOST_NAMED:])
-    return "; ".join(shown + ([f"{several(more, 'node')} for other reasons"] if more else []))
+    shown = [f"{why} ({of[0] if len(of) == 1 else pluralize(len(of), 'node')})" for why, of in common[:MAX_LISTED]]
+    more = sum(len(of) for _, of in common[MAX_LISTED:])
+    return "; ".join(shown + ([f"{pluralize(more, 'node')} for other reasons"] if more else []))
 
 
-def _decided(capture: PreemptCapture) -> str:
-    ranking, tried = ranking_of(capture), capture.tried
-    if ranking is None or tried is None or ranking.decided_by is None:
-        asked = _asked_about(capture)
-        return "the only candidate" + (f" of {asked} nodes" if asked > 1 else "")
-    if capture.decision.kept[0].node != ranking.ties[0]:
+def _why_best(record: PreemptRecord) -> str:
+    ranking, dry_run = report_ranking(record), record.dry_run
+    if ranking is None or dry_run is None or ranking.decided_by is None:
+        nodes = _node_count(record)
+        return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
+    if record.decision.kept[0].node != ranking.ties[0]:
         return "the best candidate that passed the last check"
-    if ranking.decided_by in BY:
+    if ranking.decided_by in CRITERION_PHRASES:
         place = ranking.criteria.index(ranking.decided_by)
-        own, next_best = (shown_keys(capture, tried, one)[place] for one in (0, 1))
-        return f"best of {ranking.candidates} candidates by {BY[ranking.decided_by]}, {own} against {next_best}"
+        own, next_best = (render_keys(record, dry_run, one)[place] for one in (0, 1))
+        phrase = CRITERION_PHRASES[ranking.decided_by]
+        return f"best of {ranking.candidates} candidates by {phrase}, {own} against {next_best}"
     equal, every = len(ranking.ties), ranking.candidates
     which = f"{equal} of {every}" if equal < every else "both" if every == 2 else f"all {every}"
     cost = f"{which} candidates cost the same"
     if ranking.decided_by == "name":
         return f"{cost}, and its name comes first"
-    if tried.ranked.then[0][0]:
+    if dry_run.ranked.tie_breakers[0][0]:
         return f"{cost}, and its victims differ least from those that kube-scheduler chose"
     return f"{cost}, and kube-scheduler had chosen its victims"
 
 
-def _asked_about(capture: PreemptCapture) -> int:
-    tried = {node.metadata.name for node in capture.tried.nodes} if capture.tried else set()
-    return len(tried | set(capture.offered))
+def _node_count(record: PreemptRecord) -> int:
+    """Number of nodes that were sent or had a dry run."""
+    tried = {node.metadata.name for node in record.dry_run.nodes} if record.dry_run else set()
+    return len(tried | set(record.sent_nodes))

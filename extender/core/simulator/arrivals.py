@@ -1,9 +1,9 @@
-"""Which pods a simulation has to place, and in which order they come up.
+"""Admit the pods that a simulation schedules, and order them.
 
-Pods that a user hands in are as a manifest has them; what the API server would fill in and the scheduler reads is
-filled in here: the priority of the class, and requests where there are only limits.
+Pods come as a manifest has them. What the API server would default and the scheduler reads is filled in here: the
+priority of the class (Priority admission plugin) and requests where only limits are set (SetDefaults_Pod).
 
-Rule: who is wrong is named, and nothing is simulated.
+Rule: one pod that cannot arrive fails the whole simulation, with an error that names the pod.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,20 +15,18 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Container, Pod, PriorityClass, ResourceRequirements
+from extender.k8s.priority import SYSTEM_PRIORITY_CLASSES
 from extender.k8s.time import parse_time
 
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""Those that every cluster has."""
 
-
-def pending(snapshot: Snapshot) -> list[Pod]:
-    """The pods that wait for a node, in the order of kube-scheduler's queue (PrioritySort)."""
-    waiting = (
+def pending_pods(snapshot: Snapshot) -> list[Pod]:
+    """List the pods without a node in the order of kube-scheduler's queue (PrioritySort.Less)."""
+    pending = (
         pod
         for pod in snapshot.objects.pods.values()
         if not pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None
     )
-    return sorted(waiting, key=lambda pod: (-pod.priority, _created(pod), pod.metadata.namespace, pod.metadata.name))
+    return sorted(pending, key=lambda pod: (-pod.priority, _created(pod), pod.metadata.namespace, pod.metadata.name))
 
 
 def _created(pod: Pod) -> int:
@@ -36,28 +34,28 @@ def _created(pod: Pod) -> int:
     return parse_time(created) if created else 0
 
 
-def arrive(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
-    """Put the pods that a user hands in beside those that are there -> the pods as they are admitted.
+def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
+    """Admit the pods and put them into the snapshot; return them as admitted.
 
-    One that waits already under the same name is replaced; RequestError for one that cannot be.
+    A pending pod of the same name is replaced. Raises RequestError for a pod that cannot be admitted.
     """
     names: set[str] = set()
     admitted = []
-    for pod in map(_named, pods):
+    for pod in map(_with_identity, pods):
         if pod.key in names:
-            raise RequestError(f"pod {pod.key!r} is there twice")
+            raise RequestError(f"duplicate pod {pod.key!r}")
         names.add(pod.key)
-        admitted.append(_enter(snapshot, admit(snapshot, pod)))
-    snapshot.settle()
+        admitted.append(_put_pod(snapshot, admit_pod(snapshot, pod)))
+    snapshot.refresh_layout()
     return admitted
 
 
-def _enter(snapshot: Snapshot, pod: Pod) -> Pod:
+def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     before = snapshot.objects.pods.get(key_of("Pod", pod))
     if before is not None and before.spec.node_name:
         if identity(before) != identity(pod) and not pod.spec.node_name:
             raise RequestError(
-                f"pod {pod.key!r} is there already, on node {before.spec.node_name!r}: give it another name"
+                f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: give it another name"
             )
         return before
     if not pod.spec.node_name:
@@ -71,20 +69,23 @@ def _enter(snapshot: Snapshot, pod: Pod) -> Pod:
 # --- what the API server fills in -----------------------------------------------------------------------------------
 
 
-def _named(pod: Pod) -> Pod:
-    """With a namespace, and a UID that can name it."""
+def _with_identity(pod: Pod) -> Pod:
+    """Return the pod with a namespace and a UID."""
     namespace = pod.metadata.namespace or "default"
     uid = pod.metadata.uid or f"{namespace}/{pod.metadata.name}"
     return replace(pod, metadata=replace(pod.metadata, namespace=namespace, uid=uid))
 
 
-def admit(snapshot: Snapshot, pod: Pod) -> Pod:
-    """The pod as the API server would store it, as far as the scheduler reads it; RequestError if it would not."""
+def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
+    """Return the pod as the API server would store it, as far as the scheduler reads it.
+
+    Raises RequestError if the API server would refuse it.
+    """
     spec = pod.spec
     if spec.priority is None and spec.priority_class_name:
-        of_class = _class(snapshot, pod)
-        policy = spec.preemption_policy or of_class.preemption_policy
-        spec = replace(spec, priority=of_class.value, preemption_policy=policy)
+        priority_class = _priority_class(snapshot, pod)
+        policy = spec.preemption_policy or priority_class.preemption_policy
+        spec = replace(spec, priority=priority_class.value, preemption_policy=policy)
     spec = replace(
         spec,
         containers=_with_requests(spec.containers),
@@ -93,15 +94,15 @@ def admit(snapshot: Snapshot, pod: Pod) -> Pod:
     return replace(pod, spec=spec)
 
 
-def _class(snapshot: Snapshot, pod: Pod) -> PriorityClass:
+def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass:
     name = pod.spec.priority_class_name
     found = snapshot.objects.priority_classes.get(("", name))
     if found is not None:
         return found
-    if name in SYSTEM_CLASSES:
-        return PriorityClass(replace(pod.metadata, name=name), SYSTEM_CLASSES[name])
-    if "priority_classes" in snapshot.unread:
-        raise RequestError(f"pod {pod.key!r}: set spec.priority: PriorityClasses may not be read")
+    if name in SYSTEM_PRIORITY_CLASSES:
+        return PriorityClass(replace(pod.metadata, name=name), SYSTEM_PRIORITY_CLASSES[name])
+    if "priority_classes" in snapshot.unreadable_tables:
+        raise RequestError(f"pod {pod.key!r}: set spec.priority: no permission to list PriorityClasses")
     raise RequestError(f"pod {pod.key!r}: no PriorityClass with name {name!r} was found")
 
 
@@ -110,7 +111,7 @@ def _with_requests(containers: Iterable[Container] | None) -> list[Container] | 
 
 
 def _with_request(container: Container) -> Container:
-    """What has a limit and no request requests the limit (SetDefaults_Pod, v1.36)."""
+    """Default each missing request to its limit (SetDefaults_Pod, v1.36)."""
     given = container.resources
     if given is None or not given.limits:
         return container
@@ -119,6 +120,6 @@ def _with_request(container: Container) -> Container:
     return replace(container, resources=resources)
 
 
-def by_priority(pods: Sequence[Pod]) -> Iterator[Pod]:
-    """The order in which they are tried first; of equal priority, in the order in which they came."""
+def by_descending_priority(pods: Sequence[Pod]) -> Iterator[Pod]:
+    """Order the pods for their first attempt: highest priority first, pods of equal priority in the given order."""
     return iter(sorted(pods, key=lambda pod: -pod.priority))

@@ -1,7 +1,6 @@
-"""Why a pod fits nowhere, in kube-scheduler's own words: `0/5 nodes are available: 3 Insufficient cpu, ….`
+"""Word why a pod fits on no node as kube-scheduler does: `0/5 nodes are available: 3 Insufficient cpu, ….`
 
-Rule: texts only; they are written as framework.FitError, RunPostFilterPlugins and the plugins behind them write them
-(v1.36).
+Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the plugins that it runs (v1.36).
 """
 
 from collections import Counter
@@ -11,107 +10,115 @@ from typing import Literal
 
 import numpy as np
 
-from extender.core.framework.filter import NOT_ALLOWED, FilterRun
-from extender.core.framework.status import NO_VICTIMS, Code, Status
+from extender.core.framework.filter import FILTERED_OUT_BY_PREFILTER, FilterRun
+from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.dry_run import DryRun
 
 NO_NODES = "no nodes available to schedule pods"
-"""In place of everything else, where there is no node at all (ErrNoNodesAvailable)."""
+"""The whole message of a cluster without nodes (ErrNoNodesAvailable)."""
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-"""Of every node that evicting pods could not help."""
+"""Preemption status of every node on which no eviction would help."""
 
-NO_CLAIMS = "no new claims to deallocate"
-"""What DynamicResources says after the filters, of a pod without claims; it is asked before DefaultPreemption."""
+NO_NEW_CLAIMS = "no new claims to deallocate"
+"""PostFilter status of DynamicResources for a pod without claims; it runs before DefaultPreemption."""
 
-NO_STATE = "not found"
-"""The error that it ends with if a plugin before it rejected the pod at PreFilter: it has no state then."""
+CYCLE_STATE_NOT_FOUND = "not found"
+"""Error of its PostFilter if an earlier plugin rejected the pod at PreFilter: its CycleState was never written then."""
 
 NO_CANDIDATE = "no candidate node for preemption"
-"""What preemption says when an extender left none of its candidates."""
+"""Preemption status when the extenders left no candidate."""
 
 
 @dataclass(frozen=True, slots=True)
-class PostFilter:
-    """What came of looking for another way once the filters had failed."""
+class PostFilterResult:
+    """Status of the PostFilter plugins, which run after the filters rejected every node."""
 
     code: Literal["Success", "Unschedulable", "Error"]
     reasons: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
+        """The reasons as Status.Message joins them."""
         return ", ".join(self.reasons)
 
     @classmethod
-    def failed(cls, preemption: str) -> "PostFilter":
-        """No eviction helps, or none is allowed."""
-        return cls("Unschedulable", (NO_CLAIMS, f"preemption: {preemption}"))
+    def unschedulable(cls, preemption: str) -> "PostFilterResult":
+        """Build the status of a pod that no eviction helps, or for which none is allowed."""
+        return cls("Unschedulable", (NO_NEW_CLAIMS, f"preemption: {preemption}"))
 
 
-NOT_ASKED = PostFilter("Error", (NO_STATE,))
-"""After a rejection at PreFilter that no eviction helps: preemption is not even tried."""
+POST_FILTER_ERROR = PostFilterResult("Error", (CYCLE_STATE_NOT_FOUND,))
+"""Status after an unresolvable rejection at PreFilter: preemption is not tried."""
 
-NOMINATED = PostFilter("Success")
+POST_FILTER_SUCCESS = PostFilterResult("Success")
+"""Status of a pod that was nominated to a node."""
 
 
 def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:
-    """The message: what PreFilter said, or else how many nodes have which reason; then what came of preemption."""
+    """Build the message: that of PreFilter, or else the number of nodes per reason; then that of PostFilter."""
     counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     first = prefilter or counted
     parts = [f"0/{nodes} nodes are available:", f"{first}." if first else "", post_filter]
     return " ".join(filter(None, parts))
 
 
-def filter_message(filtering: FilterRun, post_filter: PostFilter) -> str:
-    """Of a pod that fits nowhere."""
-    nodes, said = len(filtering.incoming.snapshot.nodes), filtering.prefilter
-    if said is not None:
-        return fit_error(nodes, {}, said.message, post_filter.message)
-    return fit_error(nodes, _filter_reasons(filtering), post_filter=post_filter.message)
+def fit_error_message(filter_run: FilterRun, post_filter: PostFilterResult) -> str:
+    """Build the message for a pod that the filters rejected on every node."""
+    nodes, rejection = len(filter_run.context.snapshot.nodes), filter_run.prefilter_status
+    if rejection is not None:
+        return fit_error(nodes, {}, rejection.message, post_filter.message)
+    return fit_error(nodes, _filter_reasons(filter_run), post_filter=post_filter.message)
 
 
-def no_help(run: DryRun) -> str:
-    """Of a dry run without a candidate, over the nodes that evicting pods might have helped."""
+def no_candidates_message(run: DryRun) -> str:
+    """Build the preemption message for a dry run without a candidate.
+
+    Nodes without a dry run are counted as NOT_HELPFUL: preemption runs only on nodes with status Unschedulable.
+    """
     nodes = len(run.snapshot.nodes)
-    hopeless = ~run.grouped.evictable.mask.any(axis=0)
-    reasons = _counted(run.emptied.verdicts(np.flatnonzero(~hopeless)))
-    reasons.update(dict.fromkeys(NO_VICTIMS.reasons, int(np.count_nonzero(hopeless))))
+    without_victims = ~run.potential.evictable.mask.any(axis=0)
+    reasons = _count_reasons(run.emptied.statuses(np.flatnonzero(~without_victims)))
+    reasons.update(dict.fromkeys(NO_VICTIMS_FOUND.reasons, int(np.count_nonzero(without_victims))))
     reasons[NOT_HELPFUL] += nodes - len(run.rows)
     return fit_error(nodes, +reasons)
 
 
-def rejecting_plugins(filtering: FilterRun) -> frozenset[str]:
-    """Who said no (Diagnosis.UnschedulablePlugins): what would have to change for them is what the pod waits for."""
-    if filtering.prefilter is not None:
-        return frozenset({filtering.prefilter.plugin})
-    judgement = filtering.judgement
-    places = np.unique(judgement.rejecting[judgement.rejecting >= 0] // 2)
-    named = frozenset() if filtering.allowed is None else frozenset({"NodeAffinity"})
-    return named | {judgement.checks[place].plugin for place in places.tolist()}
+def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
+    """The plugins that rejected a node (Diagnosis.UnschedulablePlugins); the pod waits for events that concern them."""
+    if filter_run.prefilter_status is not None:
+        return frozenset({filter_run.prefilter_status.plugin})
+    results = filter_run.results
+    places = np.unique(results.rejected_by[results.rejected_by >= 0] // 2)
+    prefilter_plugins = frozenset() if filter_run.prefilter_mask is None else frozenset({"NodeAffinity"})
+    return prefilter_plugins | {results.checks[place].plugin for place in places.tolist()}
 
 
-def _filter_reasons(filtering: FilterRun) -> Counter[str]:
-    rows, nominated = filtering.rows(Code.UNSCHEDULABLE), _asked_by_itself(filtering)
-    others = filtering.rows(Code.UNRESOLVABLE)
-    if filtering.allowed is None:
-        return _counted(filtering.judgement.verdicts(np.concatenate([rows, others])))
-    left_out = ~filtering.allowed[others] & (others != nominated)
-    reasons = _counted(filtering.judgement.verdicts(np.concatenate([rows, others[~left_out]])))
-    reasons.update(dict.fromkeys(NOT_ALLOWED.reasons, int(np.count_nonzero(left_out))))
+def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
+    rows, nominated = filter_run.rows(Code.UNSCHEDULABLE), _nominated_row(filter_run)
+    others = filter_run.rows(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    if filter_run.prefilter_mask is None:
+        return _count_reasons(filter_run.results.statuses(np.concatenate([rows, others])))
+    filtered_out = ~filter_run.prefilter_mask[others] & (others != nominated)
+    reasons = _count_reasons(filter_run.results.statuses(np.concatenate([rows, others[~filtered_out]])))
+    reasons.update(dict.fromkeys(FILTERED_OUT_BY_PREFILTER.reasons, int(np.count_nonzero(filtered_out))))
     return +reasons
 
 
-def _asked_by_itself(filtering: FilterRun) -> int:
-    """Row of the node that the pod is nominated to: it is asked first, whatever PreFilter named; -1: of none."""
-    incoming = filtering.incoming
-    return incoming.snapshot.node_row.get(incoming.pod.status.nominated_node_name, -1)
+def _nominated_row(filter_run: FilterRun) -> int:
+    """Row of the node that the pod is nominated to, -1 without one.
+
+    It is filtered first even where PreFilterResult leaves it out (evaluateNominatedNode).
+    """
+    context = filter_run.context
+    return context.snapshot.node_row.get(context.pod.status.nominated_node_name, -1)
 
 
-def _counted(verdicts: Iterable[Status]) -> Counter[str]:
-    """Reason -> of how many nodes."""
-    shared = Counter(verdicts)
+def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:
+    """Reason -> number of nodes that have it; statuses are counted first, because many nodes share one."""
+    by_status = Counter(statuses)
     found: Counter[str] = Counter()
-    for verdict, count in shared.items():
-        for reason in verdict.reasons:
+    for status, count in by_status.items():
+        for reason in status.reasons:
             found[reason] += count
     return found

@@ -1,50 +1,51 @@
-"""What a simulation found, as `extender simulate -o json` and `POST /simulate` show it.
+"""The JSON schema of a simulation, as `extender simulate -o json` and `POST /simulate` show it.
 
-Amounts are in the scheduler's units: cpu in thousandths, the rest in bytes or pieces.
+Amounts are in the scheduler's units: millicores of cpu, bytes, or a count.
 
-Rule: a shape, nothing else: `core.simulator.simulator` fills it in.
+Rule: types only; `core.simulator.simulator` fills them in.
 """
 
 import msgspec
 
-from extender.core.simulator.schedule_one import Outcome
+from extender.core.simulator.schedule_one import CycleOutcome
 
-Amounts = dict[str, int]
-"""Resource -> amount."""
-
-
-class Shown(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Base of all parts: keys in camelCase."""
+NodeAmounts = dict[str, int]
+"""Resource -> amount on one node, in the scheduler's units."""
 
 
-class ClusterShown(Shown, frozen=True):
-    """Before anything happened."""
+class SimulationStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Base class of the schema: keys in camelCase."""
+
+
+class ClusterSize(SimulationStruct, frozen=True):
+    """Size of the cluster before the simulation."""
 
     nodes: int
     pods: int
-    """All of them, those that wait or have finished among them."""
+    """All pods, including pending and finished ones."""
 
 
-class ScoreShown(Shown, frozen=True):
-    """Of the node that was taken."""
+class CycleScore(SimulationStruct, frozen=True):
+    """Score of the node that was chosen."""
 
     total: int
     plugins: dict[str, int]
+    """Plugin -> weighted score."""
     tied: int
-    """How many nodes had that total."""
+    """Number of nodes with that total."""
     ties: list[str]
-    """The first ten of them by name."""
+    """The first ten of these nodes by name."""
 
 
-class PostFilterShown(Shown, frozen=True):
-    """What came of preemption, in kube-scheduler's words."""
+class CyclePostFilter(SimulationStruct, frozen=True):
+    """Status of the PostFilter plugins, in kube-scheduler's words."""
 
     code: str
     """Success, Unschedulable or Error."""
     reasons: list[str]
 
 
-class VictimShown(Shown, frozen=True):
+class EvictedPod(SimulationStruct, frozen=True):
     """A pod that was evicted."""
 
     pod: str
@@ -52,40 +53,41 @@ class VictimShown(Shown, frozen=True):
     priority: int
     node: str
     budgets: list[str]
-    """Disruption budgets that its loss charges."""
+    """Disruption budgets that its eviction counts against."""
     preemptor: str
+    """Key of the pod that it was evicted for."""
     leaving: bool
-    """It was on its way out already."""
+    """Whether it was terminating already."""
 
 
-class CycleShown(Shown, frozen=True):
-    """One attempt to place one pod."""
+class CycleReport(SimulationStruct, frozen=True):
+    """One attempt to schedule one pod."""
 
     pod: str
     uid: str
     priority: int
     attempt: int
-    outcome: Outcome
+    outcome: CycleOutcome
     node: str | None
-    """Where it runs from now on; null if nowhere."""
+    """The node that it was bound to, or null."""
     feasible: int
-    """How many nodes took it; 1 if the nominated node did."""
-    score: ScoreShown | None
-    """Null where there was no choice."""
+    """Number of nodes that passed the filters; 1 if the nominated node did, which is filtered first."""
+    score: CycleScore | None
+    """Null unless several nodes were feasible."""
     message: str
-    """kube-scheduler's, of a pod that got no node."""
-    post_filter: PostFilterShown | None
+    """kube-scheduler's message for a pod that was not scheduled."""
+    post_filter: CyclePostFilter | None
     nominated_node: str | None
-    victims: list[VictimShown]
+    victims: list[EvictedPod]
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     vetoed: str | None
-    """Why the policies let nobody be evicted, where kube-scheduler alone would have evicted somebody."""
+    """Why the policies allowed no eviction, where kube-scheduler alone would have evicted pods."""
     not_evaluated: list[str]
-    """Filter plugins with a say about the pod that are not modelled: kube-scheduler may decide otherwise."""
+    """Filter plugins that matter for the pod but are not modelled: kube-scheduler may decide otherwise."""
 
 
-class PendingShown(Shown, frozen=True):
-    """A pod that has no node at the end."""
+class PendingPod(SimulationStruct, frozen=True):
+    """A pod without a node at the end."""
 
     pod: str
     uid: str
@@ -96,34 +98,37 @@ class PendingShown(Shown, frozen=True):
     vetoed: str | None
 
 
-class NodeShown(Shown, frozen=True):
-    """A node on which pods came or went: what its pods request."""
+class NodeUsage(SimulationStruct, frozen=True):
+    """Requests of all pods of a node that the simulation changed."""
 
     name: str
-    before: Amounts
-    after: Amounts
-    allocatable: Amounts
+    before: NodeAmounts
+    after: NodeAmounts
+    allocatable: NodeAmounts
 
 
-class SummaryShown(Shown, frozen=True):
+class SimulationSummary(SimulationStruct, frozen=True):
+    """Totals of a simulation."""
+
     scheduled: int
-    """Pods that run at the end."""
+    """Pods that were scheduled and still run at the end."""
     pending: int
     skipped: int
     evicted: int
     pdb_violations: int
-    nodes: list[NodeShown]
-    """Only those that changed."""
+    nodes: list[NodeUsage]
+    """Nodes on which pods were bound or evicted."""
 
 
-class Simulation(Shown, frozen=True):
-    """All of it, in the order in which it happened."""
+class Simulation(SimulationStruct, frozen=True):
+    """The result of a simulation, in the order of events."""
 
-    cluster: ClusterShown
+    cluster: ClusterSize
     profile: str
-    """What the policies are called."""
+    """Name of the policies; empty if they have none."""
     seed: int | None
-    cycles: list[CycleShown]
-    pending: list[PendingShown]
-    evicted: list[VictimShown]
-    summary: SummaryShown
+    """Seed of the choice among equal nodes; null: by name."""
+    cycles: list[CycleReport]
+    pending: list[PendingPod]
+    evicted: list[EvictedPod]
+    summary: SimulationSummary

@@ -1,14 +1,14 @@
-"""One scheduling cycle of one pod, as kube-scheduler v1.36 runs it.
+"""Run one scheduling cycle of one pod, as kube-scheduler v1.36 does.
 
-    skip? -> filter -> score -> the node with the highest total
-                    -> preempt: kube-scheduler's own candidates -> the policies -> whom to evict from which node
+    skip? -> filter -> score -> bind to the node with the highest total
+                    -> preempt: kube-scheduler's own candidates -> policies -> nominate to one node, evict its victims
 
-All nodes are judged and all candidates found, as with percentageOfNodesToScore and minCandidateNodesPercentage 100.
-kube-scheduler's own part goes by its own rules of preemption whatever the profile's are: it makes the offers, and the
-profile answers, as `/preempt` does.
+All nodes are filtered and all candidates found, as with percentageOfNodesToScore and minCandidateNodesPercentage 100.
+kube-scheduler's part always follows its own preemption rules, whatever the profile's are: it sends its candidates, and
+the profile answers, as `/preempt` does.
 
-Rule: a cycle decides and changes nothing; what it was decided from is good until its snapshot is changed.
-Mirrors schedulePod, schedulingAlgorithm (schedule_one.go) and Evaluator.Preempt (framework/preemption).
+Rule: a cycle decides and changes nothing; its intermediate results are valid until its snapshot changes.
+Mirrors ScheduleOne: schedulePod, schedulingAlgorithm (schedule_one.go) and Evaluator.Preempt (framework/preemption).
 """
 
 from collections.abc import Callable, Sequence
@@ -18,52 +18,55 @@ from typing import Literal
 import numpy as np
 
 from extender.core import engine
-from extender.core.engine import Candidate, PreemptDecision, SentCandidate
+from extender.core.engine import Candidate, PreemptDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import Rows, SchedulingContext
-from extender.core.framework.filter import FilterRun, not_evaluated, run_filter_plugins, scheduling_context
+from extender.core.framework.constraint import NodeRows, SchedulingContext
+from extender.core.framework.filter import FilterRun, filters_not_evaluated, run_filter_plugins, scheduling_context
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
-from extender.core.preemption.criteria import NON_NEGATIVE, ranking_keys
+from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import eligible
+from extender.core.preemption.eligibility import pod_eligible_to_preempt_others
 from extender.core.preemption.ranking import tied_for_best
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.simulator.fit_error import (
     NO_CANDIDATE,
     NO_NODES,
-    NOMINATED,
-    NOT_ASKED,
-    PostFilter,
-    filter_message,
-    no_help,
-    rejecting_plugins,
+    POST_FILTER_ERROR,
+    POST_FILTER_SUCCESS,
+    PostFilterResult,
+    fit_error_message,
+    no_candidates_message,
+    unschedulable_plugins,
 )
 from extender.core.snapshot.pod_table import identity, is_finished, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
+from extender.k8s.priority import PRIORITY_OFFSET
 
 Draw = Callable[[int], int]
-"""A number below the given one, by chance: which of so many equals is taken."""
+"""Function n -> random integer in [0, n): the choice among n equal nodes."""
 
-Outcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
+CycleOutcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
+"""Nominated: not scheduled, but preemption found a node; Skipped: kube-scheduler would not try the pod."""
 
-MOST_TIES = 10
-"""How many of the nodes that are equally good are named."""
+MAX_LISTED_TIES = 10
+"""How many of the nodes with the highest total a result lists."""
 
-_WORD = 2**64 - 1
+_UINT64_MASK = 2**64 - 1
 
 
-def draws(seed: int) -> Draw:
-    """Chance from a seed, the same with every version of Python (SplitMix64)."""
-    state = seed & _WORD
+def seeded_draw(seed: int) -> Draw:
+    """Return a seeded generator whose numbers do not depend on the version of Python (SplitMix64)."""
+    state = seed & _UINT64_MASK
 
     def draw(below: int) -> int:
         nonlocal state
-        state = (state + 0x9E3779B97F4A7C15) & _WORD
-        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _WORD
+        state = (state + 0x9E3779B97F4A7C15) & _UINT64_MASK
+        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _UINT64_MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _UINT64_MASK
         return ((mixed ^ (mixed >> 31)) * below) >> 64
 
     return draw
@@ -71,77 +74,78 @@ def draws(seed: int) -> Draw:
 
 @dataclass(frozen=True, slots=True)
 class NodeScore:
-    """Of the node that was taken, where there were several to choose from."""
+    """Score of the chosen node, where several nodes were feasible."""
 
     total: int
     plugins: dict[str, int]
-    """Weighted; a plugin that is skipped for the pod is absent."""
+    """Plugin -> weighted score; a plugin that is skipped for the pod is absent."""
     tied: int
-    """How many nodes have the same total, itself among them."""
+    """Number of nodes with that total, including itself."""
     ties: tuple[str, ...]
-    """The first of them by name."""
+    """The first MAX_LISTED_TIES of these nodes by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What came of it."""
+    """Result of one scheduling cycle."""
 
     pod: Pod
-    """As it was tried."""
-    outcome: Outcome
+    """The pod as it was at the beginning of the cycle."""
+    outcome: CycleOutcome
     message: str = ""
-    """kube-scheduler's, of a pod that got no node."""
+    """kube-scheduler's message for a pod that was not scheduled."""
     node: str | None = None
-    """Where it is to run, or is nominated to."""
+    """The node that it is bound or nominated to."""
     feasible: int = 0
-    """Nodes that took it; 1 where the nominated node did, which is asked first."""
+    """Number of nodes that passed the filters; 1 if the nominated node did, which is filtered first."""
     score: NodeScore | None = None
-    post_filter: PostFilter | None = None
+    post_filter: PostFilterResult | None = None
     nominated_node: str = ""
-    """The pod's status.nominatedNodeName from now on."""
+    """status.nominatedNodeName of the pod after the cycle; "" for none."""
     victims: tuple[Pod, ...] = ()
-    """Most important first."""
+    """Pods to evict, most important first."""
     num_pdb_violations: int = 0
     vetoed: str | None = None
-    """Why the policies let nobody be evicted, although kube-scheduler had candidates."""
+    """Why the policies allowed no eviction, although kube-scheduler had candidates."""
     not_evaluated: tuple[str, ...] = ()
-    """Filter plugins with a say about the pod that are not modelled, or may not read what they need."""
-    rejected_by: frozenset[str] = frozenset()
-    """Filter plugins that said no to a node."""
-    run: DryRun | None = field(default=None, compare=False, repr=False)
+    """Filter plugins that matter for the pod but are not modelled, or lack the permission to read what they need."""
+    unschedulable_plugins: frozenset[str] = frozenset()
+    """Filter plugins that rejected a node (Diagnosis.UnschedulablePlugins)."""
+    dry_run: DryRun | None = field(default=None, compare=False, repr=False)
     """kube-scheduler's own dry run."""
     decision: PreemptDecision | None = field(default=None, compare=False, repr=False)
-    """What the policies made of its candidates; None where there are no other policies than its own."""
+    """Decision of the policies on its candidates; None if the profile has no policies of its own."""
 
 
-def run_cycle(
+def schedule_one(
     snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory = NO_HISTORY, draw: Draw | None = None
 ) -> Cycle:
-    """Try to place the pod. Equals are told apart by chance (`draw`), or by name."""
-    skipped = why_skipped(pod, profile)
+    """Try to schedule the pod. `draw` chooses among equal nodes; None: the first by name."""
+    skipped = skip_reason(pod, profile)
     if skipped is not None:
         return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
-    filtering = run_filter_plugins(scheduling_context(snapshot, pod, upstream(profile), history))
-    left = tuple(name for name, mask in not_evaluated(filtering.incoming).items() if mask.any())
-    fitting = _feasible(filtering)
+    filter_run = run_filter_plugins(scheduling_context(snapshot, pod, with_upstream_preemption(profile), history))
+    plugins = tuple(name for name, mask in filters_not_evaluated(filter_run.context).items() if mask.any())
+    fitting = _feasible_rows(filter_run)
     if len(fitting):
-        node, scored = _select_host(filtering.incoming, fitting, draw)
-        return Cycle(pod, "Scheduled", node=node, feasible=len(fitting), score=scored, not_evaluated=left)
-    failed = _post_filter(filtering, profile, history, draw)
-    said = failed.post_filter or NOMINATED
-    message = filter_message(filtering, said)
-    return replace(failed, message=message, not_evaluated=left, rejected_by=rejecting_plugins(filtering))
+        node, scored = _select_host(filter_run.context, fitting, draw)
+        return Cycle(pod, "Scheduled", node=node, feasible=len(fitting), score=scored, not_evaluated=plugins)
+    failed = _post_filter(filter_run, profile, history, draw)
+    message = fit_error_message(filter_run, failed.post_filter or POST_FILTER_SUCCESS)
+    return replace(
+        failed, message=message, not_evaluated=plugins, unschedulable_plugins=unschedulable_plugins(filter_run)
+    )
 
 
-def upstream(profile: Profile) -> Profile:
-    """The same with kube-scheduler's own preemption."""
+def with_upstream_preemption(profile: Profile) -> Profile:
+    """Return the profile with kube-scheduler's own preemption rules instead of its policies."""
     return replace(profile, preemption=PreemptionPolicy())
 
 
-def why_skipped(pod: Pod, profile: Profile) -> str | None:
-    """Why the pod is not tried at all; None: it is. Where kube-scheduler has words for it, these."""
+def skip_reason(pod: Pod, profile: Profile) -> str | None:
+    """Why kube-scheduler does not try the pod (skipPodSchedule), in its own words where it logs any; None: it does."""
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.key}"
     if pod.spec.node_name:
@@ -155,60 +159,68 @@ def why_skipped(pod: Pod, profile: Profile) -> str | None:
     return None
 
 
-# --- a node ---------------------------------------------------------------------------------------------------------
+# --- scheduled ------------------------------------------------------------------------------------------------------
 
 
-def _feasible(filtering: FilterRun) -> Rows:
-    """The nominated node alone if it takes the pod (evaluateNominatedNode), else all that do."""
-    fitting = filtering.rows(Code.SUCCESS)
-    incoming = filtering.incoming
-    nominated = incoming.snapshot.node_row.get(incoming.pod.status.nominated_node_name)
+def _feasible_rows(filter_run: FilterRun) -> NodeRows:
+    """The nominated node alone if the pod fits there (evaluateNominatedNode), else all nodes on which it fits."""
+    fitting = filter_run.rows(Code.SUCCESS)
+    context = filter_run.context
+    nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
     return fitting[fitting == nominated] if nominated is not None and nominated in fitting else fitting
 
 
-def _select_host(incoming: SchedulingContext, fitting: Rows, draw: Draw | None) -> tuple[str, NodeScore | None]:
-    """The highest total; a node that is alone is not scored."""
-    names = incoming.snapshot.node_names
+def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> tuple[str, NodeScore | None]:
+    """Select the node with the highest total; a single feasible node is not scored (selectHost)."""
+    names = context.snapshot.node_names
     if len(fitting) == 1:
         return names[int(fitting[0])], None
-    scores = score(incoming, fitting)
+    scores = score(context, fitting)
     total = scores.total
     best = np.flatnonzero(total == total.max())
-    best = best[np.argsort(incoming.snapshot.name_order[fitting[best]])]
-    place = int(best[_drawn(len(best), draw)])
+    best = best[np.argsort(context.snapshot.name_order[fitting[best]])]
+    place = int(best[_draw_place(len(best), draw)])
     plugins = {plugin: int(values[place]) for plugin, values in scores.plugins.items()}
-    ties = tuple(names[row] for row in fitting[best[:MOST_TIES]].tolist())
+    ties = tuple(names[row] for row in fitting[best[:MAX_LISTED_TIES]].tolist())
     return names[int(fitting[place])], NodeScore(int(total[place]), plugins, len(best), ties)
 
 
-def _drawn(count: int, draw: Draw | None) -> int:
+def _draw_place(count: int, draw: Draw | None) -> int:
     return draw(count) if draw is not None and count > 1 else 0
 
 
-# --- or somebody has to go ------------------------------------------------------------------------------------------
+# --- or nominated by preemption ---------------------------------------------------------------------------------------
 
 
-def _post_filter(filtering: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
-    """DefaultPreemption, behind DynamicResources."""
-    incoming = filtering.incoming
-    pod = incoming.pod
+def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
+    """Run the PostFilter plugins DynamicResources and DefaultPreemption."""
+    context = filter_run.context
+    pod = context.pod
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
-    if filtering.prefilter is not None and filtering.prefilter.code == Code.UNRESOLVABLE:
-        return replace(unchanged, post_filter=NOT_ASKED)
-    may_preempt, why = eligible(filtering)
+    if (
+        filter_run.prefilter_status is not None
+        and filter_run.prefilter_status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    ):
+        return replace(unchanged, post_filter=POST_FILTER_ERROR)
+    may_preempt, reason = pod_eligible_to_preempt_others(filter_run)
     if not may_preempt:
-        return replace(unchanged, post_filter=PostFilter.failed(why))
-    run = find_candidates(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
+        return replace(unchanged, post_filter=PostFilterResult.unschedulable(reason))
+    run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
     places = np.flatnonzero(run.candidate)
     if not len(places):
-        return replace(unchanged, post_filter=PostFilter.failed(no_help(run)), nominated_node="", run=run)
+        return replace(
+            unchanged,
+            post_filter=PostFilterResult.unschedulable(no_candidates_message(run)),
+            nominated_node="",
+            dry_run=run,
+        )
     if profile.preemption == PreemptionPolicy():
-        return replace(_nominated(pod, _select(run, draw)), run=run)
-    decision = engine.preempt(incoming.snapshot, pod, _offers(run), profile, history)
+        return replace(_nominated(pod, _select_candidate(run, draw)), dry_run=run)
+    decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, history)
     if not decision.kept:
-        said = PostFilter.failed(NO_CANDIDATE)
-        return replace(unchanged, post_filter=said, vetoed=decision.why_nobody, run=run, decision=decision)
-    return replace(_nominated(pod, pick_one(decision.kept, draw)), run=run, decision=decision)
+        status, reason = PostFilterResult.unschedulable(NO_CANDIDATE), decision.no_candidate_reason
+        return replace(unchanged, post_filter=status, vetoed=reason, dry_run=run, decision=decision)
+    return replace(_nominated(pod, pick_one_node_for_preemption(decision.kept, draw)), dry_run=run, decision=decision)
 
 
 def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
@@ -216,19 +228,19 @@ def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
         pod,
         "Nominated",
         node=chosen.node,
-        post_filter=NOMINATED,
+        post_filter=POST_FILTER_SUCCESS,
         nominated_node=chosen.node,
         victims=chosen.victims,
         num_pdb_violations=chosen.num_pdb_violations,
     )
 
 
-def _select(run: DryRun, draw: Draw | None) -> Candidate:
-    """The best of kube-scheduler's own candidates."""
+def _select_candidate(run: DryRun, draw: Draw | None) -> Candidate:
+    """Select the best of kube-scheduler's own candidates (SelectCandidate)."""
     places = np.flatnonzero(run.candidate)
     ties = places[tied_for_best(ranking_keys(run, places))]
     ties = ties[np.argsort(run.snapshot.name_order[run.rows[ties]])]
-    return _candidate(run, int(ties[_drawn(len(ties), draw)]))
+    return _candidate(run, int(ties[_draw_place(len(ties), draw)]))
 
 
 def _candidate(run: DryRun, place: int) -> Candidate:
@@ -236,10 +248,10 @@ def _candidate(run: DryRun, place: int) -> Candidate:
     return Candidate(name, run.victims_on(place), int(run.violations[place]))
 
 
-def _offers(run: DryRun) -> dict[str, SentCandidate]:
-    """All candidates, as kube-scheduler sends them to its extenders."""
+def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
+    """All candidates as kube-scheduler sends them to its extenders (CallExtenders)."""
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
-    taken, names = run.taken_on(places), run.snapshot.node_names
+    taken, names = run.victim_rows(places), run.snapshot.node_names
     victims: list[list[str]] = [[] for _ in places]
     for place, row in zip(taken.places.tolist(), taken.pods.tolist(), strict=True):
         victims[place].append(identity(pods[row]))
@@ -249,16 +261,17 @@ def _offers(run: DryRun) -> dict[str, SentCandidate]:
     }
 
 
-def pick_one(candidates: Sequence[Candidate], draw: Draw | None = None) -> Candidate:
-    """Which of the nodes in an extender's answer kube-scheduler takes (pickOneNodeForPreemption)."""
-    best = min(map(_cost, candidates))
-    ties = sorted((one for one in candidates if _cost(one) == best), key=lambda one: one.node)
-    return ties[_drawn(len(ties), draw)]
+def pick_one_node_for_preemption(candidates: Sequence[Candidate], draw: Draw | None = None) -> Candidate:
+    """Choose among the candidates in an extender's answer as kube-scheduler does (pickOneNodeForPreemption)."""
+    best = min(map(_pick_key, candidates))
+    ties = sorted((one for one in candidates if _pick_key(one) == best), key=lambda one: one.node)
+    return ties[_draw_place(len(ties), draw)]
 
 
-def _cost(candidate: Candidate) -> tuple[int, ...]:
+def _pick_key(candidate: Candidate) -> tuple[int, ...]:
+    """The criteria of pickOneNodeForPreemption in order, the smaller the better."""
     victims = candidate.victims
     highest = victims[0].priority
     first_start = min(start_time(victim) for victim in victims if victim.priority == highest)
-    total = sum(victim.priority + NON_NEGATIVE for victim in victims)
+    total = sum(victim.priority + PRIORITY_OFFSET for victim in victims)
     return candidate.num_pdb_violations, highest, total, len(victims), -first_start

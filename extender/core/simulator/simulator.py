@@ -1,13 +1,13 @@
-"""Scheduling cycles one after another, with what becomes of each: what would happen if these pods arrived.
+"""Simulate scheduling cycles one after another, each on the cluster that the one before left behind.
 
-Pods that have not been tried come first, by priority and then by age. A pod that was not placed is tried again when
-something has changed that may help it, after all that were tried less often (kube-scheduler's back-off), and never
-otherwise. Evicted pods are gone at once and do not come back. Time stands still.
+Pods that have not been tried come first, by priority and then by age. A pod that was not scheduled is requeued only
+after an event that may help it, behind all pods that were tried less often (kube-scheduler's back-off). Evicted pods
+disappear at once and are not recreated. The clock stands still.
 
-It ends: a pod is tried again only after a pod was bound or evicted or has lost its nomination; each happens no more
-often than there are pods, and a nomination is only ever won by evicting somebody.
+The simulation terminates: a pod is requeued only after a pod was bound, evicted or lost its nomination. There are at
+most as many bindings and evictions as pods, and a pod wins a nomination only by evicting others.
 
-Rule: the snapshot is the caller's own to change; between two cycles it is as the next one will see it.
+Rule: the snapshot belongs to the caller and is changed; between two cycles it is as the next one will see it.
 """
 
 import heapq
@@ -17,94 +17,95 @@ from dataclasses import dataclass, replace
 from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
 from extender.core.profile import Profile
 from extender.core.simulator import effects
-from extender.core.simulator.arrivals import arrive, by_priority, pending
+from extender.core.simulator.arrivals import add_arrivals, by_descending_priority, pending_pods
 from extender.core.simulator.result import (
-    Amounts,
-    ClusterShown,
-    CycleShown,
-    NodeShown,
-    PendingShown,
-    PostFilterShown,
-    ScoreShown,
+    ClusterSize,
+    CyclePostFilter,
+    CycleReport,
+    CycleScore,
+    EvictedPod,
+    NodeAmounts,
+    NodeUsage,
+    PendingPod,
     Simulation,
-    SummaryShown,
-    VictimShown,
+    SimulationSummary,
 )
-from extender.core.simulator.schedule_one import Cycle, Draw, run_cycle
+from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
 
-WAIT_FOR_PODS = frozenset({"InterPodAffinity", "PodTopologySpread"})
-"""Plugins to which one more running pod can matter (EventsToRegister: AssignedPodAdd)."""
+REQUEUED_BY_POD_ADD = frozenset({"InterPodAffinity", "PodTopologySpread"})
+"""Plugins that requeue a pod when another one was bound (EventsToRegister: AssignedPodAdd)."""
 
-LONGEST_BACK_OFF = 5
-"""After so many attempts the back-off does not grow any more: 1 s, 2 s, 4 s, 8 s, 10 s."""
+MAX_BACKOFF_ATTEMPTS = 5
+"""Number of attempts after which the back-off stops growing: 1 s, 2 s, 4 s, 8 s, then 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A cycle, before anything has come of it: its `run` and `decision` are good while one looks at it."""
+    """A cycle before its effects: `cycle.dry_run` and `cycle.decision` are valid only until the next step."""
 
     cycle: Cycle
     attempt: int
-    victims: tuple[VictimShown, ...]
+    """1 for the first attempt to schedule the pod."""
+    victims: tuple[EvictedPod, ...]
 
 
-class Queue:
-    """Who is tried next (backend/queue, v1.36, with a clock that stands still)."""
+class SchedulingQueue:
+    """The active queue and the unschedulable pods (backend/queue, v1.36, with a clock that stands still)."""
 
     def __init__(self) -> None:
-        self._ready: list[tuple[int, int, int, Key]] = []
-        self._waiting: dict[Key, tuple[Pod, frozenset[str]]] = {}
+        self._active: list[tuple[int, int, int, Key]] = []
+        self._unschedulable: dict[Key, tuple[Pod, frozenset[str]]] = {}
         self._attempts: dict[Key, int] = {}
-        self._came = 0
+        self._arrivals = 0
 
     def add(self, pod: Pod) -> None:
-        """Behind those that were tried less often, are more important, or came before."""
+        """Queue the pod behind those with fewer attempts, then higher priority, then earlier arrival."""
         key = key_of("Pod", pod)
-        tried = min(self._attempts.setdefault(key, 0), LONGEST_BACK_OFF)
-        self._came += 1
-        heapq.heappush(self._ready, (tried, -pod.priority, self._came, key))
+        tried = min(self._attempts.setdefault(key, 0), MAX_BACKOFF_ATTEMPTS)
+        self._arrivals += 1
+        heapq.heappush(self._active, (tried, -pod.priority, self._arrivals, key))
 
     def pop(self) -> tuple[Key, int] | None:
-        """The next pod, and which attempt it is; None: nobody is left to be tried."""
-        if not self._ready:
+        """Return the next pod and the number of its attempt; None: the active queue is empty."""
+        if not self._active:
             return None
-        key = heapq.heappop(self._ready)[-1]
+        key = heapq.heappop(self._active)[-1]
         self._attempts[key] += 1
         return key, self._attempts[key]
 
-    def wait(self, pod: Pod, rejected_by: frozenset[str]) -> None:
-        """Not placed: until something happens."""
-        self._waiting[key_of("Pod", pod)] = pod, rejected_by
+    def add_unschedulable(self, pod: Pod, plugins: frozenset[str]) -> None:
+        """Hold back a pod that was not scheduled, with the plugins that rejected it, until an event requeues it."""
+        self._unschedulable[key_of("Pod", pod)] = pod, plugins
 
-    def move(self, helps: Callable[[Pod, frozenset[str]], bool]) -> None:
-        """Something happened that may help some of those that wait."""
-        for key, (pod, rejected_by) in list(self._waiting.items()):
-            if helps(pod, rejected_by):
-                del self._waiting[key]
+    def move_to_active(self, is_helped: Callable[[Pod, frozenset[str]], bool]) -> None:
+        """Requeue the unschedulable pods that an event may help (MoveAllToActiveOrBackoffQueue)."""
+        for key, (pod, plugins) in list(self._unschedulable.items()):
+            if is_helped(pod, plugins):
+                del self._unschedulable[key]
                 self.add(pod)
 
 
 class Scheduler:
-    """Runs the cycles; an iteration is one `Step`."""
+    """Run scheduling cycles until the active queue is empty; each iteration yields one `Step` before its effects."""
 
     def __init__(
-        self, snapshot: Snapshot, profile: Profile, moment: EvictionHistory = NO_HISTORY, draw: Draw | None = None
+        self, snapshot: Snapshot, profile: Profile, history: EvictionHistory = NO_HISTORY, draw: Draw | None = None
     ) -> None:
         self.snapshot = snapshot
         self.profile = profile
-        self.moment = moment
+        self.history = history
         self._draw = draw
-        self._queue = Queue()
+        self._queue = SchedulingQueue()
         self._arrived: dict[Key, Pod] = {}
 
     def add(self, pods: Sequence[Pod]) -> None:
-        """Pods to be placed; they are in the snapshot already, unless they are to be skipped."""
-        for pod in by_priority(pods):
+        """Queue the pods. They are in the snapshot already, except for those that the cycle will skip."""
+        for pod in by_descending_priority(pods):
             self._arrived[key_of("Pod", pod)] = pod
             self._queue.add(pod)
 
@@ -112,71 +113,71 @@ class Scheduler:
         while (turn := self._queue.pop()) is not None:
             key, attempt = turn
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
-            cycle = run_cycle(self.snapshot, pod, self.profile, self.moment, self._draw)
-            yield Step(cycle, attempt, tuple(self._shown_victims(cycle)))
-            self._follow(cycle)
+            cycle = schedule_one(self.snapshot, pod, self.profile, self.history, self._draw)
+            yield Step(cycle, attempt, tuple(self._evicted_pods(cycle)))
+            self._apply(cycle)
 
-    def _shown_victims(self, cycle: Cycle) -> Iterator[VictimShown]:
+    def _evicted_pods(self, cycle: Cycle) -> Iterator[EvictedPod]:
         for victim in cycle.victims:
-            yield VictimShown(
+            yield EvictedPod(
                 pod=victim.key,
                 uid=victim.metadata.uid,
                 priority=victim.priority,
                 node=cycle.node or "",
-                budgets=list(effects.budgets_of(self.snapshot, victim, self._empty_selects)),
+                budgets=list(effects.budgets_counting(self.snapshot, victim, self._empty_selector)),
                 preemptor=cycle.pod.key,
                 leaving=victim.metadata.deletion_timestamp is not None,
             )
 
     @property
-    def _empty_selects(self) -> str:
+    def _empty_selector(self) -> str:
         return self.profile.preemption.empty_selector
 
-    # --- what becomes of a cycle ------------------------------------------------------------------------------
+    # --- effects of a cycle -----------------------------------------------------------------------------------
 
-    def _follow(self, cycle: Cycle) -> None:
+    def _apply(self, cycle: Cycle) -> None:
         if cycle.outcome == "Skipped":
             return
         if cycle.outcome == "Scheduled":
             self._bind(cycle)
         else:
-            self._queue.wait(cycle.pod, cycle.rejected_by)
+            self._queue.add_unschedulable(cycle.pod, cycle.unschedulable_plugins)
             self._preempt(cycle)
-        self._lose_nomination(cycle)
+        self._requeue_after_lost_nomination(cycle)
 
     def _bind(self, cycle: Cycle) -> None:
         assert cycle.node is not None
         effects.bind(self.snapshot, cycle.pod, cycle.node)
-        self._queue.move(lambda _, rejected_by: bool(rejected_by & WAIT_FOR_PODS))
+        self._queue.move_to_active(lambda _, plugins: bool(plugins & REQUEUED_BY_POD_ADD))
 
     def _preempt(self, cycle: Cycle) -> None:
-        """The victims go, whoever waits for their room loses it, and everybody is tried again."""
+        """Evict the victims, clear nominations of lower priority to the node and requeue every unschedulable pod."""
         if cycle.victims:
             assert cycle.node is not None
             effects.clear_nominations(self.snapshot, cycle.pod, cycle.node, self.profile.scheduler_names)
-            effects.evict(self.snapshot, cycle.victims, self._empty_selects)
-            self._remember(cycle)
+            effects.evict(self.snapshot, cycle.victims, self._empty_selector)
+            self._record_evictions(cycle)
         effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
         if cycle.victims:
-            self._queue.move(lambda _pod, _by: True)
+            self._queue.move_to_active(lambda _pod, _by: True)
 
-    def _lose_nomination(self, cycle: Cycle) -> None:
-        """Room that is reserved no more is room for pods that had to yield to it (hasNominatedNodeNameChanged)."""
+    def _requeue_after_lost_nomination(self, cycle: Cycle) -> None:
+        """Requeue pods that had to yield to a nomination that the pod has no more (hasNominatedNodeNameChanged)."""
         before, now = cycle.pod.status.nominated_node_name, cycle.nominated_node or cycle.node
         if before and before != now:
             highest, key = cycle.pod.priority, cycle.pod.key
-            self._queue.move(lambda pod, _by: pod.priority <= highest and pod.key != key)
+            self._queue.move_to_active(lambda pod, _by: pod.priority <= highest and pod.key != key)
 
-    def _remember(self, cycle: Cycle) -> None:
-        """For limits that look back."""
+    def _record_evictions(self, cycle: Cycle) -> None:
+        """Add the evictions to the history that rate limits read."""
         evicted = [workload_of(one) for one in cycle.victims if one.metadata.deletion_timestamp is None]
         if evicted:
-            evictions = (*(Eviction(0, workload) for workload in evicted), *self.moment.evictions)
-            attempts = (Attempt(0, cycle.pod.metadata.uid), *self.moment.attempts)
-            self.moment = replace(self.moment, evictions=evictions, attempts=attempts)
+            evictions = (*(Eviction(0, workload) for workload in evicted), *self.history.evictions)
+            attempts = (Attempt(0, cycle.pod.metadata.uid), *self.history.attempts)
+            self.history = replace(self.history, evictions=evictions, attempts=attempts)
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------
+# --- the whole simulation -------------------------------------------------------------------------------------------
 
 
 def simulate(
@@ -184,62 +185,63 @@ def simulate(
     profile: Profile,
     pods: Iterable[Pod] = (),
     *,
-    waiting: bool = False,
-    moment: EvictionHistory = NO_HISTORY,
+    include_pending: bool = False,
+    history: EvictionHistory = NO_HISTORY,
     draw: Draw | None = None,
     name: str = "",
     seed: int | None = None,
-    watch: Callable[[Step], object] | None = None,
+    on_step: Callable[[Step], object] | None = None,
 ) -> Simulation:
-    """What would happen if `pods` arrived, or if those that wait (`waiting`) were tried. The snapshot changes.
+    """Simulate the arrival of `pods`, and with `include_pending` new attempts for the pending pods of the snapshot.
 
-    `name` and `seed` are for the result only; `draw`: see `Cycle`. `watch` is shown every step before anything has come
-    of it. RequestError for pods that cannot arrive.
+    The snapshot changes. `draw` chooses among equal nodes, as in `schedule_one`; `name` and `seed` only label the
+    result. `on_step` is called with every step before its effects. Raises RequestError for a pod that is not admitted.
     """
-    cluster = ClusterShown(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
-    arrived = arrive(snapshot, list(pods))
+    cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+    arrived = add_arrivals(snapshot, list(pods))
     own = {pod.key for pod in arrived}
-    before = [pod for pod in pending(snapshot) if pod.key not in own] if waiting else []
-    scheduler = Scheduler(snapshot, profile, moment, draw)
+    before = [pod for pod in pending_pods(snapshot) if pod.key not in own] if include_pending else []
+    scheduler = Scheduler(snapshot, profile, history, draw)
     scheduler.add([*before, *arrived])
-    record = _Record(snapshot)
+    report = _ReportBuilder(snapshot)
     for step in scheduler:
-        if watch is not None:
-            watch(step)
-        record.note(step)
-    return record.simulation(cluster, name, seed)
+        if on_step is not None:
+            on_step(step)
+        report.add(step)
+    return report.build(cluster, name, seed)
 
 
-class _Record:
-    """What is kept of every step."""
+class _ReportBuilder:
+    """Collect the steps of a simulation and build its result."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._cycles: list[CycleShown] = []
-        self._last: dict[str, CycleShown] = {}
-        self._evicted: list[VictimShown] = []
-        self._before: dict[str, Amounts] = {}
+        self._cycles: list[CycleReport] = []
+        self._last: dict[str, CycleReport] = {}
+        self._evicted: list[EvictedPod] = []
+        self._before: dict[str, NodeAmounts] = {}
 
-    def note(self, step: Step) -> None:
-        shown = _shown(step)
-        self._cycles.append(shown)
-        self._last[shown.pod] = shown
-        self._evicted += shown.victims
+    def add(self, step: Step) -> None:
+        """Add a step before its effects: the requests on its node are those before the first change."""
+        report = _cycle_report(step)
+        self._cycles.append(report)
+        self._last[report.pod] = report
+        self._evicted += report.victims
         changed = step.cycle.node
         if changed is not None and changed not in self._before:
-            self._before[changed] = _requested(self._snapshot, changed)
+            self._before[changed] = _requests_on(self._snapshot, changed)
 
-    def simulation(self, cluster: ClusterShown, name: str, seed: int | None) -> Simulation:
+    def build(self, cluster: ClusterSize, name: str, seed: int | None) -> Simulation:
         pending = [_pending(one) for one in self._last.values() if one.outcome in ("Unschedulable", "Nominated")]
-        gone = {one.pod for one in self._evicted}
-        scheduled = [one for one in self._last.values() if one.outcome == "Scheduled" and one.pod not in gone]
-        summary = SummaryShown(
+        evicted = {one.pod for one in self._evicted}
+        scheduled = [one for one in self._last.values() if one.outcome == "Scheduled" and one.pod not in evicted]
+        summary = SimulationSummary(
             scheduled=len(scheduled),
             pending=len(pending),
             skipped=sum(one.outcome == "Skipped" for one in self._last.values()),
             evicted=len(self._evicted),
             pdb_violations=sum(one.num_pdb_violations for one in self._cycles),
-            nodes=[self._node(one) for one in sorted(self._before)],
+            nodes=[self._node_usage(one) for one in sorted(self._before)],
         )
         return Simulation(
             cluster=cluster,
@@ -251,10 +253,10 @@ class _Record:
             summary=summary,
         )
 
-    def _node(self, name: str) -> NodeShown:
-        before, after = self._before[name], _requested(self._snapshot, name)
+    def _node_usage(self, name: str) -> NodeUsage:
+        before, after = self._before[name], _requests_on(self._snapshot, name)
         resources = list(dict.fromkeys((*before, *after)))
-        return NodeShown(
+        return NodeUsage(
             name=name,
             before={resource: before.get(resource, 0) for resource in resources},
             after={resource: after.get(resource, 0) for resource in resources},
@@ -262,9 +264,9 @@ class _Record:
         )
 
 
-def _shown(step: Step) -> CycleShown:
+def _cycle_report(step: Step) -> CycleReport:
     cycle = step.cycle
-    return CycleShown(
+    return CycleReport(
         pod=cycle.pod.key,
         uid=cycle.pod.metadata.uid,
         priority=cycle.pod.priority,
@@ -283,20 +285,20 @@ def _shown(step: Step) -> CycleShown:
     )
 
 
-def _score(cycle: Cycle) -> ScoreShown | None:
+def _score(cycle: Cycle) -> CycleScore | None:
     score = cycle.score
     if score is None:
         return None
-    return ScoreShown(total=score.total, plugins=score.plugins, tied=score.tied, ties=list(score.ties))
+    return CycleScore(total=score.total, plugins=score.plugins, tied=score.tied, ties=list(score.ties))
 
 
-def _post_filter(cycle: Cycle) -> PostFilterShown | None:
-    said = cycle.post_filter
-    return None if said is None else PostFilterShown(code=said.code, reasons=list(said.reasons))
+def _post_filter(cycle: Cycle) -> CyclePostFilter | None:
+    result = cycle.post_filter
+    return None if result is None else CyclePostFilter(code=result.code, reasons=list(result.reasons))
 
 
-def _pending(last: CycleShown) -> PendingShown:
-    return PendingShown(
+def _pending(last: CycleReport) -> PendingPod:
+    return PendingPod(
         pod=last.pod,
         uid=last.uid,
         priority=last.priority,
@@ -307,17 +309,17 @@ def _pending(last: CycleShown) -> PendingShown:
     )
 
 
-def _requested(snapshot: Snapshot, node: str) -> Amounts:
-    """What the node's pods request together."""
-    row, running = snapshot.node_row[node], snapshot.running
+def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
+    """The sum of the requests of all pods on the node."""
+    row, pod_table = snapshot.node_row[node], snapshot.pod_table
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
-    for pod in running.on_node[row].values():
-        for resource, amount in running.loads[pod].others:
+    for pod in pod_table.on_node[row].values():
+        for resource, amount in pod_table.resources[pod].scalar_resources:
             amounts[resource] = amounts.get(resource, 0) + amount
     return amounts
 
 
-def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> Amounts:
+def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
     row = snapshot.node_row[node]
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
     return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}

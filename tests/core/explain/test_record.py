@@ -11,12 +11,12 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.explain import render, summary
-from extender.core.explain.record import Capture, capture_filter, capture_preempt, capture_prioritize
-from extender.core.preemption.pdb.violations import charging_of
-from extender.core.profile import RANKING, Limits, PreemptionPolicy, Profile, Protection
+from extender.core.explain.record import DecisionRecord, record_filter, record_preempt, record_prioritize
+from extender.core.preemption.pdb.violations import budget_index
+from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.profile import DEFAULT_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import SECOND
 from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing, typed
@@ -24,15 +24,16 @@ from tests.builders import budget, built, cluster, incoming, namespace, node, po
 POLICIES = {
     "kube-scheduler's own": PreemptionPolicy(),
     "strict and live budgets": PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live"),
-    "all nodes and the fewest": PreemptionPolicy(candidates="AllNodes", victims="Fewest"),
+    "all nodes and the fewest": PreemptionPolicy(candidates="AllNodes", victim_selection="Minimal"),
     "protections": PreemptionPolicy(
         protections=(Protection("shop", namespaces=frozenset({"shop"})),),
         preemption_toleration=True,
         tenant_label="team",
-        limits=Limits(cooldown=60 * SECOND, max_victims=3),
+        limits=Limits(workload_cooldown=60 * SECOND, max_victims=3),
     ),
     "another order": PreemptionPolicy(
-        importance=("PodDeletionCost", "Priority"), ranking=("PodGroups", "Workloads", *RANKING, "UnusedCapacity")
+        importance=("PodDeletionCost", "Priority"),
+        ranking=("PodGroups", "Workloads", *DEFAULT_RANKING, "UnusedCapacity"),
     ),
 }
 
@@ -58,23 +59,23 @@ def world():
     )
 
 
-def captures(policy: PreemptionPolicy) -> Iterator[tuple[Any, Capture]]:
+def captures(policy: PreemptionPolicy) -> Iterator[tuple[Any, DecisionRecord]]:
     """(snapshot, capture) of every verb."""
-    profile, moment = (
+    profile, history = (
         Profile(keep_candidates=None, preemption=policy),
         EvictionHistory(10**18, (Eviction(5, ("x", "y", "z")),)),
     )
     wanted, names = typed(incoming(cpu="2")), ["n1", "n2", "n3", "n4"]
     snapshot = world()
-    yield snapshot, capture_filter(engine.filter(snapshot, wanted, names, profile, moment))
-    yield snapshot, capture_prioritize(engine.prioritize(snapshot, wanted, names, profile, moment))
-    offers = {
+    yield snapshot, record_filter(engine.filter(snapshot, wanted, names, profile, history))
+    yield snapshot, record_prioritize(engine.prioritize(snapshot, wanted, names, profile, history))
+    sent = {
         "n1": SentCandidate(("uid-b",)),
         "n2": SentCandidate(("uid-d",)),
         "n4": SentCandidate(()),
         "unknown": SentCandidate(()),
     }
-    yield snapshot, capture_preempt(engine.preempt(snapshot, wanted, offers, profile, moment), offers)
+    yield snapshot, record_preempt(engine.preempt(snapshot, wanted, sent, profile, history), sent)
 
 
 each_policy = pytest.mark.parametrize("policy", [pytest.param(one, id=name) for name, one in POLICIES.items()])
@@ -117,10 +118,10 @@ def changeable(root: object, without: object = None) -> tuple[dict[int, np.ndarr
 
 @each_policy
 def test_nothing_in_a_capture_is_shared_with_the_snapshot(policy):
-    for snapshot, capture in captures(policy):
-        aside = capture.asked.incoming.snapshot  # which is never changed, but made anew
+    for snapshot, record in captures(policy):
+        aside = record.request.context.snapshot  # which is never changed, but made anew
         theirs, their_containers = changeable(snapshot, aside)
-        ours, our_containers = changeable(capture, aside)
+        ours, our_containers = changeable(record, aside)
         assert len(theirs) > 10
         assert len(their_containers) > 50
         writeable = [array for array in ours.values() if array.flags.writeable]
@@ -131,7 +132,7 @@ def test_nothing_in_a_capture_is_shared_with_the_snapshot(policy):
 
 
 def charging(snapshot, policy):
-    found = charging_of(snapshot, policy)
+    found = budget_index(snapshot, policy)
     found.refresh()
     return found
 
@@ -154,69 +155,69 @@ def change_everything(snapshot):
     for kind, of_kind in KINDS.items():
         for key in [*snapshot.objects.of(kind)]:
             snapshot.remove(kind, key)
-        snapshot.settle()
+        snapshot.refresh_layout()
         for one in getattr(frozen, of_kind.field)[1:]:
             snapshot.put(kind, msgspec.structs.replace(one, metadata=renamed(one.metadata)))
-    snapshot.settle()
+    snapshot.refresh_layout()
 
 
 def renamed(metadata):
     return msgspec.structs.replace(metadata, name=f"{metadata.name}-2", uid=f"{metadata.uid}-2", labels={"app": "new"})
 
 
-def told(capture: Capture) -> bytes:
-    found = render.tell(capture)
-    parts = [found.nodes, found.ranking, found.highest, summary.sentence(capture)]
-    return msgspec.json.encode([*parts, capture.asked.filters, capture.not_evaluated])
+def told(record: DecisionRecord) -> bytes:
+    found = render.render(record)
+    parts = [found.nodes, found.ranking, found.highest, summary.summarize(record)]
+    return msgspec.json.encode([*parts, record.request.filters, record.not_evaluated])
 
 
 @each_policy
 def test_what_is_told_before_and_after_everything_has_changed_is_the_same(policy):
-    told_before = [told(capture) for _, capture in captures(policy)]
+    told_before = [told(record) for _, record in captures(policy)]
     kept = list(captures(policy))
     for snapshot in {id(snapshot): snapshot for snapshot, _ in kept}.values():
         change_everything(snapshot)
-    assert [told(capture) for _, capture in kept] == told_before
+    assert [told(record) for _, record in kept] == told_before
 
 
 def test_a_decision_without_its_working_cannot_be_captured():
     snapshot = world()
-    decision = replace(engine.filter(snapshot, typed(incoming()), ["n1"], Profile()), working=None)
-    with pytest.raises(ValueError, match="parted from its working"):
-        capture_filter(decision)
+    decision = replace(engine.filter(snapshot, typed(incoming()), ["n1"], Profile()), decision_context=None)
+    with pytest.raises(ValueError, match="no DecisionContext"):
+        record_filter(decision)
 
 
 @each_policy
 def test_a_capture_says_about_how_many_bytes_it_takes(policy):
     """Within a factor of 10 of its arrays, which is good enough to bound memory by."""
-    for _, capture in captures(policy):
-        arrays, _ = changeable(capture)
-        assert sum(array.nbytes for array in arrays.values()) / 10 < capture.size < 100_000
+    for _, record in captures(policy):
+        arrays, _ = changeable(record)
+        assert sum(array.nbytes for array in arrays.values()) / 10 < record.size < 100_000
 
 
 @each_policy
 def test_the_snapshot_that_reasons_read_holds_no_more_than_they_do(policy):
     """No pod, no node, no budget of the cluster is kept alive by it."""
-    for _, capture in captures(policy):
-        objects = capture.asked.incoming.snapshot.objects
+    for _, record in captures(policy):
+        objects = record.request.context.snapshot.objects
         kept = {of_kind.field for of_kind in KINDS.values() if getattr(objects, of_kind.field)}
         assert kept == {"namespaces", "priority_classes"}
 
 
 def test_captures_of_the_same_namespaces_share_what_reasons_read():
     snapshot = world()
-    one, other = (capture_filter(engine.filter(snapshot, typed(incoming()), ["n1"], Profile())) for _ in range(2))
-    assert one.asked.incoming.snapshot is other.asked.incoming.snapshot
+    one, other = (record_filter(engine.filter(snapshot, typed(incoming()), ["n1"], Profile())) for _ in range(2))
+    assert one.request.context.snapshot is other.request.context.snapshot
 
 
 def test_what_reasons_read_is_made_anew_when_a_namespace_changes():
     snapshot, policy = world(), POLICIES["protections"]
-    offers = {"n2": SentCandidate(("uid-d",))}
+    sent = {"n2": SentCandidate(("uid-d",))}
     profile = Profile(preemption=policy)
-    before = capture_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), offers, profile), offers)
+    before = record_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), sent, profile), sent)
     said = told(before)
-    assert b"of another tenant: team is blue, not red" in said
+    assert b"in another tenant: team is blue, not red" in said
     snapshot.put("Namespace", load_cluster(cluster({}, namespaces=[namespace("shop", team="green")])).namespaces[0])
-    after = capture_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), offers, profile), offers)
-    assert b"of another tenant: team is green, not red" in told(after)
+    after = record_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), sent, profile), sent)
+    assert b"in another tenant: team is green, not red" in told(after)
     assert told(before) == said

@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.explain.record import capture_filter, capture_preempt, capture_prioritize
-from extender.core.explain.render import AFTER_EVICTION, NO_EVICTION
-from extender.core.explain.schema import BudgetShown, Decision, NodeShown, PodShown
-from extender.core.profile import MORE_RANKING, RANKING, Limits, PreemptionPolicy, Profile, Protection
+from extender.core.explain.record import record_filter, record_preempt, record_prioritize
+from extender.core.explain.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
+from extender.core.explain.schema import BudgetReport, DecisionReport, NodeReport, PodReport
+from extender.core.preemption.drop_reasons import NO_VICTIMS_MAKE_ROOM, OUTRANKED, UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.sent_candidates import UNKNOWN_NODE, UNKNOWN_VICTIM, SentCandidate
+from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
 from extender.k8s.time import MINUTE, SECOND, parse_time
-from extender.server.observability.decision_log import Kept
+from extender.server.observability.decision_log import KeptDecision
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, namespace, node, pod, thing, typed
 
 UPSTREAM = PreemptionPolicy()
@@ -31,34 +32,34 @@ NOW = parse_time(STARTED) + 30 * SECOND
 
 def preempted(
     nodes: Any,
-    offers: Mapping[str, Sequence[str]] | None = None,
+    sent: Mapping[str, Sequence[str]] | None = None,
     policy: PreemptionPolicy = UPSTREAM,
     preemptor: JSON | None = None,
     keep: int | None = 1,
-    moment: EvictionHistory | None = None,
+    history: EvictionHistory | None = None,
     rejected: Mapping[str, str] | None = None,
     **others: Any,
-) -> Decision:
-    """`offers`: names of victims by node; all nodes without any if left out. `rejected`: by the guard."""
+) -> DecisionReport:
+    """`sent`: names of victims by node; all nodes without any if left out. `rejected`: by the guard."""
     snapshot, wanted = built(cluster(nodes, **others)), typed(preemptor or incoming())
-    named = dict.fromkeys((one.name for one in nodes), ()) if offers is None else offers
+    named = dict.fromkeys((one.name for one in nodes), ()) if sent is None else sent
     made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in named.items()}
     profile = Profile(keep_candidates=keep, preemption=policy)
-    decision = engine.preempt(snapshot, wanted, made, profile, moment or EvictionHistory(NOW))
+    decision = engine.preempt(snapshot, wanted, made, profile, history or EvictionHistory(NOW))
     if rejected is not None:
         kept = tuple(one for one in decision.kept if one.node not in rejected)
         dropped = {name: f"rejected by the last check ({rule})" for name, rule in rejected.items()}
         decision = replace(decision, kept=kept, dropped=decision.dropped | dropped, rejected=rejected)
-    capture = capture_preempt(decision, made)
-    return Kept("preempt-1", "preempt", NOW, 1.0, wanted, profile, "answered", "version=1", capture).decision()
+    record = record_preempt(decision, made)
+    return KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, profile, "answered", "version=1", record).decision()
 
 
-def on(decision: Decision, name: str) -> NodeShown:
+def on(decision: DecisionReport, name: str) -> NodeReport:
     (found,) = (one for one in decision.nodes if one.name == name)
     return found
 
 
-def running(decision: Decision, name: str) -> Any:
+def running(decision: DecisionReport, name: str) -> Any:
     """A pod, on whichever node it runs."""
     (found,) = (one for at in decision.nodes for one in at.pods if one.key == f"default/{name}")
     return found
@@ -82,11 +83,11 @@ def test_the_best_candidate_is_chosen_and_the_other_one_beaten():
     found = preempted(FULL)
     assert [(one.name, one.outcome, one.rank, one.loses_by) for one in found.nodes] == [
         ("n1", "chosen", 1, None),
-        ("n2", "beaten", 2, "HighestPriority"),
+        ("n2", "outranked", 2, "HighestPriority"),
     ]
     assert (found.chosen, found.victims) == (["n1"], ["default/a"])
     assert [one.victims for one in found.nodes] == [["default/a"], ["default/b"]]
-    assert on(found, "n2").why == engine.BEATEN
+    assert on(found, "n2").why == OUTRANKED
 
 
 def test_as_many_are_chosen_as_are_answered():
@@ -101,21 +102,21 @@ def test_as_many_are_chosen_as_are_answered():
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
             {"policy": STRICT, "budgets": [budget(app="a")]},
-            "ruledOut",
+            "rejectedByPolicy",
             "would break disruption budget default/budget",
             id="1: a strict budget rules it out",
         ),
         pytest.param(
             {node("n1", cpu="2"): [pod("a"), pod("b")]},
             {"policy": PreemptionPolicy(limits=Limits(max_victims=1)), "preemptor": incoming(cpu="2")},
-            "ruledOut",
-            "2 victims are more than the 1 of a preemption",
+            "rejectedByPolicy",
+            "2 victims exceed the limit of 1 per preemption",
             id="2: a limit rules it out",
         ),
         pytest.param(
             {node("n1", cpu="2"): [pod("a"), pod("b", priority=2000)]},
             {"preemptor": incoming(cpu="2")},
-            "noRoom",
+            "insufficientAfterPreemption",
             "Insufficient cpu",
             id="3: 1 of 2 cpu can be had",
         ),
@@ -136,26 +137,30 @@ def test_as_many_are_chosen_as_are_answered():
         pytest.param(
             {node("n1", cpu="1", unschedulable=True): [pod("a")]},
             {},
-            "leftOut",
+            "notEvaluated",
             "node(s) were unschedulable",
             id="6: no eviction opens a cordoned node",
         ),
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
-            {"offers": {"n1": ["nobody"]}},
-            "leftOut",
-            engine.UNKNOWN_VICTIM,
+            {"sent": {"n1": ["noVictims"]}},
+            "notEvaluated",
+            UNKNOWN_VICTIM,
             id="7: kube-scheduler named a pod that is not known",
         ),
         pytest.param(
-            {node("n2", cpu="1"): []}, {"offers": {"n1": []}}, "leftOut", engine.UNKNOWN_NODE, id="8: an unknown node"
+            {node("n2", cpu="1"): []},
+            {"sent": {"n1": []}},
+            "notEvaluated",
+            UNKNOWN_NODE,
+            id="8: an unknown node",
         ),
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
             {"preemptor": incoming(preemptionPolicy="Never")},
             "vetoed",
             "not eligible due to preemptionPolicy=Never.",
-            id="9: the pod may evict nobody",
+            id="9: the pod may not preempt",
         ),
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
@@ -167,8 +172,8 @@ def test_as_many_are_chosen_as_are_answered():
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
             {"preemptor": incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])},
-            "leftOut",
-            engine.NO_HELP,
+            "notEvaluated",
+            NO_VICTIMS_MAKE_ROOM,
             id="11: kube-scheduler alone knows whom to evict, and named nobody",
         ),
     ],
@@ -187,8 +192,8 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_anew_is_re
     decision = engine.preempt(snapshot, wanted, rest, Profile())
     why = "rejected by the last check (x)"
     decision = replace(decision, dropped=decision.dropped | {"n1": why}, rejected={"n1": "x"})
-    capture = capture_preempt(decision, {"n1": SentCandidate(()), **rest})
-    found = Kept("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", capture).decision()
+    record = record_preempt(decision, {"n1": SentCandidate(()), **rest})
+    found = KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
     assert {one.name: one.outcome for one in found.nodes} == {"n1": "rejected", "n2": "chosen"}
     assert found.rejected == {"n1": "x"}
 
@@ -206,9 +211,9 @@ def test_why_there_is_no_room_is_what_is_said_with_all_evictable_pods_gone():
 
 def test_with_all_nodes_those_that_were_not_offered_say_so():
     found = preempted(FULL, {"n2": ["b"]}, PreemptionPolicy(candidates="AllNodes"))
-    assert [(one.name, one.outcome, one.offered) for one in found.nodes] == [
+    assert [(one.name, one.outcome, one.sent) for one in found.nodes] == [
         ("n1", "chosen", False),
-        ("n2", "beaten", True),
+        ("n2", "outranked", True),
     ]
 
 
@@ -326,7 +331,7 @@ CRITERIA = {
 
 
 def test_all_criteria_are_here():
-    assert set(CRITERIA) == {*RANKING, *MORE_RANKING}
+    assert set(CRITERIA) == {*DEFAULT_RANKING, *EXTRA_RANKING}
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
@@ -360,7 +365,7 @@ def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_
     ]
     assert on(found, "n2").keys == [[0], [5], [10 + 2 * 2**31], [2], [-parse_time(STARTED)]]
     assert on(found, "n2").shown == ["0", "5", "10 (2 victims)", "2", STARTED]
-    assert found.ranking.criteria == list(RANKING)
+    assert found.ranking.criteria == list(DEFAULT_RANKING)
 
 
 def test_of_equal_candidates_the_one_whose_victims_kube_scheduler_chose_is_the_best():
@@ -445,7 +450,7 @@ def test_the_best_candidate_may_not_have_passed_the_last_check():
 @pytest.mark.parametrize(
     ("nodes", "settings", "why"),
     [
-        pytest.param({}, {"offers": {}}, "no node was offered", id="1: nothing was offered"),
+        pytest.param({}, {"sent": {}}, "kube-scheduler sent no node", id="1: no node was sent"),
         pytest.param(
             {node("n1", cpu="1"): [pod("a", priority=1000)]},
             {},
@@ -490,7 +495,7 @@ def test_the_best_candidate_may_not_have_passed_the_last_check():
     ],
 )
 def test_why_nobody_is_evicted(nodes, settings, why):
-    assert sentence(nodes, **settings) == f"evicts nobody for default/incoming: {why}"
+    assert sentence(nodes, **settings) == f"evicts no pod for default/incoming: {why}"
 
 
 # --- pods of a node ---------------------------------------------------------------------------------------------------
@@ -533,7 +538,7 @@ ALL_POLICIES = PreemptionPolicy(
     ),
     preemption_toleration=True,
     tenant_label="team",
-    limits=Limits(cooldown=5 * MINUTE),
+    limits=Limits(workload_cooldown=5 * MINUTE),
     candidates="AllNodes",
 )
 TOLERANT = thing(
@@ -557,7 +562,7 @@ def test_a_protected_pod_has_every_reason_there_is():
     found = preempted(
         {node("n1", cpu="1"): [held, pod("system", "0", priority=1000)]},
         policy=ALL_POLICIES,
-        moment=EvictionHistory(NOW, (Eviction(MINUTE, ("shop", "Job", "etl")),)),
+        history=EvictionHistory(NOW, (Eviction(MINUTE, ("shop", "Job", "etl")),)),
         namespaces=[namespace("shop", team="blue"), namespace("default", team="red")],
         others=[TOLERANT],
     )
@@ -567,9 +572,9 @@ def test_a_protected_pod_has_every_reason_there_is():
         "protected by jobs",
         "protected by young until 2026-01-01T00:01:00Z",
         "protected by PriorityClass tolerant from priorities below 2000 until 2026-01-01T00:00:40Z",
-        "of another tenant: team is blue, not red",
+        "in another tenant: team is blue, not red",
         "cooling down after an eviction from its workload, until 2026-01-01T00:04:30Z",
-        engine.SPECIAL,
+        UNREQUESTED_SYSTEM_POD,
     ]
     assert system.protected_by == []
     assert on(found, "n1").outcome == "noVictims"
@@ -584,10 +589,12 @@ def test_a_special_pod_that_kube_scheduler_named_is_not_protected():
 def test_reasons_are_those_of_the_moment_of_the_decision():
     """Told after 31 seconds more it would no longer be protected."""
     policy = PreemptionPolicy(protections=(Protection("young", min_runtime=60 * SECOND),))
-    found = preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, moment=EvictionHistory(NOW))
+    found = preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, history=EvictionHistory(NOW))
     assert running(found, "a").protected_by == ["protected by young until 2026-01-01T00:01:00Z"]
     assert (
-        on(preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, moment=EvictionHistory(NOW + MINUTE)), "n1").rank
+        on(
+            preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, history=EvictionHistory(NOW + MINUTE)), "n1"
+        ).rank
         == 1
     )
 
@@ -603,8 +610,8 @@ def test_budgets_are_shown_before_and_after_the_victims():
     budgets = [budget("xs", allowed=1, app="x"), budget("ys", allowed=3, tier="y"), budget("zs", app="z")]
     one = on(preempted(nodes, preemptor=incoming(cpu="2"), budgets=budgets), "n1")
     assert one.budgets == [
-        BudgetShown(name="default/xs", allowed=1, charged=2),
-        BudgetShown(name="default/ys", allowed=3, charged=1),
+        BudgetReport(name="default/xs", allowed=1, charged=2),
+        BudgetReport(name="default/ys", allowed=3, charged=1),
     ]
     assert [budget.after for budget in one.budgets] == [-1, 2]
     assert one.violations == 1
@@ -616,7 +623,7 @@ def test_live_budgets_are_charged_as_the_eviction_api_would():
     nodes = {node("n1", cpu="2"): [pod("a", labels={"app": "x", "tier": "y"}), pod("b", labels={"app": "x"})]}
     budgets = [budget("xs", allowed=1, app="x"), budget("ys", allowed=3, tier="y")]
     found = preempted(nodes, policy=policy, preemptor=incoming(cpu="2"), budgets=budgets)
-    assert running(found, "a").budgets == ["of several for one pod"]
+    assert running(found, "a").budgets == ["(more than one for a pod)"]
     assert running(found, "b").budgets == ["default/xs"]
 
 
@@ -648,7 +655,7 @@ def test_nominated_pods_of_equal_or_higher_priority_are_shown_on_their_node():
     nodes = {node("n1", cpu="2"): [pod("a"), pod("b")], node("n2", cpu="1"): [pod("c", priority=5000)]}
     found = preempted(nodes, waiting=waiting)
     one = on(found, "n1")
-    assert one.nominated == [PodShown(key="default/nominee", uid="uid-nominee", priority=1000, requests={"cpu": 1000})]
+    assert one.nominated == [PodReport(key="default/nominee", uid="uid-nominee", priority=1000, requests={"cpu": 1000})]
     assert one.victims == ["default/a", "default/b"]
 
 
@@ -675,7 +682,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
     ),
     # 2 of 3 cpu are needed; the first member is the most important pod, but without the second one it is worth nothing.
     "whole gangs": (
-        PreemptionPolicy(ranking=("PodGroups", *RANKING)),
+        PreemptionPolicy(ranking=("PodGroups", *DEFAULT_RANKING)),
         {
             node("n1", cpu="3"): [
                 pod("first", schedulingGroup={"podGroupName": "train"}, start=later(0)),
@@ -688,7 +695,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
     ),
     # 3 of 6 cpu are needed: the big pod, or the three small ones, which is what putting back leaves of them.
     "fewest": (
-        PreemptionPolicy(victims="Fewest"),
+        PreemptionPolicy(victim_selection="Minimal"),
         {
             node("n1", cpu="6"): [
                 pod("big", "3", start=later(0)),
@@ -702,7 +709,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
     "named of equals": (
         UPSTREAM,
         {node("n1", cpu="2"): [of("x", "a"), of("x", "b")]},
-        {"offers": {"n1": ["a"]}},
+        {"sent": {"n1": ["a"]}},
         ["default/a"],
     ),
     # Nobody else knows which pod holds the device.
@@ -711,7 +718,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         {node("n1", cpu="2"): [pod("a", priority=5), pod("b")]},
         {
             "preemptor": incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
-            "offers": {"n1": ["a"]},
+            "sent": {"n1": ["a"]},
         },
         ["default/a"],
     ),
@@ -755,8 +762,10 @@ def test_policies_that_differ_from_kube_schedulers_are_named_with_their_values()
 
 def test_the_incoming_pod_the_picture_and_the_filters_are_told():
     found = preempted(FULL)
-    assert found.incoming == PodShown(key="default/incoming", uid="uid-incoming", priority=1000, requests={"cpu": 1000})
-    assert (found.pod, found.uid, found.priority, found.picture) == (
+    assert found.incoming == PodReport(
+        key="default/incoming", uid="uid-incoming", priority=1000, requests={"cpu": 1000}
+    )
+    assert (found.pod, found.uid, found.priority, found.cache) == (
         "default/incoming",
         "uid-incoming",
         1000,
@@ -773,9 +782,9 @@ def test_plugins_that_are_not_evaluated_are_named():
 
 def test_of_one_node_only_that_one_is_told_and_its_pods():
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
-    offers = {"n1": SentCandidate(()), "n2": SentCandidate(())}
-    capture = capture_preempt(engine.preempt(snapshot, wanted, offers, Profile()), offers)
-    one = Kept("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", capture)
+    sent = {"n1": SentCandidate(()), "n2": SentCandidate(())}
+    record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
+    one = KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", record)
     assert [(shown.name, len(shown.pods)) for shown in one.decision("n2", every_pod=False).nodes] == [("n2", 1)]
     assert [(shown.name, len(shown.pods)) for shown in one.decision(every_pod=False).nodes] == [("n1", 0), ("n2", 0)]
     assert one.decision("n3").nodes == []
@@ -791,10 +800,10 @@ SOME = {
 }
 
 
-def filtered(nodes: Any, offered: list[str], preemptor: JSON | None = None) -> Decision:
+def filtered(nodes: Any, offered: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
-    capture = capture_filter(engine.filter(snapshot, wanted, offered, Profile()))
-    return Kept("filter-1", "filter", NOW, 1.0, wanted, Profile(), "answered", "", capture).decision()
+    record = record_filter(engine.filter(snapshot, wanted, offered, Profile()))
+    return KeptDecision("filter-1", "filter", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
 
 
 def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_would_help():
@@ -819,7 +828,7 @@ def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_wou
             "default/incoming fits on 1 of 4 nodes; 2 Insufficient cpu, 1 node(s) were unschedulable",
         ),
         (["full", "important"], "default/incoming fits on none of 2 nodes; 2 Insufficient cpu"),
-        ([], "no node was offered for default/incoming"),
+        ([], "kube-scheduler sent no node for default/incoming"),
     ],
 )
 def test_the_sentence_of_a_filter(offered, said):
@@ -839,10 +848,10 @@ def test_rarer_reasons_of_a_filter_are_counted_together():
 # --- /prioritize ------------------------------------------------------------------------------------------------------
 
 
-def scored(nodes: Any, offered: list[str], preemptor: JSON | None = None) -> Decision:
+def scored(nodes: Any, offered: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
-    capture = capture_prioritize(engine.prioritize(snapshot, wanted, offered, Profile()))
-    return Kept("prioritize-1", "prioritize", NOW, 1.0, wanted, Profile(), "answered", "", capture).decision()
+    record = record_prioritize(engine.prioritize(snapshot, wanted, offered, Profile()))
+    return KeptDecision("prioritize-1", "prioritize", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
 
 
 def test_scores_are_told_plugin_by_plugin():
@@ -861,8 +870,8 @@ def test_nodes_on_which_the_pod_does_not_fit_say_what_their_score_stands_for():
     found = scored(SOME, ["fits", "full", "important"])
     assert [(one.name, one.outcome, one.why) for one in found.nodes] == [
         ("fits", "scored", ""),
-        ("full", "unscored", AFTER_EVICTION),
-        ("important", "unscored", NO_EVICTION),
+        ("full", "unscored", FITS_AFTER_EVICTION),
+        ("important", "unscored", NO_EVICTION_HELPS),
     ]
     assert [one.total for one in found.nodes[1:]] == [None, None]
     assert found.nodes[2].score == 0
@@ -875,7 +884,7 @@ def test_nodes_on_which_the_pod_does_not_fit_say_what_their_score_stands_for():
         (["fits", "fits-2"], r"all 2 nodes scored \d+ of 10 for default/incoming"),
         (["fits", "full"], r"fits scored best of 2 nodes for default/incoming: \d+ of 10"),
         (["full", "fits-2", "fits"], r"fits-2 and 1 more scored best of 3 nodes for default/incoming: \d+ of 10"),
-        ([], "no node was offered for default/incoming"),
+        ([], "kube-scheduler sent no node for default/incoming"),
     ],
 )
 def test_the_sentence_of_scores(offered, said):

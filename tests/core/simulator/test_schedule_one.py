@@ -5,14 +5,19 @@ import pytest
 from extender.core.engine import Candidate
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile, Protection
-from extender.core.simulator.schedule_one import MOST_TIES, draws, pick_one, run_cycle
+from extender.core.simulator.schedule_one import (
+    MAX_LISTED_TIES,
+    pick_one_node_for_preemption,
+    schedule_one,
+    seeded_draw,
+)
 from tests.builders import budget, incoming, node, pod, snapshot, typed
 
 STRICT = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
 
 
 def cycle(nodes, arriving=None, profile=None, draw=None, **objects):
-    return run_cycle(snapshot(nodes, **objects), typed(arriving or incoming()), profile or Profile(), draw=draw)
+    return schedule_one(snapshot(nodes, **objects), typed(arriving or incoming()), profile or Profile(), draw=draw)
 
 
 def victims(found):
@@ -89,7 +94,7 @@ def test_of_equals_any_may_be_drawn():
 def test_of_many_equals_ten_are_named_and_all_are_counted():
     found = cycle({node(f"n{place:02}"): [] for place in range(15)})
     assert found.score is not None
-    assert (found.score.tied, len(found.score.ties)) == (15, MOST_TIES)
+    assert (found.score.tied, len(found.score.ties)) == (15, MAX_LISTED_TIES)
 
 
 def test_nothing_is_drawn_where_there_is_no_choice():
@@ -294,8 +299,8 @@ def test_what_holds_for_all_nodes_is_said_once():
     profile = Profile(preemption=PreemptionPolicy(limits=Limits(evictions_per_minute=1)))
     before = EvictionHistory(0, (Eviction(0, ("default", "Pod", "x")),))
     here = snapshot({node(f"n{place}", cpu="1"): [pod(f"p{place}")] for place in range(3)})
-    found = run_cycle(here, typed(incoming()), profile, before)
-    assert found.vetoed == "1 evictions a minute are the limit: not until 1970-01-01T00:01:00Z"
+    found = schedule_one(here, typed(incoming()), profile, before)
+    assert found.vetoed == "eviction rate limit (1 per minute) reached: not until 1970-01-01T00:01:00Z"
 
 
 def test_all_nodes_helps_only_where_kube_scheduler_has_a_candidate_to_ask_about():
@@ -344,21 +349,21 @@ def candidate(name, *pods, violations=0):
     ],
 )
 def test_kube_scheduler_picks_by(better, worse):
-    assert pick_one([worse, better]).node == "z"
-    assert pick_one([better, worse]).node == "z"
+    assert pick_one_node_for_preemption([worse, better]).node == "z"
+    assert pick_one_node_for_preemption([better, worse]).node == "z"
 
 
 def test_of_equal_answers_the_first_by_name_or_any_that_is_drawn():
     equal = [candidate("b", pod("x")), candidate("a", pod("y")), candidate("c", pod("z"), violations=1)]
-    assert pick_one(equal).node == "a"
-    assert pick_one(equal, lambda _: 1).node == "b"
+    assert pick_one_node_for_preemption(equal).node == "a"
+    assert pick_one_node_for_preemption(equal, lambda _: 1).node == "b"
 
 
 # --- chance ----------------------------------------------------------------------------------------------------------
 
 
 def test_draws_are_the_same_for_a_seed_and_others_for_another():
-    one, same, other = draws(7), draws(7), draws(8)
+    one, same, other = seeded_draw(7), seeded_draw(7), seeded_draw(8)
     numbers = [one(1000) for _ in range(20)]
     assert numbers == [same(1000) for _ in range(20)]
     assert numbers != [other(1000) for _ in range(20)]
@@ -366,7 +371,7 @@ def test_draws_are_the_same_for_a_seed_and_others_for_another():
 
 
 def test_draws_reach_every_number_below_the_limit_about_as_often():
-    draw = draws(1)
+    draw = seeded_draw(1)
     counts = [0] * 6
     for _ in range(6000):
         counts[draw(6)] += 1

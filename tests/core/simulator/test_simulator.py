@@ -5,7 +5,7 @@ import pytest
 from extender.cluster.files.manifests import load_cluster
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile
-from extender.core.simulator.schedule_one import draws
+from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -59,7 +59,7 @@ def test_pending_pods_come_by_priority_then_age_then_name_and_arrivals_after_the
             old("low", "2026-01-01T00:00:00Z", priority=1),
         ],
     )
-    result = run(here, incoming("given"), incoming("great", priority=2000), waiting=True)
+    result = run(here, incoming("given"), incoming("great", priority=2000), include_pending=True)
     assert [one.pod.removeprefix("default/") for one in result.cycles] == [
         "great",
         "a",
@@ -81,7 +81,7 @@ def test_of_the_pods_in_the_cluster_only_those_are_tried_that_wait():
             placed(incoming("lost"), "gone"),
         ],
     )
-    result = run(here, waiting=True)
+    result = run(here, include_pending=True)
     assert told(result) == ["gated Skipped", "waits Scheduled n1"]
     assert (result.summary.scheduled, result.summary.pending, result.summary.skipped) == (1, 0, 1)
 
@@ -204,7 +204,7 @@ def test_a_nomination_that_is_lost_has_those_tried_again_that_had_to_yield_to_it
     here = snapshot(
         {node("n1", cpu="1"): []}, waiting=[big, incoming("able"), incoming("great", cpu="2", priority=2000)]
     )
-    result = run(here, waiting=True)
+    result = run(here, include_pending=True)
     assert told(result) == ["great Unschedulable", "able Unschedulable", "big Unschedulable", "able Scheduled n1"]
 
 
@@ -243,7 +243,7 @@ def limited(**limits):
 def test_limits_count_what_was_evicted_in_the_run():
     result = run(snapshot(TWO_NODES), incoming("x"), incoming("y"), profile=limited(evictions_per_minute=1))
     assert told(result) == ["x Nominated n1 -a", "y Unschedulable", "x Scheduled n1"]
-    assert result.pending[0].vetoed == "1 evictions a minute are the limit: not until 1970-01-01T00:01:00Z"
+    assert result.pending[0].vetoed == "eviction rate limit (1 per minute) reached: not until 1970-01-01T00:01:00Z"
 
 
 def test_a_workload_cools_down_in_the_run():
@@ -251,7 +251,7 @@ def test_a_workload_cools_down_in_the_run():
     nodes = {
         node(f"n{place}", cpu="1"): [pod(name, metadata={"ownerReferences": owner})] for place, name in enumerate("ab")
     }
-    result = run(snapshot(nodes), incoming("x"), incoming("y"), profile=limited(cooldown=5 * MINUTE))
+    result = run(snapshot(nodes), incoming("x"), incoming("y"), profile=limited(workload_cooldown=5 * MINUTE))
     assert told(result)[:2] == ["x Nominated n0 -a", "y Unschedulable"]
     assert run(snapshot(nodes), incoming("x"), incoming("y")).summary.evicted == 2
 
@@ -304,14 +304,14 @@ def test_the_summary_shows_the_nodes_that_changed_before_and_after():
 
 def test_a_watcher_sees_every_step_before_anything_has_come_of_it():
     here, seen = snapshot({node("n1", cpu="1"): [pod("a")]}), []
-    run(here, incoming("new"), watch=lambda step: seen.append((step.cycle.outcome, len(here.pods_on("n1")))))
+    run(here, incoming("new"), on_step=lambda step: seen.append((step.cycle.outcome, len(here.pods_on("n1")))))
     assert seen == [("Nominated", 1), ("Scheduled", 0)]
 
 
 def test_a_seed_draws_the_same_nodes_every_time_and_others_than_another():
     def nodes_of(seed):
         here = snapshot({node(f"n{place}"): [] for place in range(5)})
-        result = run(here, *(incoming(f"p{place}") for place in range(5)), draw=draws(seed), seed=seed)
+        result = run(here, *(incoming(f"p{place}") for place in range(5)), draw=seeded_draw(seed), seed=seed)
         assert result.seed == seed
         return [one.node for one in result.cycles]
 
@@ -320,7 +320,7 @@ def test_a_seed_draws_the_same_nodes_every_time_and_others_than_another():
 
 
 def test_an_empty_question_has_an_empty_answer():
-    result = run(built(cluster({})), waiting=True)
+    result = run(built(cluster({})), include_pending=True)
     assert (result.cluster.nodes, result.cycles, result.summary.nodes) == (0, [], [])
 
 
@@ -338,7 +338,7 @@ CLASSES = [
 
 def arrive(arriving, nodes=None, others=CLASSES, unread=()):
     objects = load_cluster(cluster(nodes or {node("n1"): []}, others=others))
-    fields = {name: getattr(objects, name) for name in objects.__struct_fields__} | {"unread": unread}
+    fields = {name: getattr(objects, name) for name in objects.__struct_fields__} | {"unreadable_tables": unread}
     here = Snapshot.build(ClusterObjects(**fields))
     return here, simulate(here, Profile(), [typed(arriving)])
 
@@ -376,13 +376,15 @@ def test_an_arrival_requests_its_limits_where_it_requests_nothing_else():
 def test_a_class_that_is_not_there_or_may_not_be_read_is_an_error():
     with pytest.raises(RequestError, match=r"pod 'default/new': no PriorityClass with name 'none' was found"):
         arrive(manifest(priorityClassName="none"))
-    with pytest.raises(RequestError, match=r"pod 'default/new': set spec.priority: PriorityClasses may not be read"):
+    with pytest.raises(
+        RequestError, match=r"pod 'default/new': set spec.priority: no permission to list PriorityClasses"
+    ):
         arrive(manifest(priorityClassName="none"), unread=("priority_classes",))
 
 
 def test_a_pod_that_waits_already_is_replaced_by_the_one_that_is_given():
     here = snapshot({node("n1"): []}, waiting=[incoming("new", cpu="9")])
-    result = run(here, incoming("new", cpu="1"), waiting=True)
+    result = run(here, incoming("new", cpu="1"), include_pending=True)
     assert told(result) == ["new Scheduled n1"]
 
 
@@ -402,10 +404,10 @@ def test_a_pod_with_a_node_is_skipped_and_takes_no_room():
 @pytest.mark.parametrize(
     ("arriving", "problem"),
     [
-        pytest.param([incoming("a"), incoming("a")], "pod 'default/a' is there twice", id="two of a name"),
+        pytest.param([incoming("a"), incoming("a")], "duplicate pod 'default/a'", id="two of a name"),
         pytest.param(
             [incoming("runs")],
-            "pod 'default/runs' is there already, on node 'n1': give it another name",
+            "pod 'default/runs' already exists on node 'n1': give it another name",
             id="the name of a running pod",
         ),
         pytest.param([incoming("other", metadata={"uid": "uid-of-running"})], "has the same UID as pod", id="its UID"),
@@ -500,7 +502,7 @@ def test_a_claim_without_a_volume_has_one_made_on_the_node_that_its_first_pod_go
 
 
 def test_time_stands_still_at_the_given_moment():
-    profile = Profile(preemption=PreemptionPolicy(preempt_after=MINUTE))
+    profile = Profile(preemption=PreemptionPolicy(min_pending_duration=MINUTE))
     young = incoming("new", metadata={"creationTimestamp": "1970-01-01T00:00:00Z"})
-    assert run(snapshot(TWO_NODES), young, profile=profile, moment=EvictionHistory(MINUTE - 1)).summary.evicted == 0
-    assert run(snapshot(TWO_NODES), young, profile=profile, moment=EvictionHistory(MINUTE)).summary.evicted == 1
+    assert run(snapshot(TWO_NODES), young, profile=profile, history=EvictionHistory(MINUTE - 1)).summary.evicted == 0
+    assert run(snapshot(TWO_NODES), young, profile=profile, history=EvictionHistory(MINUTE)).summary.evicted == 1
