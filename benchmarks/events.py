@@ -51,7 +51,7 @@ def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
     held = partial(cache.api_object, "Pod")
     for start in range(0, len(lines), 10):
         for line in lines[start : start + 10]:
-            found = decoder.event(line, held)
+            found = decoder.decode_event(line, held)
             assert found is not None, "a line that cannot be read"
             cache.apply(Change("Pod", found[1]))
         cache.refresh_layout(50)

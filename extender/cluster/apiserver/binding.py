@@ -1,19 +1,19 @@
-"""Bind one pod to one node, and know afterwards whether that happened.
+"""Bind a pod to a node through the API server, and find out whether it is bound if the response leaves that open.
 
-The Binding carries the pod's uid, so that the API server refuses it for another pod of the same name. Sent twice, it
-does no harm: the second one gets a 409. What an answer leaves open is settled by asking for the pod itself:
+The Binding carries the pod's UID, so that the API server refuses it for another pod of the same name. Sending it twice
+is safe: the second one gets a 409. An inconclusive response is settled by reading the pod:
 
-    answer to the Binding       then
+    response to the Binding     then
     2xx, a Status of Success    bound
-    409                         ask for the pod; on no node: refused (it is being deleted, or has scheduling gates)
-    429                         wait as told and send it again, as long as there is time; else ask for the pod
-    408, 5xx, none, no Status   ask for the pod; on no node: send it once more
+    409                         read the pod; without a node: refused (it is terminating, or has scheduling gates)
+    429                         wait for Retry-After and send it again while time is left; otherwise read the pod
+    408, 5xx, none, no Status   read the pod; without a node: send it once more
     anything else               refused
 
-Mirrors DefaultBinder (kube-scheduler) and BindingREST (API server, pkg/registry/core/pod/storage), which answers 404
-where there is no such pod and 409 for everything that forbids this one to be bound.
+Mirrors DefaultBinder (kube-scheduler). BindingREST (API server, pkg/registry/core/pod/storage) returns 404 for an
+unknown pod and 409 for every reason that forbids the binding.
 
-Rule: bound is said on the API server's word only: its Success, or the pod with this uid on this node.
+Rule: the result is `bound` only if the API server confirms it: a Success, or the pod with this UID on this node.
 """
 
 import re
@@ -31,17 +31,17 @@ from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.wire import BindRequest
 
 MIN_CALL_SECONDS = 0.2
-"""Seconds that must be left for another call: with less, no answer would be more likely than one."""
+"""Seconds that must be left for another request: with less, a timeout is more likely than a response."""
 
 CALL_TIMEOUT_FRACTION = 2 / 3
-"""What a call may take of the time that is left, so that some is left to ask what came of it."""
+"""Fraction of the time left that one request may take, so that time is left to read the pod afterwards."""
 
 MIN_THROTTLED_WAIT_SECONDS = 1.0
-"""Seconds to wait at least after a 429, whatever it says."""
+"""Minimum seconds to wait after a 429, whatever its Retry-After."""
 
 
 class BindingApi(Protocol):
-    """What is used of `ApiServer`. Both raise ApiError or ApiUnreachable."""
+    """The requests that binding makes; ApiServer implements it. Both raise ApiError or ApiUnreachable."""
 
     def get(self, path: str, *, timeout: Timeout) -> bytes: ...
 
@@ -50,14 +50,14 @@ class BindingApi(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """What came of it, in the end."""
+    """The final result of a binding."""
 
     outcome: Literal["bound", "refused", "unknown"]
-    """`unknown`: nobody says that it is bound, but a Binding that was sent may have come, or come yet, into force."""
+    """`unknown`: the pod is not known to be bound, but a Binding that was sent may have taken effect, or still may."""
     error: str = ""
-    """Why it is not bound; empty if it is."""
+    """Why the pod is not bound; empty if it is."""
     tries: int = 0
-    """Bindings sent."""
+    """Number of Bindings sent."""
 
 
 def bind(
@@ -68,8 +68,8 @@ def bind(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> BindResult:
-    """Bind the pod, within `deadline` seconds; blocks. Whatever the API server does is a result, not an exception."""
-    problem = _bad_name(request)
+    """Bind the pod within `deadline` seconds; blocks. Every failure is a result, not an exception."""
+    problem = _validate_names(request)
     if problem:
         return BindResult("refused", problem)
     return _BindCall(api, request, clock() + deadline, clock, pause).run()
@@ -83,21 +83,21 @@ _DNS_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _PLAIN = re.compile(r"[!-~]+")
 
 
-def _bad_name(request: BindRequest) -> str:
-    """Which of the names cannot be one, or "": none. `..` would lead to another path."""
+def _validate_names(request: BindRequest) -> str:
+    """Return an error for the first invalid name, or "". Checked because a name like `..` would change the URL path."""
     names = (
         ("PodNamespace", request.pod_namespace, _DNS_LABEL, 63),
         ("PodName", request.pod_name, _DNS_NAME, 253),
         ("PodUID", request.pod_uid, _PLAIN, 253),
         ("Node", request.node, _DNS_NAME, 253),
     )
-    for key, name, pattern, longest in names:
-        if len(name) > longest or not pattern.fullmatch(name):
+    for key, name, pattern, max_length in names:
+        if len(name) > max_length or not pattern.fullmatch(name):
             return f"{key}: not what Kubernetes allows there; nothing was sent to the API server"
     return ""
 
 
-# --- what the API server says ---------------------------------------------------------------------------------------
+# --- the API server's responses ---------------------------------------------------------------------------------------
 
 
 class _Status(msgspec.Struct):
@@ -124,13 +124,13 @@ _POD = Decoder(_Pod)
 
 @dataclass(frozen=True, slots=True)
 class _Inconclusive:
-    """An answer that leaves open whether the pod is bound."""
+    """A response that leaves open whether the pod is bound."""
 
     code: int
-    """The HTTP status; 0: there was none."""
+    """The HTTP status; 0 without a response."""
     reason: str
     wait: float = 0.0
-    """Seconds before another try."""
+    """Seconds to wait before a retry."""
 
 
 def _is_success(body: bytes) -> bool:
@@ -142,19 +142,19 @@ def _is_success(body: bytes) -> bool:
 
 
 class _BindCall:
-    """One request on its way, until it has a result."""
+    """One binding, from its first request to its result."""
 
     def __init__(
         self,
         api: BindingApi,
         request: BindRequest,
-        ends: float,
+        deadline: float,
         clock: Callable[[], float],
         pause: Callable[[float], None],
     ) -> None:
         self._api = api
         self._request = request
-        self._ends = ends
+        self._deadline = deadline
         self._clock = clock
         self._sleep = pause
         self._pod = f"pod {request.pod_namespace}/{request.pod_name}"
@@ -164,23 +164,23 @@ class _BindCall:
 
     def run(self) -> BindResult:
         if self._left() < MIN_CALL_SECONDS:
-            return self._result("refused", "no time was left for a first try; nothing was sent to the API server")
-        once_more = True
+            return self._result("refused", "no time left for a first attempt; nothing was sent to the API server")
+        may_resend = True
         while True:
             answer = self._create()
             if isinstance(answer, BindResult):
                 return answer
             if answer.code == 429 and self._pause(answer.wait):
                 continue
-            found = self._look(answer.reason)
+            found = self._read_pod(answer.reason)
             if found is not None:
                 return found
-            if answer.code == 409 or not once_more or not self._pause(answer.wait):
+            if answer.code == 409 or not may_resend or not self._pause(answer.wait):
                 return self._unbound(answer)
-            once_more = False
+            may_resend = False
 
     def _create(self) -> BindResult | _Inconclusive:
-        """Send the Binding."""
+        """Create the Binding; return the result, or an inconclusive response."""
         self._tries += 1
         try:
             answer = self._api.post(f"{self._path}/binding", self._binding(), timeout=self._timeout())
@@ -193,28 +193,28 @@ class _BindCall:
             return self._refused(error)
         if _is_success(answer):
             return self._result("bound")
-        return _Inconclusive(0, "the answer to the binding does not say Success")
+        return _Inconclusive(0, "the response to the binding is not a Success status")
 
-    def _look(self, reason: str) -> BindResult | None:
-        """What the pod itself tells; None: it is this one, and on no node. `reason`: why it is asked for."""
+    def _read_pod(self, reason: str) -> BindResult | None:
+        """Return the result according to the pod, read because of `reason`; None if it has no node yet."""
         if self._left() < MIN_CALL_SECONDS:
-            return self._unknown(reason, "no time was left to ask for the pod")
+            return self._unknown(reason, "no time left to read the pod")
         try:
             pod = _POD.decode(self._api.get(self._path, timeout=self._timeout()))
         except ApiError as error:
             if error.code == 404:
-                return self._result("refused", f"{self._pod} is not there any more")
-            return self._unknown(reason, f"asked for the pod: {_error_message(error)}")
+                return self._result("refused", f"{self._pod} no longer exists")
+            return self._unknown(reason, f"reading the pod failed: {_error_message(error)}")
         except ApiUnreachable as error:
-            return self._unknown(reason, f"asked for the pod: no answer: {error}")
+            return self._unknown(reason, f"reading the pod failed: no answer: {error}")
         except (ValueError, RecursionError):
-            return self._unknown(reason, "asked for the pod: the answer is no Pod")
-        return self._judge(pod)
+            return self._unknown(reason, "reading the pod failed: the response is not a Pod")
+        return self._result_from(pod)
 
-    def _judge(self, pod: _Pod) -> BindResult | None:
+    def _result_from(self, pod: _Pod) -> BindResult | None:
         wanted, node = self._request, pod.spec.node_name
         if pod.metadata.uid != wanted.pod_uid:
-            return self._result("refused", f"{self._pod} is another one now, with another uid")
+            return self._result("refused", f"{self._pod} was replaced by a pod with another UID")
         if not node:
             return None
         if node != wanted.node:
@@ -228,17 +228,17 @@ class _BindCall:
 
     def _refused(self, error: ApiError) -> BindResult:
         if error.code == 404:
-            return self._result("refused", f"{self._pod} is not there: {_error_message(error)}")
+            return self._result("refused", f"{self._pod} does not exist: {_error_message(error)}")
         if error.code == 403:
-            needs = f"needed is the permission to create pods/binding in namespace {self._request.pod_namespace}"
+            needs = f"it requires the permission to create pods/binding in namespace {self._request.pod_namespace}"
             return self._result("refused", f"not allowed to bind {self._pod}, {needs}: {_error_message(error)}")
         return self._result("refused", f"{self._pod} was not bound to {self._request.node}: {_error_message(error)}")
 
     def _unbound(self, last: _Inconclusive) -> BindResult:
-        """The pod is on no node, and there is no more to try."""
+        """Return the result for a pod without a node after the last attempt."""
         if last.code == 409:
             return self._result("refused", f"{self._pod} cannot be bound to {self._request.node}: {last.reason}")
-        return self._result("unknown", f"{self._pod} was on no node when last asked for: {last.reason}")
+        return self._result("unknown", f"{self._pod} had no node when last read: {last.reason}")
 
     def _unknown(self, reason: str, problem: str) -> BindResult:
         return self._result(
@@ -256,15 +256,15 @@ class _BindCall:
     # --- time ---
 
     def _left(self) -> float:
-        return self._ends - self._clock()
+        return self._deadline - self._clock()
 
     def _timeout(self) -> Timeout:
-        """A share of the time left, a quarter of it to connect."""
+        """Return the timeouts of one request: CALL_TIMEOUT_FRACTION of the time left, a quarter of it to connect."""
         share = self._left() * CALL_TIMEOUT_FRACTION
         return share / 4, share * 3 / 4
 
     def _pause(self, seconds: float) -> bool:
-        """Wait, if another call fits in after that."""
+        """Wait; return False at once if no request fits into the time left afterwards."""
         if seconds + MIN_CALL_SECONDS > self._left():
             return False
         if seconds > 0:

@@ -1,10 +1,11 @@
-"""Speak HTTP with one API server: requests with credentials that stay good, answers as raw bytes, errors as ours.
+"""Send HTTP requests to one API server, with credentials that are refreshed, and return raw bytes.
 
-The official client loads the credentials and makes the connection pool; no model of it is used. A token in a file is
-read again every 30 s, an exec plugin runs again before its answer expires, and a 401 loads everything anew, once for
-all threads that got one, before the request is tried a second time.
+The official client loads the credentials and creates the connection pool; none of its models is used. A token file is
+reloaded every 30 s, an exec plugin runs again before its credentials expire, and a 401 reloads all credentials, once
+for all threads that got one, before the request is retried once. The counterpart of client-go's transport
+(token_source.go) and exec authenticator.
 
-Rule: nothing is hidden. No retry but the one after a 401, no redirect, and an answer that was cut short is an error.
+Rule: no retry except after a 401, no redirect, and a truncated response is an error.
 """
 
 import logging
@@ -39,28 +40,28 @@ log = logging.getLogger(__name__)
 JSON_CONTENT_TYPE = "application/json"
 
 TOKEN_RELOAD_SECONDS = 30.0
-"""How long a token from a file is used before the file is read again."""
+"""Seconds for which a token from a file is used before the file is read again."""
 
 MAX_POOLED_CONNECTIONS = 64
-"""Connections kept for later: more than there are streams, binds and compares at a time."""
+"""Connections kept open: more than there are watches, binds and verifications at a time."""
 
 Timeout = tuple[float, float]
-"""(connect, read): seconds until there is a connection, and between two pieces of the answer."""
+"""(connect, read) in seconds: to open the connection, and between two reads of the response."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Session:
-    """Credentials in use."""
+    """A connection pool and the credentials that it is used with."""
 
     pools: urllib3.PoolManager
     host: str
     credentials: Credentials
-    due: float | None
-    """When, on our clock, the token is looked at again."""
+    refresh_at: float | None
+    """Clock time at which the credentials are refreshed; None: never."""
 
 
 class ApiServer:
-    """One API server. All methods block, and may be called from many threads at once."""
+    """A client of one API server. All methods block and are thread-safe."""
 
     def __init__(self, load: Callable[[], Credentials], clock: Callable[[], float] = time.monotonic) -> None:
         """Raise CredentialsError if nothing can be loaded; no request is made."""
@@ -77,7 +78,7 @@ class ApiServer:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> Self:
-        """Load credentials as `credentials.load` finds them: kubeconfig, else this pod, else the default kubeconfig."""
+        """Connect with the credentials that `credentials.load` finds."""
         return cls(partial(credentials.load, kubeconfig, context), clock)
 
     @property
@@ -87,7 +88,7 @@ class ApiServer:
 
     @property
     def place(self) -> str:
-        """Where the credentials come from, for people."""
+        """Where the credentials come from, for log lines."""
         return self._session.credentials.place
 
     def get(
@@ -98,12 +99,12 @@ class ApiServer:
         accept: str = JSON_CONTENT_TYPE,
         timeout: Timeout = (10, 60),
     ) -> bytes:
-        """Return the body of a 2xx answer; ApiError, ApiUnreachable."""
+        """Return the body of a 2xx response; ApiError, ApiUnreachable."""
         with self._stream("GET", path, params, {"Accept": accept}, None, timeout) as stream:
             return stream.read()
 
     def post(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
-        """Return the body of a 2xx answer to a JSON body. After ApiUnreachable nobody knows whether it took effect."""
+        """Send a JSON body; return the body of a 2xx response. ApiUnreachable: the request may have taken effect."""
         headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": JSON_CONTENT_TYPE}
         with self._stream("POST", path, None, headers, body, timeout) as stream:
             return stream.read()
@@ -117,11 +118,11 @@ class ApiServer:
         connect_timeout: float = 10,
         read_timeout: float = 90,
     ) -> Stream:
-        """Return a GET that is sent when its `with` block begins."""
+        """Return a GET request that is sent when its `with` block begins."""
         return self._stream("GET", path, params, {"Accept": accept}, None, (connect_timeout, read_timeout))
 
     def close(self) -> None:
-        """Let go of idle connections; streams that are open end by their own `close`."""
+        """Close idle connections; open streams end by their own `close`."""
         self._session.pools.clear()
 
     def _stream(
@@ -145,26 +146,26 @@ class ApiServer:
         except ApiError as error:
             if error.code != 401:
                 raise
-            session = self._session_after(session, error)
+            session = self._reload_session(session, error)
         return _send(session, method, target, headers, body, timeout)
 
-    # --- credentials that stay good ---
+    # --- refreshing credentials ---
 
     def _current_session(self) -> _Session:
-        """Return the session, its token looked at again if that is due; if it cannot be had, the old one goes on."""
+        """Return the session, refreshed if that is due; if the refresh fails, the old credentials stay in use."""
         with self._lock:
             session, now = self._session, self._clock()
-            if session.due is None or now < session.due:
+            if session.refresh_at is None or now < session.refresh_at:
                 return session
             try:
-                self._session = self._with_token_of_now(session)
+                self._session = self._refreshed(session)
             except CredentialsError as error:
-                log.warning("credentials not renewed, the old ones stay: %s", error)
-                self._session = replace(session, due=now + TOKEN_RELOAD_SECONDS / 3)
+                log.warning("refreshing credentials failed, keeping the old ones: %s", error)
+                self._session = replace(session, refresh_at=now + TOKEN_RELOAD_SECONDS / 3)
             return self._session
 
-    def _session_after(self, refused: _Session, error: ApiError) -> _Session:
-        """Return a session newer than the one that got a 401, loaded by whichever thread comes first."""
+    def _reload_session(self, refused: _Session, error: ApiError) -> _Session:
+        """Return a newer session than the one that got a 401; the first of the waiting threads loads it."""
         with self._lock:
             if self._session is refused:
                 try:
@@ -174,33 +175,33 @@ class ApiServer:
                     raise ApiError(error.code, error.reason, message, error.retry_after) from failed
             return self._session
 
-    def _with_token_of_now(self, session: _Session) -> _Session:
+    def _refreshed(self, session: _Session) -> _Session:
         token_file = session.credentials.token_file
         if token_file is None:
             return self._new_session()
         fresh = replace(session.credentials, authorization=f"Bearer {credentials.read_token(token_file)}")
-        return replace(session, credentials=fresh, due=self._clock() + TOKEN_RELOAD_SECONDS)
+        return replace(session, credentials=fresh, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS)
 
     def _new_session(self) -> _Session:
         loaded = self._load()
-        due = None
+        refresh_at = None
         if loaded.token_file is not None:
-            due = self._clock() + TOKEN_RELOAD_SECONDS
-        elif loaded.lifetime is not None:  # a minute early, or at half time; and never more often than every 5 s
-            due = self._clock() + max(loaded.lifetime - 60, loaded.lifetime / 2, 5)
-        return _Session(_pools(loaded), loaded.configuration.host.rstrip("/"), loaded, due)
+            refresh_at = self._clock() + TOKEN_RELOAD_SECONDS
+        elif loaded.lifetime is not None:  # a minute before expiry, or at half the lifetime; at most every 5 s
+            refresh_at = self._clock() + max(loaded.lifetime - 60, loaded.lifetime / 2, 5)
+        return _Session(_pools(loaded), loaded.configuration.host.rstrip("/"), loaded, refresh_at)
 
 
 def _pools(loaded: Credentials) -> urllib3.PoolManager:
-    """Return the official client's connection pool, with our socket options and connections that can be woken."""
-    from kubernetes.client import ApiClient  # half a second that only a live cluster needs
+    """Return the official client's connection pool, with keepalive options and connections that can be interrupted."""
+    from kubernetes.client import ApiClient  # imported late: it takes half a second that only a live cluster needs
 
     configuration = loaded.configuration
     configuration.socket_options = socket_options()
     configuration.connection_pool_maxsize = MAX_POOLED_CONNECTIONS
     if not configuration.verify_ssl:
-        log.warning("%s: the API server's certificate is not checked (insecure-skip-tls-verify)", loaded.place)
-        urllib3.disable_warnings(InsecureRequestWarning)  # said once, not with every request
+        log.warning("%s: the API server's certificate is not verified (insecure-skip-tls-verify)", loaded.place)
+        urllib3.disable_warnings(InsecureRequestWarning)  # warned once above, not with every request
     over_socks = (configuration.proxy or "").startswith("socks")
     if over_socks and find_spec("socks") is None:
         raise CredentialsError(f"{loaded.place}: a SOCKS proxy cannot be used without the package PySocks")
@@ -208,7 +209,7 @@ def _pools(loaded: Credentials) -> urllib3.PoolManager:
         pools: urllib3.PoolManager = ApiClient(configuration).rest_client.pool_manager
     except (HTTPError, ValueError) as error:
         raise CredentialsError(f"{loaded.place}: its server or proxy-url cannot be used: {root_cause(error)}") from None
-    if not over_socks:  # which has connections of its own
+    if not over_socks:  # a SOCKS pool has its own connection classes
         use_reporting_connections(pools)
     return pools
 
@@ -233,7 +234,7 @@ def _send(
         )
     except (HTTPError, OSError) as error:
         raise ApiUnreachable(f"{_address(session.host)}: {root_cause(error)}") from error
-    except ValueError:  # http.client quotes the header, and with it the token, that it will not send
+    except ValueError:  # not quoted: http.client's message contains the header, and with it the token
         raise ApiUnreachable(f"{_address(session.host)}: the request cannot be sent") from None
     if 200 <= response.status < 300:
         return response
@@ -241,7 +242,7 @@ def _send(
 
 
 def _address(host: str) -> str:
-    """The server's name and port; a URL may hold a password."""
+    """Return host and port without user information, which may contain a password."""
     return urlsplit(host).netloc.rpartition("@")[2]
 
 

@@ -1,11 +1,12 @@
-"""Decide with whose credentials the API server is reached, and load them: a kubeconfig, or a pod's service account.
+"""Load credentials for the API server: a kubeconfig, or the service account of the pod (client-go's InClusterConfig).
 
-The official client reads the files. What it does wrong for a service that runs for months is mended before it sees
-them: it reads a `tokenFile` once and keeps the line end; it runs an exec plugin without a time limit, only logs its
-failure, and drops the certificate of a plugin that gives a token too; of several files the last one's
-current-context wins; NO_PROXY beats an explicit proxy-url, whose password is not sent.
+The official Python client reads the files. Its behaviour differs from client-go's in ways that matter to a service that
+runs for months, and is corrected before it sees them: it reads a `tokenFile` once and keeps the line end; it runs an
+exec plugin without a timeout, only logs its failure, and drops the certificate of a plugin that returns a token, too;
+of several kubeconfig files, the last current-context wins; NO_PROXY overrides an explicit proxy-url, whose password is
+not sent.
 
-Rule: no message says more of a kubeconfig than names and places, for tokens and keys stand beside them.
+Rule: an error message quotes names and paths of a kubeconfig, never other content, which may contain secrets.
 """
 
 import base64
@@ -27,7 +28,7 @@ from extender.errors import ExtenderError
 from extender.k8s.time import SECOND, parse_time
 
 EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
-"""How long an exec plugin may take."""
+"""Seconds after which an exec plugin is killed."""
 
 EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -35,31 +36,31 @@ JSON = dict[str, Any]
 
 
 class CredentialsError(ExtenderError):
-    """A kubeconfig, a service account or an exec plugin does not give credentials; says which, and why."""
+    """A kubeconfig, service account or exec plugin provides no usable credentials; the message gives the reason."""
 
     status = 503
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a connection needs."""
+    """Everything that a connection to the API server needs."""
 
     configuration: Any
     """A kubernetes.client.Configuration: host, TLS, proxy."""
     place: str
-    """Where they come from, for people."""
+    """Where the credentials come from, for log lines and errors."""
     authorization: str | None = None
-    """The header's value."""
+    """Value of the Authorization header."""
     token_file: Path | None = None
-    """Where the token is read again, if it stands in a file."""
+    """The file to reload the token from; None if the token is not in a file."""
     lifetime: float | None = None
-    """Seconds from now for which an exec plugin's answer is good, if it said so."""
+    """Seconds until an exec plugin's credentials expire; None if it does not limit them."""
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
     """Return the credentials of a kubeconfig if it is given, else of the pod we are in, else of the default kubeconfig.
 
-    A `context` alone means the default kubeconfig. CredentialsError says what is missing and where.
+    A `context` alone selects from the default kubeconfig. CredentialsError names what is missing and where.
     """
     if kubeconfig is None and context is None and _is_in_cluster():
         return _in_cluster_credentials()
@@ -87,7 +88,9 @@ def _valid_token(token: str, place: str) -> str:
 def _is_in_cluster() -> bool:
     if not os.environ.get("KUBERNETES_SERVICE_HOST"):
         return False
-    from kubernetes.config import incluster_config  # half a second that only a live cluster needs
+    from kubernetes.config import (
+        incluster_config,
+    )  # imported late: it takes half a second that only a live cluster needs
 
     return Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file()
 
@@ -110,7 +113,7 @@ def _in_cluster_credentials() -> Credentials:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A context, cluster or user, and the file that it stands in."""
+    """A context, cluster or user of a kubeconfig, and the file that defines it."""
 
     value: JSON
     file: Path
@@ -121,12 +124,12 @@ class _Entry:
         return value.strip() if isinstance(value, str) else ""
 
     def path(self, key: str) -> Path | None:
-        """A file that it names, relative to its own file; None if it names none."""
+        """Return the path under `key`, relative to the defining file; None if it is unset."""
         return self.file.parent / Path(self.text(key)) if self.text(key) else None
 
 
 def _kubeconfig_files(kubeconfig: str | None) -> list[Path]:
-    """Return the kubeconfig files that there are, at least one."""
+    """Return the kubeconfig files that exist; CredentialsError if none does."""
     named = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     listed = [named] if kubeconfig else [part for part in named.split(os.pathsep) if part]
     found = [path for path in (Path(part).expanduser() for part in listed) if path.exists()]
@@ -163,7 +166,7 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
         KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CredentialsError(f"{place}: {_without_secrets(error)}") from None
-    configuration.refresh_api_key_hook = None  # when to look again is decided by ApiServer, on a monotonic clock
+    configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
     return Credentials(configuration, place, configuration.api_key.get("BearerToken"), token_file, lifetime)
 
@@ -181,7 +184,7 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
         for section in ("contexts", "clusters", "users"):
             for entry in merged.value[section]:
-                entry.value["name"]  # or it is none
+                entry.value["name"]  # raises KeyError for an invalid entry
     except OSError as error:
         raise CredentialsError(f"kubeconfig {reading}: {error.strerror}") from None
     except yaml.YAMLError as error:
@@ -203,7 +206,7 @@ def _find_entry(merged: Any, section: str, name: str, place: str) -> Any:
 
 
 def _entry_body(entry: Any, key: str, place: str) -> _Entry:
-    """Return what stands under a named entry; an entry without anything is an empty one."""
+    """Return the content of a named entry; null counts as empty."""
     inner = entry.value.setdefault(key, {})
     if inner is None:
         inner = entry.value[key] = {}
@@ -213,12 +216,12 @@ def _entry_body(entry: Any, key: str, place: str) -> _Entry:
 
 
 def _without_secrets(error: Exception) -> str:
-    """Return what the client says, without the entry that it quotes (ConfigNode's name is the whole user)."""
+    """Return the client's error without the entry that it quotes: a ConfigNode's name includes the user's secrets."""
     return str(error).partition("{")[0].strip() or type(error).__name__
 
 
 def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:
-    """Turn what the client cannot keep up to date into a plain token; return the token's file and its lifetime."""
+    """Replace a tokenFile or exec plugin, which the client cannot refresh, by its token; return (file, lifetime)."""
     if user.text("as"):
         raise CredentialsError(f"{user.place}: impersonation (as) is not supported")
     lifetime = None
@@ -237,7 +240,7 @@ def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, floa
 
 
 def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
-    """A proxy-url is meant whatever NO_PROXY says (as client-go), and its user and password are for the proxy."""
+    """Apply proxy-url regardless of NO_PROXY, as client-go does, and send its user and password to the proxy."""
     if cluster.text("proxy-url"):
         configuration.no_proxy = ""
     proxy = urlsplit(configuration.proxy or "")
@@ -270,16 +273,16 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
     except subprocess.TimeoutExpired:
         raise CredentialsError(f"{place}: no answer within {EXEC_PLUGIN_TIMEOUT_SECONDS:g} seconds") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        why = getattr(error, "strerror", None) or "its args or env are not as they should be"
+        why = getattr(error, "strerror", None) or "its args or env are invalid"
         raise CredentialsError(f"{place}: {why}") from None
     if done.returncode != 0:
-        said = printable(done.stderr.decode("utf-8", "replace"), limit=300)
-        raise CredentialsError(f"{place}: it failed with status {done.returncode}: {said or 'it said nothing'}")
+        stderr = printable(done.stderr.decode("utf-8", "replace"), limit=300)
+        raise CredentialsError(f"{place}: it failed with status {done.returncode}: {stderr or 'no output on stderr'}")
     return _parse_exec_credential(done.stdout, str(version), place)
 
 
 def _executable(command: str, file: Path) -> str:
-    """A command with a slash is relative to the kubeconfig, as client-go has it; else it is looked for in PATH."""
+    """Resolve a command with a slash relative to the kubeconfig, as client-go does; others are found in PATH."""
     return str(file.absolute().parent / command) if os.sep in command else command
 
 
@@ -293,7 +296,7 @@ def _plugin_environment(spec: JSON, cluster: _Entry) -> dict[str, str]:
 
 
 def _cluster_info(cluster: _Entry) -> JSON:
-    """The Cluster of an ExecCredential: the kubeconfig's, the CA inline, and the plugin's own extension as `config`."""
+    """Return the Cluster of an ExecCredential: the CA inline, and the cluster's exec extension as `config`."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
     info = {key: cluster.value[key] for key in keys if cluster.value.get(key)}
     authority = cluster.path("certificate-authority")
@@ -319,7 +322,7 @@ def _parse_exec_credential(output: bytes, version: str, place: str) -> JSON:
 
 
 def _user_from_status(status: Mapping[str, Any], place: str) -> dict[str, str]:
-    """Return a plugin's answer as fields of a kubeconfig's user."""
+    """Return the status of an ExecCredential as fields of a kubeconfig user."""
     user: dict[str, str] = {}
     if status.get("token"):
         user["token"] = _valid_token(str(status["token"]), f"{place}, exec plugin: its token")
@@ -338,5 +341,5 @@ def _lifetime(expires: object, place: str) -> float | None:
     try:
         expiry = parse_time(str(expires))
     except ValueError:
-        raise CredentialsError(f"{place}: its exec plugin gave an expirationTimestamp that is no time") from None
+        raise CredentialsError(f"{place}: its exec plugin gave an invalid expirationTimestamp") from None
     return (expiry - time.time_ns()) / SECOND

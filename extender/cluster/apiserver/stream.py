@@ -1,9 +1,9 @@
-"""One request to the API server and its answer, read as it comes: what arrived whole, or an error that says why not.
+"""Send one request to the API server and stream its response, line by line or as a whole body.
 
-Any thread may end an answer that another one waits for. Errors are two: `ApiError`, the server said no, and
-`ApiUnreachable`, it said nothing or not all of it.
+Any thread may close a stream that another one reads. Two errors exist: `ApiError`, a response other than 2xx, and
+`ApiUnreachable`, no complete response.
 
-Rule: half a line, half a body or a silent end is never taken for an answer.
+Rule: a truncated line or body is an error, never a result.
 """
 
 import contextlib
@@ -22,13 +22,14 @@ from urllib3.response import BaseHTTPResponse
 from extender.errors import ExtenderError
 
 MAX_ERROR_BODY_BYTES = 65536
+"""Bytes of an error response that are read."""
 
 MAX_READ_BYTES = 1 << 20
-"""At most so much of an answer is one batch of lines."""
+"""Bytes of a response per read, which bounds a batch of lines."""
 
 
 class ApiError(ExtenderError):
-    """The API server answered, and not with 2xx; `code`, `reason` and the text are those of its Status."""
+    """A response other than 2xx, or an ERROR event; `code`, `reason` and `message` are those of its Status."""
 
     status = 503
 
@@ -38,20 +39,19 @@ class ApiError(ExtenderError):
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
-        """Seconds that the server asks us to stay away."""
+        """Seconds of the Retry-After; None if the server sent none."""
 
 
 class ApiUnreachable(ExtenderError):
-    """No answer, or not a whole one: refused, reset, timed out, TLS, cut short."""
+    """No complete response: connection refused or reset, timeout, TLS failure, truncated body."""
 
     status = 503
 
 
 class Stream:
-    """One request and its answer: `with stream: for lines in stream.lines(): …`.
+    """One request and its response: `with stream: for lines in stream.lines(): …`.
 
-    Only `close` may be called from another thread, at any time: whoever waits for the answer is woken, and the answer
-    ends there.
+    Only `close` may be called from another thread, at any time: it wakes the reader and ends the response.
     """
 
     def __init__(self, send: Callable[[], BaseHTTPResponse]) -> None:
@@ -62,14 +62,16 @@ class Stream:
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
-        """Send the request and wait for the head of the answer; ApiError, ApiUnreachable."""
+        """Send the request and wait for the response headers; ApiError, ApiUnreachable."""
         _current.stream = self
         try:
             self._response = self._send()
         finally:
             _current.stream = None
-        if self._socket is None and self._response.connection is not None:  # over SOCKS nobody reports
-            self.waits_on(getattr(self._response.connection, "sock", None))
+        if (
+            self._socket is None and self._response.connection is not None
+        ):  # connections over SOCKS do not report their socket
+            self.set_socket(getattr(self._response.connection, "sock", None))
         return self
 
     def __exit__(
@@ -86,7 +88,7 @@ class Stream:
         return self._response.headers if self._response is not None else {}
 
     def lines(self) -> Iterator[list[bytes]]:
-        """Yield complete lines as they arrive, in batches: what one read gave. ApiUnreachable if the answer is cut."""
+        """Yield complete lines as they arrive, one batch per read; ApiUnreachable if the response is truncated."""
         rest = b""
         while data := self._read(lambda response: response.read1(MAX_READ_BYTES)):
             *lines, rest = (rest + data).split(b"\n")
@@ -94,30 +96,30 @@ class Stream:
             if whole:
                 yield whole
         if rest.strip() and not self._closed.is_set():
-            raise ApiUnreachable("the answer ended in the middle of a line")
+            raise ApiUnreachable("the response ended in the middle of a line")
 
     def read(self) -> bytes:
-        """Return the whole body; ApiUnreachable if it is cut."""
+        """Return the whole body; ApiUnreachable if it is truncated or the stream was closed."""
         body = self._read(lambda response: response.read())
         if self._closed.is_set():
-            raise ApiUnreachable("the request was given up")
+            raise ApiUnreachable("the request was cancelled")
         return body
 
     def close(self) -> None:
-        """End the answer now, from any thread."""
+        """End the response now; callable from any thread."""
         with self._lock:
             self._closed.set()
             _shut_down(self._socket)
 
-    def waits_on(self, sock: Any) -> None:
-        """The connection's report, by the thread that opens the stream."""
+    def set_socket(self, sock: Any) -> None:
+        """Note the socket to shut down on `close`; called by the connection, in the thread that opens the stream."""
         with self._lock:
             self._socket = sock
             if self._closed.is_set():
                 _shut_down(sock)
 
     def _read(self, read: Callable[[BaseHTTPResponse], bytes]) -> bytes:
-        """Return what is read; nothing after `close`, whatever the socket still gives."""
+        """Return the data read; empty after `close`, even if the socket still has data."""
         assert self._response is not None, "a stream is read inside its with block"
         if self._closed.is_set():
             return b""
@@ -131,12 +133,12 @@ class Stream:
 
 
 def printable(text: str, limit: int = 1000) -> str:
-    """Return what somebody else says as one line that can be logged."""
+    """Return untrusted text as one line that is safe to log, with unprintable characters replaced."""
     return "".join(one if one.isprintable() else "?" for one in " ".join(text.split())[:limit])
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the innermost reason in words; urllib3's own print addresses of objects."""
+    """Return the message of the innermost error; urllib3's outer ones contain addresses of objects."""
     while (inner := error.__cause__ or (error.__context__ if isinstance(error, HTTPError) else None)) is not None:
         error = inner
     return str(error) or type(error).__name__
@@ -146,19 +148,19 @@ def root_cause(error: BaseException) -> str:
 
 
 def socket_options() -> list[tuple[int, int, int]]:
-    """Return what makes the kernel give up a peer that is silently gone within 30 s, whether we wait or send."""
+    """Return options with which the kernel drops a dead peer within 30 s, while reading and while writing."""
     wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     return options + [(socket.IPPROTO_TCP, getattr(socket, n), v) for n, v in wanted if hasattr(socket, n)]
 
 
 def use_reporting_connections(pools: urllib3.PoolManager) -> None:
-    """Make a pool's connections report to the stream that waits on them."""
+    """Make a pool's connections report their socket to the stream that reads it."""
     pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
 class _CurrentStream(threading.local):
-    """The stream that this thread is opening."""
+    """The stream that the current thread is opening."""
 
     stream: Stream | None = None
 
@@ -167,13 +169,13 @@ _current = _CurrentStream()
 
 
 class _SocketReporting:
-    """A connection that tells the stream which socket it waits on, so that another thread can end the wait."""
+    """A connection that reports its socket to the stream, so that another thread can end the wait."""
 
     sock: Any
 
     def getresponse(self) -> Any:
         if _current.stream is not None:
-            _current.stream.waits_on(self.sock)
+            _current.stream.set_socket(self.sock)
         return super().getresponse()  # type: ignore[misc]
 
 
@@ -194,13 +196,13 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
 
 
 def _shut_down(sock: Any) -> None:
-    """Wake whoever reads: the plain socket's shutdown, for SSLSocket's own would let the reader go on without TLS."""
+    """Wake the reader with the plain socket's shutdown: SSLSocket's own lets a reader continue without TLS."""
     if sock is not None:
         with contextlib.suppress(OSError):
             socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
 
 
-# --- what an error says ---------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------------------------
 
 
 class StatusDetails(msgspec.Struct, rename="camel"):
@@ -216,7 +218,7 @@ class ApiStatus(msgspec.Struct):
     details: StatusDetails | None = None
 
     def error(self, retry_after: float | None = None) -> ApiError:
-        """Return it as an exception; without a code it is an internal error."""
+        """Return the exception for this Status; a missing code counts as 500."""
         if retry_after is None and self.details is not None:
             retry_after = self.details.retry_after_seconds or None
         return ApiError(
@@ -225,7 +227,7 @@ class ApiStatus(msgspec.Struct):
 
 
 def api_error_from(response: BaseHTTPResponse) -> ApiError:
-    """Return what an answer that is not 2xx says, and let go of it; a proxy's HTML is not quoted."""
+    """Return the error of a response other than 2xx and release it; a proxy's HTML is not quoted."""
     try:
         status = msgspec.json.decode(response.read(MAX_ERROR_BODY_BYTES), type=ApiStatus)
     except (HTTPError, OSError, ValueError):
@@ -234,9 +236,9 @@ def api_error_from(response: BaseHTTPResponse) -> ApiError:
         response.close()
         response.release_conn()
     status.code = response.status
-    return status.error(_seconds(response.headers.get("Retry-After")))
+    return status.error(_retry_after_seconds(response.headers.get("Retry-After")))
 
 
-def _seconds(text: str | None) -> float | None:
-    """Retry-After in seconds; a date is none, for our clock may not be the server's."""
+def _retry_after_seconds(text: str | None) -> float | None:
+    """Return Retry-After in seconds; a date gives None, because the clocks may differ."""
     return float(text) if text is not None and text.strip().isdecimal() else None

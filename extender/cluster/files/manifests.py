@@ -1,11 +1,11 @@
-"""Read the picture of a cluster from files, as `kubectl get nodes,pods,pdb,… -A -o json` prints it.
+"""Load a cluster from manifests, such as the output of `kubectl get nodes,pods,pdb,… -A -o json`.
 
-JSON or YAML, plain or gzipped; one List, a single object, several documents one after another, or a directory of such
-files. Kinds that no decision reads are counted and left out. Small things that people leave out of hand-written
-YAML get a default: a namespace is `default`, a pod's uid is `namespace/name`.
+Accepted are JSON and YAML, plain or gzipped: one List, one object, several documents in a file, or a directory of such
+files. Kinds that no decision reads are counted and skipped. Hand-written YAML gets two defaults: the namespace
+`default`, and the UID `namespace/name` for a pod.
 
-Rule: an object is taken whole or the load fails with a message that names file, object and field. A picture with
-a hole in it would evict the wrong pod.
+Rule: an object is loaded completely or the load fails with a message that names file, object and field. An incomplete
+cluster would evict the wrong pod.
 """
 
 import codecs
@@ -30,21 +30,21 @@ from extender.k8s.objects import Labels, Pod, Value
 from extender.k8s.validation import decode_error_message, validate
 
 UNREAD_ANNOTATION = "extender/unread"
-"""Annotation of a List: the fields of ClusterObjects that could not be read when it was written."""
+"""Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""
 
 MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
-"""Which files of a directory are read."""
+"""Suffixes of the files of a directory that are loaded."""
 
 ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """What a cluster source held."""
+    """The result of a load: the objects, and the kinds that were skipped."""
 
     objects: ClusterObjects
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """Kind -> how many objects of it no decision reads."""
+    skipped_kinds: Mapping[str, int] = field(default_factory=dict)
+    """Kind -> number of skipped objects, which no decision reads."""
 
 
 def load_cluster(source: ManifestSource) -> ClusterObjects:
@@ -53,7 +53,7 @@ def load_cluster(source: ManifestSource) -> ClusterObjects:
 
 
 def read_cluster(source: ManifestSource) -> LoadReport:
-    """The same, with the count of what was left out."""
+    """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is wrong."""
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
     collector = _Collector()
@@ -67,13 +67,13 @@ def read_cluster(source: ManifestSource) -> LoadReport:
 
 
 def example_cluster() -> ClusterObjects:
-    """Return the cluster that ships with the package: 12 nodes, for a first try and for the documentation."""
+    """Return the example cluster that ships with the package (12 nodes)."""
     with resources.as_file(resources.files("extender.cluster.files") / "example.yaml") as path:
         return load_cluster(path)
 
 
 def cluster_files(path: Path) -> list[Path]:
-    """Return the file itself, or the files of a directory that are read, sorted by name."""
+    """Return the file itself, or the files of a directory with a known suffix, sorted by name."""
     try:
         if not path.is_dir():
             return [path]
@@ -116,7 +116,7 @@ def _decompress(data: bytes) -> bytes:
 
 
 def _parse(data: bytes, is_yaml: bool) -> list[Any]:
-    """JSON is read by its own fast path even where the file is called .yaml; `{a: b}` still is YAML."""
+    """Parse JSON with the fast decoder even in a .yaml file; flow-style YAML (`{a: b}`) is left to the YAML parser."""
     if data[:64].lstrip()[:1] in (b"{", b"["):
         try:
             return _json_documents(data)
@@ -127,7 +127,7 @@ def _parse(data: bytes, is_yaml: bool) -> list[Any]:
 
 
 def _json_documents(data: bytes) -> list[Any]:
-    """Split `{…} {…}`; only what is more than one value pays for the split."""
+    """Return the values of concatenated JSON (`{…} {…}`); a single value is not scanned twice."""
     try:
         return [msgspec.json.decode(data, type=msgspec.Raw)]
     except msgspec.DecodeError as error:
@@ -143,16 +143,16 @@ def _json_documents(data: bytes) -> list[Any]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML where only null, true, false and decimal integers are not text.
+    """YAML loader that resolves only null, true, false and decimal integers; every other scalar stays a string.
 
-    Timestamps stay text because the API's are text; `0.5` stays text because a quantity is decimal, not binary; and
-    `on`, `no` or `0x1` are nobody's priority.
+    Timestamps are strings in the API; `0.5` must stay exact, as a quantity is decimal, not binary; and YAML 1.1's `on`,
+    `no` and `0x1` are not numbers or booleans in Kubernetes manifests.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
     def construct_document(self, node: yaml.Node) -> Any:
-        self.deep_construct = True  # so that an alias of what it stands in is an error
+        self.deep_construct = True  # so that a recursive alias is an error
         return super().construct_document(node)
 
 
@@ -206,7 +206,7 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
 
 
 def _kinds_by_name() -> dict[str, dict[str, str]]:
-    """What an object says that it is -> API group -> key of KINDS."""
+    """Return kind, as objects give it -> API group -> key of KINDS."""
     found: dict[str, dict[str, str]] = {}
     for kind, of_kind in KINDS.items():
         found.setdefault(kind_without_group(kind), {})[of_kind.group] = kind
@@ -217,21 +217,21 @@ _KINDS_BY_NAME = _kinds_by_name()
 
 
 class _Collector:
-    """Gathers objects from documents and refuses what does not go together."""
+    """Collect objects from documents; reject duplicates."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[Value]] = {kind.field: [] for kind in KINDS.values()}
-        self._first_in: dict[tuple[str, str, str], str] = {}
+        self._defined_in: dict[tuple[str, str, str], str] = {}
         self._pod_by_uid: dict[str, str] = {}
-        self._left_out: Counter[str] = Counter()
+        self._skipped: Counter[str] = Counter()
         self._unread: set[str] = set()
 
     def report(self) -> LoadReport:
         found: dict[str, Any] = {field: tuple(objects) for field, objects in self._found.items()}
-        return LoadReport(ClusterObjects(**found, unreadable_tables=tuple(sorted(self._unread))), dict(self._left_out))
+        return LoadReport(ClusterObjects(**found, unreadable_tables=tuple(sorted(self._unread))), dict(self._skipped))
 
     def add(self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document") -> None:
-        """Take a List apart, or keep one object; `default` is what a typed list (NodeList) says of its items."""
+        """Add one object or all items of a List; `default` is the item type that a typed list (NodeList) implies."""
         head = _read(document, _TypeMeta, f"{file}: {place}")
         name = head.kind or (default.kind if default else "")
         if not name:
@@ -249,41 +249,41 @@ class _Collector:
         except ValueError as error:
             raise ClusterFileError(f"{file}: {name} {_name_of(document) or f'({place})'}: {error}") from error
         if kind is None:
-            self._left_out[f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name] += 1
+            self._skipped[f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name] += 1
         else:
-            self._keep(kind, document, file, place)
+            self._add_object(kind, document, file, place)
 
     def _note_unread(self, metadata: _ListMetadata | None) -> None:
-        """Fields that this version does not know either way are of no use to it."""
+        """Note the unread kinds of a dump; names that this version does not know are ignored."""
         names = ((metadata.annotations if metadata else None) or {}).get(UNREAD_ANNOTATION, "").split(",")
         self._unread.update(name for name in names if name in self._found)
 
-    def _keep(self, kind: str, document: Any, file: str, place: str) -> None:
+    def _add_object(self, kind: str, document: Any, file: str, place: str) -> None:
         try:
             loaded = _with_defaults(_decode(document, KINDS[kind].type), KINDS[kind])
             validate(loaded)
-            self._check_alone(kind, loaded, file)
+            self._check_unique(kind, loaded, file)
         except ValueError as error:
             raise ClusterFileError(
                 f"{file}: {kind} {_name_of(document) or f'({place})'}: {decode_error_message(error)}"
             ) from error
         self._found[KINDS[kind].field].append(loaded)
 
-    def _check_alone(self, kind: str, loaded: Value, file: str) -> None:
-        """ValueError unless the object has a name and is the only one of that name, and of that uid if it is a pod."""
+    def _check_unique(self, kind: str, loaded: Value, file: str) -> None:
+        """Raise ValueError if the object has no name, or if its name or a pod's UID is a duplicate."""
         metadata = loaded.metadata  # type: ignore[attr-defined]
         if not metadata.name:
             raise ValueError("metadata.name is missing")
         key = (kind, metadata.namespace, metadata.name)
-        if key in self._first_in:
-            raise ValueError(f"is there twice, first in {self._first_in[key]}")
-        self._first_in[key] = file
+        if key in self._defined_in:
+            raise ValueError(f"is a duplicate, first defined in {self._defined_in[key]}")
+        self._defined_in[key] = file
         if isinstance(loaded, Pod) and (other := self._pod_by_uid.setdefault(metadata.uid, loaded.key)) != loaded.key:
             raise ValueError(f"has the same uid as Pod {other}")
 
 
 def _kind_of(name: str, api_version: str) -> str | None:
-    """The kind of KINDS; None if no decision reads it; ValueError if two have that name and the version is missing."""
+    """Return the key of KINDS, or None if no decision reads the kind; ValueError if it is ambiguous without version."""
     kinds = _KINDS_BY_NAME.get(name, {})
     group, slash, _ = api_version.rpartition("/")
     if slash or not kinds:
@@ -301,7 +301,7 @@ def _list_of(document: Any, label: str) -> _Items | _AnyItems:
 
 
 def _with_defaults(loaded: Any, kind: Kind) -> Any:
-    """Fill in what the API server would have: the namespace, and a uid that can name the pod."""
+    """Fill in what the API server would have set: the namespace, and a UID for a pod."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace="default")
@@ -321,7 +321,7 @@ def _read(document: Any, struct: type[T], label: str) -> T:
 
 
 def _decode(document: Any, struct: type[T]) -> T:
-    """Decode JSON or convert parsed YAML; ValueError (msgspec's errors and bad UTF-8 are some) if it does not fit."""
+    """Decode JSON or convert parsed YAML; ValueError (the base of msgspec's and UTF-8 errors) if it does not fit."""
     try:
         if isinstance(document, msgspec.Raw):
             decoded: T = _DECODERS[struct].decode(document)

@@ -1,13 +1,11 @@
-"""Objects as the Kubernetes API server sends them -> our Structs, checked, and small in memory.
+"""Decode API objects from JSON into validated structs that share equal parts in memory.
 
-Pods made from one template are nearly the same: what they have in common becomes one value for all of them, which is
-checked once. The same holds for the images of nodes.
+Pods of one template are nearly equal: their common parts are interned, so that they exist and are validated once. The
+same applies to the images of nodes. Like a client-go transform (TransformFunc), decoding drops what no decision reads:
+annotations except KEPT_ANNOTATIONS and configured ones, generations except those of pods and disruption budgets, and
+volumes without a source that matters, such as a pod's token volume, whose name differs in every pod.
 
-Left out, although our types have a place for it: annotations that nothing reads (all but KEPT_ANNOTATIONS and those
-that are configured), generations except those of pods and disruption budgets, and a pod's volumes that no decision
-looks at, such as the one for its token, whose name is different for every pod.
-
-Rule: an object is decoded whole or not at all. Values are shared between objects, and so nobody changes them.
+Rule: an object is decoded completely or not at all. Values are shared between objects and must not be modified.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,12 +30,13 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     "PersistentVolume": frozenset({BETA_CLASS}),
     "CSINode": frozenset({MIGRATED_PLUGINS}),
 }
-"""Kind -> the annotations that decisions read, whatever is configured; of other kinds, none."""
+"""Kind -> annotations that decisions read with any configuration; other kinds keep none."""
 
 KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})
+"""Kinds whose metadata.generation is kept; in other kinds it only makes equal objects unequal."""
 
 MAX_INTERNED_VALUES = 10_000
-"""Values of a sort that are remembered, and as many that were asked for before these."""
+"""Bound on each of the two generations of values in an InternPool."""
 
 T = TypeVar("T")
 
@@ -45,11 +44,11 @@ _ENCODER = msgspec.json.Encoder()
 
 
 GetCached = Callable[[Key], Value | None]
-"""Key -> the object of that name that is held."""
+"""Returns the cached object of a key, or None."""
 
 
 class WatchedPod(Value, frozen=True):
-    """A pod in a line of a watch. Its spec is nearly always known: it is read only if it may not be."""
+    """A pod in a watch event. Its spec stays raw JSON, because it nearly always equals the cached pod's spec."""
 
     metadata: ObjectMeta
     kind: str = ""
@@ -61,7 +60,7 @@ _POD_SPECS = msgspec.json.Decoder(PodSpec)
 
 
 def _event_decoder(kind: type[Value]) -> msgspec.json.Decoder[Any]:
-    """Of lines of a watch; `object` is of that type, and also says what kind it is."""
+    """Return a decoder of watch events whose object is of type `kind` plus the object's `kind` field."""
     sent: type[msgspec.Struct] = WatchedPod
     if kind is not Pod:
         sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(kind,), frozen=True, gc=False)
@@ -69,44 +68,48 @@ def _event_decoder(kind: type[Value]) -> msgspec.json.Decoder[Any]:
 
 
 class InternPool:
-    """Gives for equal values of one sort always the same one, unless it was not asked for in a long time."""
+    """Intern values: return the same object for equal values, as long as they are in use.
+
+    Two generations bound the memory: when the recent one is full it replaces the previous one, and a value that is used
+    again moves to the recent one. A value that is not used for two generations is forgotten.
+    """
 
     def __init__(self) -> None:
-        self._lately: dict[Any, Any] = {}
-        self._before: dict[Any, Any] = {}
+        self._recent: dict[Any, Any] = {}
+        self._previous: dict[Any, Any] = {}
 
     def get(self, key: object, value: T) -> T:
-        """The first value that came with this key."""
-        known: T | None = self._lately.get(key)
+        """Return the value interned under the key; the first time, `value` itself."""
+        known: T | None = self._recent.get(key)
         if known is not None:
             return known
-        if len(self._lately) >= MAX_INTERNED_VALUES:
-            self._lately, self._before = {}, self._lately
-        kept: T = self._before.get(key, value)
-        self._lately[key] = kept
+        if len(self._recent) >= MAX_INTERNED_VALUES:
+            self._recent, self._previous = {}, self._recent
+        kept: T = self._previous.get(key, value)
+        self._recent[key] = kept
         return kept
 
     def has(self, key: object) -> bool:
-        return key in self._lately or key in self._before
+        return key in self._recent or key in self._previous
 
     def text(self, value: str) -> str:
-        """One string for all that are equal."""
+        """Intern a string."""
         return self.get(value, value) if value else value
 
-    def equal(self, value: T) -> T:
-        """The same for any value that can be written as JSON; None and what is empty need no sharing."""
+    def intern(self, value: T) -> T:
+        """Intern a value by its JSON; None and empty values are returned as they are."""
         return self.get(_ENCODER.encode(value), value) if value else value
 
 
 class Decoder:
-    """Decodes objects of one kind. Every thread needs its own."""
+    """Decode the objects of one kind. Not thread-safe: every reflector has its own."""
 
-    def __init__(self, kind: str, also: frozenset[str] = frozenset()) -> None:
-        """`kind` is a key of KINDS; `also`: annotations that are kept beside KEPT_ANNOTATIONS."""
+    def __init__(self, kind: str, extra_annotations: frozenset[str] = frozenset()) -> None:
+        """`kind` is a key of KINDS; `extra_annotations`: annotations to keep in addition to KEPT_ANNOTATIONS."""
         self._kind = kind
-        self._also = also
+        self._extra_annotations = extra_annotations
         self._type = KINDS[kind].type
-        self._says = ("", kind_without_group(kind))
+        self._accepted_kinds = ("", kind_without_group(kind))
         self._decoder = msgspec.json.Decoder(self._type)
         self._events = _event_decoder(self._type)
         self._labels = InternPool()
@@ -116,98 +119,102 @@ class Decoder:
         self._statuses = InternPool()
 
     def decode(self, raw: bytes | Raw) -> Value:
-        """Return the object of a JSON text; ValueError, with the field's path, if decisions could not read it."""
+        """Return the object of a JSON text; ValueError, with the path of the field, if decisions could not read it."""
         try:
-            return self._kept(self._decoder.decode(raw))
+            return self._prepare(self._decoder.decode(raw))
         except msgspec.MsgspecError as error:
             raise ValueError(decode_error_message(error)) from error
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
-    def event(self, line: bytes, held: GetCached) -> tuple[str, Value] | None:
-        """(type, object) of a watch's line; None if it is not about an object of this kind that decisions could read.
+    def decode_event(self, line: bytes, get_cached: GetCached) -> tuple[str, Value] | None:
+        """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.
 
-        Read in one pass, where a line that is None has to be looked at part by part. `held`: key -> the object of that
-        name before; what is the same in it becomes the same value, and a pod's spec that is the same is not looked at.
+        The fast path decodes event and object in one pass; the caller decodes a line that gives None part by part, to
+        find out why. Parts that equal those of the cached object are shared with it, and a pod's spec is not parsed
+        if the generation shows that it did not change.
         """
         try:
             event = self._events.decode(line)
             found = event.object
-            if found.kind not in self._says:
+            if found.kind not in self._accepted_kinds:
                 return None
             if isinstance(found, WatchedPod):
-                before = held((found.metadata.namespace, found.metadata.name))
-                return event.type, self._pod_after(before, found)
+                cached = get_cached((found.metadata.namespace, found.metadata.name))
+                return event.type, self._pod_from_event(cached, found)
             plain = self._type(*[getattr(found, field) for field in self._type.__struct_fields__])
-            return event.type, self._kept(plain)
+            return event.type, self._prepare(plain)
         except (ValueError, RecursionError):
             return None
 
-    def _kept(self, found: Any) -> Value:
-        found = self._identified(found)
+    def _prepare(self, found: Any) -> Value:
+        found = self._strip(found)
         if isinstance(found, Pod):
-            return self._pod(found)
+            return self._intern_pod(found)
         validate(found)
         if isinstance(found, Node):
-            found = self._node(found)
-        changed: Value = replace(found, metadata=self._metadata(found.metadata, self._kind in KEPT_GENERATIONS))
+            found = self._intern_node(found)
+        changed: Value = replace(found, metadata=self._intern_metadata(found.metadata, self._kind in KEPT_GENERATIONS))
         return changed
 
-    def _pod_after(self, before: Any, sent: WatchedPod) -> Value:
-        """The next state of a pod, or another pod of that name, or a new one."""
-        if before is None or before.metadata.uid != sent.metadata.uid:
-            return self._kept(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
-        spec = before.spec if _has_same_spec(before, sent) else _POD_SPECS.decode(sent.spec)
-        return self._changed(self._identified(Pod(sent.metadata, spec, sent.status)), before)
+    def _pod_from_event(self, cached: Any, sent: WatchedPod) -> Value:
+        """Return the pod of an event, given the cached pod of its name or None."""
+        if cached is None or cached.metadata.uid != sent.metadata.uid:
+            return self._prepare(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
+        spec = cached.spec if _has_same_spec(cached, sent) else _POD_SPECS.decode(sent.spec)
+        return self._updated_pod(self._strip(Pod(sent.metadata, spec, sent.status)), cached)
 
-    def _identified(self, found: Any) -> Any:
-        """The object without annotations that nothing reads; ValueError if it does not say which one it is."""
+    def _strip(self, found: Any) -> Any:
+        """Return the object without unread annotations; ValueError if its name or UID is missing."""
         _check_identity(found)
-        return strip_unread_fields(self._kind, found, self._also) if found.metadata.annotations else found
+        return strip_unread_fields(self._kind, found, self._extra_annotations) if found.metadata.annotations else found
 
-    def _metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
+    def _intern_metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
         return replace(
             found,
             namespace=self._parts.text(found.namespace),
             generation=found.generation if has_generation else 0,
-            labels=self._labels.equal(found.labels),
-            annotations=self._labels.equal(found.annotations),
-            owner_references=self._parts.equal(found.owner_references),
+            labels=self._labels.intern(found.labels),
+            annotations=self._labels.intern(found.annotations),
+            owner_references=self._parts.intern(found.owner_references),
         )
 
-    def _changed(self, found: Pod, before: Pod) -> Pod:
-        """The pod's next state: what did not change is taken from the one before."""
-        a, b = before.metadata, found.metadata
+    def _updated_pod(self, found: Pod, cached: Pod) -> Pod:
+        """Return the next state of a pod; parts that did not change are taken from the previous state."""
+        a, b = cached.metadata, found.metadata
         if a.creation_timestamp != b.creation_timestamp:
-            return self._pod(found)
+            return self._intern_pod(found)
         spec = found.spec
-        if spec is not before.spec:
-            looked_at = replace(spec, volumes=_relevant_volumes(spec.volumes))
-            spec = before.spec if looked_at == before.spec else self._spec(found)
+        if spec is not cached.spec:
+            relevant = replace(spec, volumes=_relevant_volumes(spec.volumes))
+            spec = cached.spec if relevant == cached.spec else self._intern_spec(found)
         metadata = replace(
             a,
             resource_version=b.resource_version,
             generation=b.generation,
             deletion_timestamp=b.deletion_timestamp,
-            labels=a.labels if a.labels == b.labels else self._labels.equal(b.labels),
-            annotations=a.annotations if a.annotations == b.annotations else self._labels.equal(b.annotations),
+            labels=a.labels if a.labels == b.labels else self._labels.intern(b.labels),
+            annotations=a.annotations if a.annotations == b.annotations else self._labels.intern(b.annotations),
             owner_references=(
                 a.owner_references
                 if a.owner_references == b.owner_references
-                else self._parts.equal(b.owner_references)
+                else self._parts.intern(b.owner_references)
             ),
         )
-        status = before.status if found.status == before.status else self._status(found)
+        status = cached.status if found.status == cached.status else self._intern_status(found)
         return Pod(metadata, spec, status)
 
-    def _pod(self, found: Pod) -> Pod:
-        return Pod(self._metadata(found.metadata, has_generation=True), self._spec(found), self._status(found))
+    def _intern_pod(self, found: Pod) -> Pod:
+        return Pod(
+            self._intern_metadata(found.metadata, has_generation=True),
+            self._intern_spec(found),
+            self._intern_status(found),
+        )
 
-    def _spec(self, found: Pod) -> PodSpec:
-        """What another pod had too has been checked.
+    def _intern_spec(self, found: Pod) -> PodSpec:
+        """Return the interned spec; a spec that equals another pod's was validated before.
 
-        Pods of a template have in common all but volumes (of a StatefulSet's), affinity (of a DaemonSet's), and the
-        group (of a job that runs many).
+        Pods of a template share all but node, volumes (StatefulSet), affinity (DaemonSet) and scheduling group (Job).
         """
         spec = replace(found.spec, node_name="", volumes=None, affinity=None, scheduling_group=None)
         key = _ENCODER.encode(spec)
@@ -216,13 +223,13 @@ class Decoder:
         return replace(
             self._specs.get(key, spec),
             node_name=self._parts.text(found.spec.node_name),
-            volumes=self._parts.equal(_relevant_volumes(found.spec.volumes)),
-            affinity=self._parts.equal(found.spec.affinity),
-            scheduling_group=self._groups.equal(found.spec.scheduling_group),
+            volumes=self._parts.intern(_relevant_volumes(found.spec.volumes)),
+            affinity=self._parts.intern(found.spec.affinity),
+            scheduling_group=self._groups.intern(found.spec.scheduling_group),
         )
 
-    def _status(self, found: Pod) -> PodStatus:
-        """The same of the status."""
+    def _intern_status(self, found: Pod) -> PodStatus:
+        """Return the interned status; pods share all but the start time and the nominated node."""
         status = replace(found.status, start_time=None, nominated_node_name="")
         key = _ENCODER.encode(status)
         if not self._statuses.has(key):
@@ -235,27 +242,28 @@ class Decoder:
             nominated_node_name=self._parts.text(found.status.nominated_node_name),
         )
 
-    def _node(self, found: Node) -> Node:
-        images = found.status.images and [self._parts.equal(image) for image in found.status.images]
-        status = replace(found.status, images=images, allocatable=self._parts.equal(found.status.allocatable))
+    def _intern_node(self, found: Node) -> Node:
+        images = found.status.images and [self._parts.intern(image) for image in found.status.images]
+        status = replace(found.status, images=images, allocatable=self._parts.intern(found.status.allocatable))
         return replace(found, status=status)
 
 
-def strip_unread_fields(kind: str, one: Any, also: frozenset[str] = frozenset()) -> Value:
-    """The object without what nothing reads and may be nobody's business: annotations, templates of claims.
+def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Value:
+    """Return the object without unread annotations and claim templates, which may hold confidential data.
 
-    `also`: annotations that are read beside KEPT_ANNOTATIONS.
+    `extra_annotations`: annotations to keep in addition to KEPT_ANNOTATIONS.
     """
     if one.metadata.annotations:
         kept = KEPT_ANNOTATIONS.get(kind, frozenset())
-        left = {key: value for key, value in one.metadata.annotations.items() if key in kept or key in also}
-        one = replace(one, metadata=replace(one.metadata, annotations=left or None))
-    slimmed: Value = _without_templates(one) if isinstance(one, Pod) else one
-    return slimmed
+        found = one.metadata.annotations.items()
+        kept_annotations = {name: value for name, value in found if name in kept or name in extra_annotations}
+        one = replace(one, metadata=replace(one.metadata, annotations=kept_annotations or None))
+    stripped: Value = _without_templates(one) if isinstance(one, Pod) else one
+    return stripped
 
 
 def _without_templates(pod: Pod) -> Pod:
-    """That claims are made for its volumes is read; what they are made of, annotations included, is not."""
+    """Return the pod without the content of its ephemeral volumes' claim templates; only their existence matters."""
     volumes = pod.spec.volumes or []
     if not any(volume.ephemeral for volume in volumes):
         return pod
@@ -271,14 +279,14 @@ def _check_identity(found: Any) -> None:
         raise ValueError("metadata.uid is missing")
 
 
-def _has_same_spec(before: Pod, sent: WatchedPod) -> bool:
-    """Is the spec that was sent the one before, of a pod that is bound, as its generation says?
+def _has_same_spec(cached: Pod, sent: WatchedPod) -> bool:
+    """Return whether the sent spec of a bound pod equals the cached one, by generation and node name.
 
-    A generation counts the changes of the spec, but not that a node is set (registry/core/pod, v1.36): an API server
-    that was set back may have bound the pod elsewhere since. It is 0 before v1.33.
+    A generation counts the changes of the spec, but not the binding to a node (registry/core/pod, v1.36): after a
+    restore of etcd, the pod may have been bound to another node. The generation is 0 before v1.33.
     """
-    node, generation = before.spec.node_name, sent.metadata.generation
-    if not node or not 0 < generation == before.metadata.generation:
+    node, generation = cached.spec.node_name, sent.metadata.generation
+    if not node or not 0 < generation == cached.metadata.generation:
         return False
     return b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
 

@@ -299,7 +299,7 @@ class ObjectDecoder(Protocol):
     def decode(self, raw: Raw) -> Value:
         """Return the object; ValueError if decisions could not read it."""
 
-    def event(self, line: bytes, held: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
+    def decode_event(self, line: bytes, get_cached: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
         """Return (event type, object) of a watch line; None if the line needs the slow path, part by part."""
 
 

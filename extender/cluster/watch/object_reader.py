@@ -50,7 +50,7 @@ class ObjectReader:
 
     def read_event(self, line: bytes) -> tuple[str, Value] | None:
         """Return (event type, object) of a watch line on the fast path, which fits nearly all events; else None."""
-        found = self._decoder.event(line, self._get_cached)
+        found = self._decoder.decode_event(line, self._get_cached)
         return found if found is not None and found[0] in OBJECT_EVENT_TYPES else None
 
     def read_metadata(self, raw: Raw) -> PartialObjectMetadata | None:

@@ -98,7 +98,7 @@ def test_binding_again_is_no_error(world):
 
 def test_another_pod_of_that_name_is_not_bound(world):
     world.api.put("Pod", pod(uid="uid-2"))
-    assert world.bind() == BindResult("refused", f"{POD} is another one now, with another uid", 1)
+    assert world.bind() == BindResult("refused", f"{POD} was replaced by a pod with another UID", 1)
     assert world.node == ""
 
 
@@ -116,7 +116,7 @@ def test_a_pod_that_is_not_there(world):
     world.api.delete("Pod", "web-0", "shop")
     result = world.bind()
     assert result.outcome == "refused"
-    assert result.error == f'{POD} is not there: the API server answered 404 NotFound: pods "web-0" not found'
+    assert result.error == f'{POD} does not exist: the API server answered 404 NotFound: pods "web-0" not found'
     assert world.calls == ["bind"]
 
 
@@ -177,7 +177,7 @@ def test_lost_twice_is_an_error(world):
     world.fails("bind", Drop(), times=2)
     result = world.bind()
     assert (result.outcome, result.tries) == ("unknown", 2)
-    assert result.error.startswith(f"{POD} was on no node when last asked for: no answer from the API server")
+    assert result.error.startswith(f"{POD} had no node when last read: no answer from the API server")
     assert world.calls == ["bind", "get", "bind", "get"]
 
 
@@ -188,7 +188,7 @@ def test_if_the_pod_cannot_be_asked_for_nothing_is_known(world, gone):
     result = world.bind()
     assert result.outcome == "unknown"
     assert result.error.startswith(f"not known whether {POD} was bound to worker-1: no answer from the API server")
-    assert "asked for the pod: " in result.error
+    assert "reading the pod failed: " in result.error
 
 
 def test_an_api_server_that_is_down(world):
@@ -208,7 +208,7 @@ def test_idle_connections_that_ended_do_no_harm(world):
 def test_a_pod_deleted_while_its_binding_got_lost(world):
     world.fails("bind", Drop())
     world.fails("get", Answer(404))
-    assert world.bind() == BindResult("refused", f"{POD} is not there any more", 1)
+    assert world.bind() == BindResult("refused", f"{POD} no longer exists", 1)
 
 
 NO_SUCCESS = [b"", b"ok", b"{}", b'{"kind":"Status","status":"Failure"}', b'{"kind":"Job","status":"Success"}']
@@ -219,7 +219,7 @@ def test_an_answer_that_does_not_say_success_does_not_count(world, body):
     world.fails("bind", Answer(200, body=body), times=None)
     result = world.bind()
     assert (result.outcome, result.tries) == ("unknown", 2)
-    assert "does not say Success" in result.error
+    assert "is not a Success status" in result.error
 
 
 # --- errors that may pass -----------------------------------------------------------------------------------------
@@ -331,14 +331,14 @@ def test_a_call_that_takes_longer_than_it_was_given(world):
     world.fails("bind", Drop(done=True))
     result = bind(Slow(), REQUEST, 6.0, clock=world.clock)
     assert result.outcome == "unknown"
-    assert result.error.endswith("; no time was left to ask for the pod")
+    assert result.error.endswith("; no time left to read the pod")
     assert world.calls == ["bind"]
 
 
 @pytest.mark.parametrize("deadline", [0.0, -3.0, MIN_CALL_SECONDS / 2])
 def test_without_time_nothing_is_sent(world, deadline):
     result = world.bind(deadline=deadline)
-    assert result == BindResult("refused", "no time was left for a first try; nothing was sent to the API server", 0)
+    assert result == BindResult("refused", "no time left for a first attempt; nothing was sent to the API server", 0)
     assert world.calls == []
 
 
@@ -370,7 +370,7 @@ def test_names_with_dots(world):
 
 @pytest.mark.parametrize("uid", ['"', "uid-1/../x", "UID-1", "u" * 253])
 def test_a_uid_is_only_compared(world, uid):
-    assert world.bind(replace(REQUEST, pod_uid=uid)).error == f"{POD} is another one now, with another uid"
+    assert world.bind(replace(REQUEST, pod_uid=uid)).error == f"{POD} was replaced by a pod with another UID"
 
 
 @pytest.mark.parametrize("uid", ["\x00", "☃", "a b", "u" * 254])

@@ -118,7 +118,7 @@ def test_kinds_that_no_decision_reads_are_left_out_and_counted():
     foreign = {"kind": "Node", "apiVersion": "management.cattle.io/v3", "metadata": {"name": "n1"}}
     report = read_cluster(cluster(NODE, secret, secret, foreign))
     assert len(report.objects.nodes) == 1
-    assert report.left_out == {"Secret": 2, "Node.management.cattle.io": 1}
+    assert report.skipped_kinds == {"Secret": 2, "Node.management.cattle.io": 1}
 
 
 # --- two kinds of one name ------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_pod_groups_in_a_typed_list_are_those_of_the_list(api_version):
 def test_pod_groups_of_other_schedulers_are_left_out_and_counted():
     report = read_cluster(cluster(NATIVE, FOREIGN | {"apiVersion": "scheduling.volcano.sh/v1beta1"}))
     assert minimums(report.objects) == [[3], []]
-    assert report.left_out == {"PodGroup.scheduling.volcano.sh": 1}
+    assert report.skipped_kinds == {"PodGroup.scheduling.volcano.sh": 1}
 
 
 def test_annotations_are_kept_as_they_are_whatever_is_configured():
@@ -252,10 +252,10 @@ REFUSED = {
     ),
     "two pod groups of one name and API": (
         cluster(NATIVE, FOREIGN, FOREIGN),
-        "cluster: PodGroup.scheduling.x-k8s.io default/train: is there twice, first in cluster",
+        "cluster: PodGroup.scheduling.x-k8s.io default/train: is a duplicate, first defined in cluster",
     ),
-    "two objects of one name": (cluster(NODE, NODE), "cluster: Node n1: is there twice, first in cluster"),
-    "two pods of one name": (cluster(pod(), pod(uid="2")), "cluster: Pod shop/web: is there twice"),
+    "two objects of one name": (cluster(NODE, NODE), "cluster: Node n1: is a duplicate, first defined in cluster"),
+    "two pods of one name": (cluster(pod(), pod(uid="2")), "cluster: Pod shop/web: is a duplicate"),
     "two pods of one uid": (
         cluster(pod("a", uid="same"), pod("b", uid="same")),
         "cluster: Pod shop/b: has the same uid as Pod shop/a",
@@ -368,7 +368,7 @@ def test_a_file_is_refused_if_it_is(tmp_path, name, data, message):
 def test_the_same_object_in_two_files_is_refused_and_both_are_named(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(NODE))
     (tmp_path / "b.json").write_text(json.dumps(NODE))
-    with pytest.raises(ClusterFileError, match=r"^b.json: Node n1: is there twice, first in a.json$"):
+    with pytest.raises(ClusterFileError, match=r"^b.json: Node n1: is a duplicate, first defined in a.json$"):
         load_cluster(tmp_path)
 
 

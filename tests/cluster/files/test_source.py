@@ -55,7 +55,7 @@ def source(path, cache):
 def test_the_first_load_fills_the_store_and_reports(path, cache):
     report = FileSource(path, cache).load()
     assert nodes(cache) == ["a"]
-    assert report.left_out == {}
+    assert report.skipped_kinds == {}
 
 
 def test_the_first_load_raises_and_leaves_the_store_empty(path, cache):

@@ -350,7 +350,7 @@ def test_what_is_remembered_is_bounded_however_different_the_pods_are(monkeypatc
         decoder.decode(json.dumps(full_pod(number, labels={"job": name}, spec=own, status={"phase": name})).encode())
     tables = [table for table in vars(decoder).values() if isinstance(table, decoding.InternPool)]
     assert len(tables) > 1
-    assert all(len(table._lately) <= 10 and len(table._before) <= 10 for table in tables)
+    assert all(len(table._recent) <= 10 and len(table._previous) <= 10 for table in tables)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -479,7 +479,7 @@ def after(one, changed, decoder=None):
     """(the pod before, the pod that an event makes of it)."""
     decoder = decoder or Decoder("Pod")
     before = decoder.decode(json.dumps(one).encode())
-    _, found = decoder.event(line(changed), {("shop", before.metadata.name): before}.get)
+    _, found = decoder.decode_event(line(changed), {("shop", before.metadata.name): before}.get)
     return before, found
 
 
@@ -558,8 +558,8 @@ def test_the_spec_is_read_wherever_it_may_be_another(one, changed):
     decoder = Decoder("Pod")
     before = decoder.decode(json.dumps(one).encode())
     held = {("shop", before.metadata.name): before}.get
-    assert decoder.event(line(changed), held) is None
-    assert decoder.event(line(full_pod(generation=changed["metadata"]["generation"])), held) is not None
+    assert decoder.decode_event(line(changed), held) is None
+    assert decoder.decode_event(line(full_pod(generation=changed["metadata"]["generation"])), held) is not None
 
 
 def test_an_event_that_binds_a_pod_counts_no_generation():
@@ -576,13 +576,13 @@ def test_a_token_of_another_name_is_no_change():
 
 def test_an_event_of_a_pod_that_is_not_held_is_decoded_too():
     raw = json.dumps(full_pod()).encode()
-    assert Decoder("Pod").event(line(full_pod(), "ADDED"), {}.get) == ("ADDED", plain(raw, "Pod"))
+    assert Decoder("Pod").decode_event(line(full_pod(), "ADDED"), {}.get) == ("ADDED", plain(raw, "Pod"))
 
 
 def test_an_event_of_every_kind_is_decoded_to_the_same():
     for kind, about in KINDS.items():
         one = {"kind": kind.partition(".")[0], "metadata": {"name": "a", "uid": "u", "labels": {"b": "c"}}}
-        found = Decoder(kind).event(line(one), {}.get)
+        found = Decoder(kind).decode_event(line(one), {}.get)
         assert found == ("MODIFIED", msgspec.json.decode(json.dumps(one), type=about.type))
         assert type(found[1]) is about.type
 
@@ -594,7 +594,7 @@ def test_events_of_the_corpus_are_decoded_to_the_same(category):
         for kind, raws in by_kind(scenario).items():
             for raw in raws:
                 sent = b'{"type": "ADDED", "object": ' + bytes(raw) + b"}"
-                assert decoders[kind].event(sent, {}.get) == ("ADDED", plain(raw, kind))
+                assert decoders[kind].decode_event(sent, {}.get) == ("ADDED", plain(raw, kind))
 
 
 @pytest.mark.parametrize(
@@ -631,4 +631,4 @@ def test_events_of_the_corpus_are_decoded_to_the_same(category):
 def test_C13_what_is_no_event_of_a_readable_object_is_left_to_be_looked_at_part_by_part(sent):
     decoder = Decoder("Pod")
     before = decoder.decode(json.dumps(full_pod()).encode())
-    assert decoder.event(sent, {("shop", before.metadata.name): before}.get) is None
+    assert decoder.decode_event(sent, {("shop", before.metadata.name): before}.get) is None

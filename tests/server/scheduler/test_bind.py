@@ -119,7 +119,7 @@ async def test_pods_are_bound_beside_each_other(api):
 
 async def test_another_pod_of_that_name_is_refused(api):
     async with served(api) as client:
-        assert "another one now, with another uid" in await bind(client, PodUID="uid-of-before")
+        assert "was replaced by a pod with another UID" in await bind(client, PodUID="uid-of-before")
         assert node_of(api) == ""
         assert await counted(client) == {"bound": 0.0, "refused": 1.0, "unknown": 0.0}
 
@@ -133,7 +133,7 @@ async def test_a_pod_that_is_bound_to_another_node_is_refused(api):
 async def test_a_pod_that_is_not_there_is_refused(api, caplog):
     caplog.set_level(logging.INFO, "extender")
     async with served(api) as client:
-        assert (await bind(client, PodName="web-9")).startswith("pod shop/web-9 is not there: ")
+        assert (await bind(client, PodName="web-9")).startswith("pod shop/web-9 does not exist: ")
     assert any(one.startswith("bind 'shop/web-9' to 'worker-1': refused after 1 attempt(s)") for one in caplog.messages)
 
 

@@ -133,7 +133,7 @@ def test_an_exec_plugin_that_cannot_be_run_is_told(given, message, tmp_path):
     ("status", "before", "message"),
     [
         ({}, "sys.exit('no\\nsession')", "it failed with status 1: no session$"),
-        ({}, "sys.exit(3)", "it failed with status 3: it said nothing"),
+        ({}, "sys.exit(3)", "it failed with status 3: no output on stderr"),
         ({}, "", "neither a token nor a certificate"),
         ({"clientCertificateData": "x"}, "", "neither a token nor a certificate with its key"),
         ({"token": "a b"}, "", "does not hold a token"),
