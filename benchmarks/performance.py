@@ -86,7 +86,7 @@ METHOD = """\
   (`benchmarks/calibration.py`).
 - **Whole calls** go over one kept connection, one after another, each about another replica of the pod than the one
   before and with the names in another order. `/preempt` always asks about the same preemptor: what was approved of
-  another one would stand in its way. Its offers are remembered; *never offered before* is what they cost at first.
+  another one would stand in its way. Its offers are remembered; *never sent before* is what they cost at first.
 - **Memory** is what Linux says of the service's process: VmRSS, and VmHWM for the peak.
 - **Growth** is measured in a process for each size, on objects decoded from JSON as the service decodes them. Exponents
   are of the ratio to the calibration loop, taken in turns: the machine may have been slower for one of the sizes.

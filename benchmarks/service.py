@@ -40,7 +40,7 @@ def rows(world: World) -> Iterator[Row]:
         for count, requests, at_most in ((100, REQUESTS, None), (500, REQUESTS, 50), (0, REQUESTS_LARGE, 100)):
             name = f"/preempt of {min(count or world.plan.nodes, len(world.candidates)):,} candidates, UIDs"
             new = new_preempt_bodies(world, count, requests + WARM_UP)
-            for bodies, which in (([preempt_body(world, count)], ""), (new, ", never offered before")):
+            for bodies, which in (([preempt_body(world, count)], ""), (new, ", never sent before")):
                 call = Work(partial(post_next, client, itertools.cycle(bodies)), clock=time.perf_counter)
                 own, others = in_turns([call, empty], requests, WARM_UP)
                 row = Row(GROUP, f"{name}{which}", own, "/livez", others)

@@ -82,7 +82,7 @@ LINES: tuple[tuple[str, Cell], ...] = (
     ("  seconds until then: median, longest", lambda own, _: _waited(own)),
     ("of those that upstream placed, a clean placement existed for", lambda own, up: _count(own, up, "placements")),
     ("  share of these placed", lambda own, up: _share(own, up, "placements")),
-    ("  the same, nobody evicted from a workload within 5 min, for", lambda own, up: _count(own, up, "rested")),
+    ("  the same, no workload evicted twice within 5 min, for", lambda own, up: _count(own, up, "rested")),
     ("  share of these placed", lambda own, up: _share(own, up, "rested")),
     ("  undecided", lambda own, up: _count(own, up, "undecided")),
     ("attempts of preemptors", lambda own, _: f"{own.tally.attempts}"),

@@ -64,7 +64,7 @@ def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
         name = f"/preempt, {count:,} candidates, UIDs"
         yield beside.row(name, ["/preempt"], [preempt_body(world, count)], requests, Bound("median", at_most))
         new = new_preempt_bodies(world, count, REQUESTS_NEW + WARM_UP)
-        yield beside.row(f"{name}, never offered before", ["/preempt"], new, REQUESTS_NEW, Bound("median", at_most))
+        yield beside.row(f"{name}, never sent before", ["/preempt"], new, REQUESTS_NEW, Bound("median", at_most))
 
 
 def of_full_nodes(world: World, beside: "Beside") -> Iterator[Row]:

@@ -84,7 +84,7 @@ WORKS: dict[str, Maker] = {
     "/prioritize, 500 names, it fits everywhere": partial(of_names, verb="prioritize", fits=True, count=500),
     "/filter and /prioritize, 500 names, it fits everywhere": partial(of_names_twice, count=500),
     "/preempt, 500 candidates": partial(of_candidates, count=500),
-    "/preempt, 500 candidates, never offered before": partial(of_new_candidates, count=500),
+    "/preempt, 500 candidates, never sent before": partial(of_new_candidates, count=500),
     "/preempt, all candidates": partial(of_candidates, count=0),
     "/filter, full nodes": of_full_nodes,
 }
