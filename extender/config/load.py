@@ -102,7 +102,7 @@ class _Layers:
         self.places[path] = _Place(place)
 
     def describe(self, errors: Sequence[ErrorDetails]) -> Iterator[str]:
-        """Yield one message per error, ordered by line: `extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
+        """Yield a message per error, by line: `extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
         placed = [(self._place(error["loc"]), error) for error in errors]
         for place, error in sorted(placed, key=lambda pair: pair[0].line):
             path = f"{_path_text(error['loc'])}: " if error["loc"] else ""

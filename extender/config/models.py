@@ -209,7 +209,7 @@ _CPU_AND_MEMORY = [ResourceWeight(name="cpu"), ResourceWeight(name="memory")]
 
 class ScoringStrategySection(Section):
     type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    """LeastAllocated favors emptier nodes, MostAllocated fuller ones, RequestedToCapacityRatio a function of utilization."""
+    """LeastAllocated favors emptier nodes, MostAllocated fuller ones; RequestedToCapacityRatio scores by a function."""
     resources: Annotated[list[ResourceWeight], Field(min_length=1)] = _CPU_AND_MEMORY
     """Resources that are scored, with their weights."""
     requested_to_capacity_ratio: RequestedToCapacityRatio | None = None

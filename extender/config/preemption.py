@@ -127,7 +127,8 @@ class BuiltinProtectionsSection(Section):
     """Namespace label that identifies a tenant: only pods whose namespace has the same value as the preemptor's, or
     lacks the label as the preemptor's does, may be evicted."""
     opt_out_annotations: list[Annotated[str, AfterValidator(_opt_out)]] = []
-    """Pods with one of these annotations: `key` (any value), `key=value`, or the opt-out of another component: karpenter (karpenter.sh/do-not-disrupt=true), cluster-autoscaler
+    """Pods with one of these annotations: `key` (any value), `key=value`, or the opt-out of another component:
+    karpenter (karpenter.sh/do-not-disrupt=true), cluster-autoscaler
     (cluster-autoscaler.kubernetes.io/safe-to-evict=false), descheduler
     (descheduler.alpha.kubernetes.io/prefer-no-eviction)."""
 
@@ -268,8 +269,9 @@ class LimitsSection(Section):
 class PreemptionSection(Section):
     preset: Literal["upstream", "careful", "strict"] = "upstream"
     """Defaults for the other keys of `preemption`; a key that is set takes precedence. upstream: decide as
-    kube-scheduler. careful: disruptionBudgets Strict, budgetAccounting Live, limits.workloadCooldown 5m, and the builtin
-    protections daemonSets, mirrorPods, systemPods and ownPods. strict: careful, and candidates AllNodes, onFailure Veto."""
+    kube-scheduler. careful: disruptionBudgets Strict, budgetAccounting Live, limits.workloadCooldown 5m, and the
+    builtin protections daemonSets, mirrorPods, systemPods and ownPods. strict: careful with candidates AllNodes and
+    onFailure Veto."""
     disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
     """Strict: never evict a pod if that violates a PodDisruptionBudget; if no candidate is left, the answer is a veto.
     A veto is costly: kube-scheduler does not retry the pod before a relevant event or about 5 minutes. BestEffort:
@@ -281,9 +283,9 @@ class PreemptionSection(Section):
     """What a budget with the selector {} selects: Nothing, as in kube-scheduler, or Everything in its namespace, as
     policy/v1 specifies."""
     candidates: Literal["Sent", "AllNodes"] = "Sent"
-    """Sent: the candidates that kube-scheduler sends, in large clusters a sample. AllNodes: any node of the cluster."""
+    """Sent: the candidates that kube-scheduler sends, in large clusters a sample. AllNodes: any node."""
     keep_candidates: Annotated[int | Literal["All"], BeforeValidator(positive_or_all)] = 1
-    """Maximum number of nodes in a /preempt response, best first: a number, or All. One wrong node fails all of it."""
+    """Maximum nodes in a /preempt response, best first: a number, or All. One wrong node fails all of it."""
     victim_selection: Literal["Reprieve", "Minimal"] = "Reprieve"
     """How victims are selected on a node. Reprieve: remove all potential victims and reprieve one by one, as
     kube-scheduler does. Minimal: search the best set on the nodes that are answered."""
