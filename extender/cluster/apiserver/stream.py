@@ -68,9 +68,8 @@ class Stream:
             self._response = self._send()
         finally:
             _current.stream = None
-        if (
-            self._socket is None and self._response.connection is not None
-        ):  # connections over SOCKS do not report their socket
+        # Connections over SOCKS do not report their socket.
+        if self._socket is None and self._response.connection is not None:
             self.set_socket(getattr(self._response.connection, "sock", None))
         return self
 

@@ -108,7 +108,7 @@ def test_C10_a_token_file_that_is_gone_for_a_moment_does_not_end_anything(api, t
     server.get(PODS)
     server.close()
     assert [request.headers["authorization"] for request in api.requests] == ["Bearer first", "Bearer second"]
-    assert "the old ones stay" in caplog.text
+    assert "keeping the old ones" in caplog.text
 
 
 def test_C10_credentials_that_expire_are_loaded_before_they_do(api):

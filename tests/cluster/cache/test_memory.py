@@ -67,8 +67,8 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
-    monkeypatch.setattr(index, "_LONGEST_JOURNAL", FEW)
-    monkeypatch.setattr(victim_resolver, "_MOST", FEW)
+    monkeypatch.setattr(index, "_MAX_CHANGE_LOG_LENGTH", FEW)
+    monkeypatch.setattr(victim_resolver, "_MAX_CACHED_ENTRIES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, cache = Profile(preemption=policy), ClusterCache()
     cache.prepare_for(profile)

@@ -301,7 +301,7 @@ def test_the_complaint_is_the_same_for_json_up_to_the_name_of_the_file(tmp_path,
     (tmp_path / "c.json").write_text(json.dumps(source))
     with pytest.raises(ClusterFileError) as caught:
         load_cluster(tmp_path / "c.json")
-    expected = message.replace("cluster:", "c.json:").replace("first in cluster", "first in c.json")
+    expected = message.replace("cluster:", "c.json:").replace("first defined in cluster", "first defined in c.json")
     assert expected.replace("the document", "document 1") in str(caught.value)
 
 

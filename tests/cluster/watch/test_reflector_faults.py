@@ -165,13 +165,13 @@ def test_C4_a_server_that_was_restored_from_a_backup_is_followed_from_there(api,
         api.put("Pod", pod("later"))
         api.put("Pod", pod("last"))
         synced(store, api)
-        listed = store.listed
+        replace = store.replace
 
-        def listed_(kind, objects, version):
+        def replace_(kind, objects, version):
             regressed.append(running.state.regressed)
-            listed(kind, objects, version)
+            replace(kind, objects, version)
 
-        store.listed = listed_
+        store.replace = replace_
         api.rewind(backup)
         synced(store, api)
         assert store.names == {"a", "b", "c"}

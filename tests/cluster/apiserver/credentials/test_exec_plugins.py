@@ -137,7 +137,7 @@ def test_an_exec_plugin_that_cannot_be_run_is_told(given, message, tmp_path):
         ({}, "", "neither a token nor a certificate"),
         ({"clientCertificateData": "x"}, "", "neither a token nor a certificate with its key"),
         ({"token": "a b"}, "", "does not hold a token"),
-        ({"token": "a", "expirationTimestamp": "soon"}, "", "no time"),
+        ({"token": "a", "expirationTimestamp": "soon"}, "", "invalid expirationTimestamp"),
         ("x", "", "no ExecCredential with a status"),
         ({}, "print('{}')", "no ExecCredential"),
     ],
