@@ -50,7 +50,7 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     taint_toleration.NAME: taint_toleration.filter,
     node_affinity.NAME: node_affinity.filter,
     node_ports.NAME: node_ports.filter,
-    node_resources.FIT: node_resources.filter,
+    node_resources.FIT_NAME: node_resources.filter,
     volume_restrictions.NAME: volume_restrictions.filter,
     node_volume_limits.NAME: node_volume_limits.filter,
     volume_binding.NAME: volume_binding.filter,
@@ -66,20 +66,20 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     node_affinity.NAME: node_affinity.score,
     pod_topology_spread.NAME: pod_topology_spread.score,
     inter_pod_affinity.NAME: inter_pod_affinity.score,
-    node_resources.FIT: node_resources.fit_score,
-    node_resources.BALANCED: node_resources.balanced_score,
+    node_resources.FIT_NAME: node_resources.fit_score,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
 """Score plugins: each returns [row] 0 to 100, or None where kube-scheduler skips the plugin for this pod."""
 
 PLUGIN_INDEXES: tuple[type[Index], ...] = (
     ServiceIndex,
-    image_locality.Images,
-    inter_pod_affinity.Owners,
-    node_ports.HeldPorts,
-    node_volume_limits.AttachedVolumes,
-    volume_restrictions.ClaimUsers,
-    volume_restrictions.Mounts,
+    image_locality.ImageIndex,
+    inter_pod_affinity.TermOwnerIndex,
+    node_ports.HostPortIndex,
+    node_volume_limits.AttachedVolumeIndex,
+    volume_restrictions.ClaimUserIndex,
+    volume_restrictions.DiskMountIndex,
 )
 """Snapshot indexes that plugins read, built ahead so that no request waits for them."""
 

@@ -1,7 +1,9 @@
-"""DynamicResources is not modelled. This says where it decides, so that nobody takes silence for a verdict.
+"""DynamicResources is not implemented; this module finds the nodes where kube-scheduler evaluates it for a pod.
 
-It has a say about a pod with resource claims, on every node; and about one that asks for an extended resource which a
-DeviceClass backs, on nodes where no device plugin offers that resource.
+It applies to a pod with resource claims, on every node, and to a pod that requests an extended resource backed by a
+DeviceClass, on nodes where no device plugin provides that resource.
+
+Rule: decisions report the plugin as not evaluated there; acceptance by the extender does not imply its acceptance.
 """
 
 import numpy as np
@@ -15,13 +17,13 @@ NAME = "DynamicResources"
 
 
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
-    """[node]: is the verdict on the pod kube-scheduler's alone?"""
+    """Return [node]: does kube-scheduler evaluate DynamicResources for the pod there?"""
     size = len(context.snapshot.nodes)
     if context.pod.spec.resource_claims:
         return np.ones(size, np.bool_)
-    found = np.zeros(size, np.bool_)
+    mask = np.zeros(size, np.bool_)
     for resource, amount in incoming_requests(context.pod).items():
-        left = delegated_to_dra(context.snapshot, resource) if amount else None
-        if left is not None:
-            found |= left
-    return found
+        delegated = delegated_to_dra(context.snapshot, resource) if amount else None
+        if delegated is not None:
+            mask |= delegated
+    return mask

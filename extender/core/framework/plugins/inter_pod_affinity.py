@@ -1,8 +1,12 @@
-"""InterPodAffinity: required and preferred affinity and anti-affinity, the incoming pod's own and that of others to it.
+"""InterPodAffinity: required and preferred pod affinity and anti-affinity, the incoming pod's and existing pods' to it.
 
-Each term is a column that counts the matching pods in a node's domain; a pod adds to its own domain only.
+Each term is a column that counts the matching pods in a node's topology domain. A pod counts in its own domain only, so
+removing pods from one node changes the columns of that domain only.
 
 Mirrors pkg/scheduler/framework/plugins/interpodaffinity (v1.36).
+
+Rule: a node fits if, per topology key, its domain has a match for every affinity term and none for any anti-affinity
+term, in both directions.
 """
 
 from collections import defaultdict
@@ -34,7 +38,7 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _NO_MATCH = -1
-"""Room of a column that wants one match and has none."""
+"""Headroom of an affinity column without a match: headroom = matches - 1, because one match is required."""
 
 
 # --- terms ----------------------------------------------------------------------------------------------------------
@@ -42,16 +46,19 @@ _NO_MATCH = -1
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """What one pod wants of others."""
+    """Compiled pod affinity and anti-affinity terms of one pod."""
 
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     preferred: tuple[AffinityTerm, ...] = ()
-    """Of both kinds; anti-affinity weighs less than nothing."""
+    """Preferred terms of both kinds; anti-affinity terms have negative weights."""
 
 
-def _own_terms(context: SchedulingContext) -> _Terms:
-    """SelectorError if a term does not parse."""
+def _incoming_terms(context: SchedulingContext) -> _Terms:
+    """Return the incoming pod's terms; namespaces that their namespaceSelectors match are added to the named ones.
+
+    SelectorError if a term does not parse.
+    """
     pod, namespaces = context.pod, context.snapshot.namespace_labels
     affinity = pod.spec.affinity
     if affinity is None:
@@ -67,95 +74,101 @@ def _own_terms(context: SchedulingContext) -> _Terms:
     )
 
 
-def _terms_of(pod: Pod) -> _Terms:
-    """Of a pod that is there already; a list with a term that does not parse counts for nothing."""
+def _existing_terms(pod: Pod) -> _Terms:
+    """Return the terms of an existing pod; a list that has a term that does not parse counts as empty."""
     affinity = pod.spec.affinity
     if affinity is None:
         return _Terms()
-    attract, repel = affinity.pod_affinity, affinity.pod_anti_affinity
+    affinity_spec, anti_affinity_spec = affinity.pod_affinity, affinity.pod_anti_affinity
     return _Terms(
-        _parsed(lambda: required_terms(pod, attract)),
-        _parsed(lambda: required_terms(pod, repel)),
-        _parsed(lambda: preferred_terms(pod, attract, 1)) + _parsed(lambda: preferred_terms(pod, repel, -1)),
+        _parse_or_empty(lambda: required_terms(pod, affinity_spec)),
+        _parse_or_empty(lambda: required_terms(pod, anti_affinity_spec)),
+        _parse_or_empty(lambda: preferred_terms(pod, affinity_spec, 1))
+        + _parse_or_empty(lambda: preferred_terms(pod, anti_affinity_spec, -1)),
     )
 
 
-def _parsed(read: Callable[[], tuple[AffinityTerm, ...]]) -> tuple[AffinityTerm, ...]:
+def _parse_or_empty(read: Callable[[], tuple[AffinityTerm, ...]]) -> tuple[AffinityTerm, ...]:
+    """Return the parsed terms; an existing pod with terms that do not parse must not fail the incoming pod."""
     try:
         return read()
     except SelectorError:
         return ()
 
 
-class _Owning(RowSet):
-    """Running pods of one namespace that have the same terms."""
+class _TermOwners(RowSet):
+    """Running pods of one namespace that have the same affinity spec, hence the same terms."""
 
     __slots__ = ("namespaces", "terms")
 
     def __init__(self, terms: _Terms) -> None:
         super().__init__()
         self.terms = terms
-        self.namespaces = _only_in(terms)
-        """Where its terms may mean anybody; None: anywhere."""
+        self.namespaces = _target_namespaces(terms)
+        """Namespaces whose pods the terms can match; None: any namespace."""
 
 
-class Owners(Index):
-    """Running pods that have terms."""
+class TermOwnerIndex(Index):
+    """Running pods that have pod affinity or anti-affinity terms, grouped by equal terms.
+
+    Upstream: NodeInfo.PodsWithAffinity and PodsWithRequiredAntiAffinity.
+    """
 
     pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._alike: dict[tuple[str, bytes], _Owning] = {}
-        self._naming: dict[str, dict[int, _Owning]] = {}
-        self.selecting: dict[int, _Owning] = {}
-        """Those whose terms may mean pods of any namespace, by `id`."""
+        self._by_key: dict[tuple[str, bytes], _TermOwners] = {}
+        self._by_namespace: dict[str, dict[int, _TermOwners]] = {}
+        self.for_any_namespace: dict[int, _TermOwners] = {}
+        """`id` -> owners whose terms can match pods of any namespace, because they have a namespaceSelector."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        key = _owning_key(pod)
+        key = _owners_key(pod)
         if key is None:
             return
-        owning = self._alike.get(key)
-        if owning is None:
-            owning = self._alike[key] = _Owning(_terms_of(pod))
-            for holders in self._holders(owning):
-                holders[id(owning)] = owning
-        owning.add(row)
+        owners = self._by_key.get(key)
+        if owners is None:
+            owners = self._by_key[key] = _TermOwners(_existing_terms(pod))
+            for table in self._tables_of(owners):
+                table[id(owners)] = owners
+        owners.add(row)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
-        key = _owning_key(pod)
+        key = _owners_key(pod)
         if key is None:
             return
-        owning = self._alike[key]
-        owning.remove(row)
-        if not owning.members:
-            del self._alike[key]
-            for holders in self._holders(owning):
-                del holders[id(owning)]
-            for namespace in owning.namespaces or ():
-                if not self._naming[namespace]:
-                    del self._naming[namespace]
+        owners = self._by_key[key]
+        owners.remove(row)
+        if not owners.members:
+            del self._by_key[key]
+            for table in self._tables_of(owners):
+                del table[id(owners)]
+            for namespace in owners.namespaces or ():
+                if not self._by_namespace[namespace]:
+                    del self._by_namespace[namespace]
 
-    def _holders(self, owning: _Owning) -> list[dict[int, _Owning]]:
-        if owning.namespaces is None:
-            return [self.selecting]
-        return [self._naming.setdefault(namespace, {}) for namespace in owning.namespaces]
+    def _tables_of(self, owners: _TermOwners) -> list[dict[int, _TermOwners]]:
+        if owners.namespaces is None:
+            return [self.for_any_namespace]
+        return [self._by_namespace.setdefault(namespace, {}) for namespace in owners.namespaces]
 
-    def towards(self, namespace: str) -> Iterator[_Owning]:
-        """Those whose terms may mean a pod of that namespace."""
-        yield from self._naming.get(namespace, {}).values()
-        yield from self.selecting.values()
+    def owners_for(self, namespace: str) -> Iterator[_TermOwners]:
+        """Yield the owners whose terms can match a pod of this namespace."""
+        yield from self._by_namespace.get(namespace, {}).values()
+        yield from self.for_any_namespace.values()
 
 
-def _owning_key(pod: Pod) -> tuple[str, bytes] | None:
-    """The same for pods whose terms mean the same; None for a pod that has none."""
+def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
+    """Return a key that is equal for pods with equal terms; None for a pod without terms."""
     affinity = pod.spec.affinity
     if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
         return None
     return pod.metadata.namespace, msgspec.json.encode(affinity)
 
 
-def _only_in(terms: _Terms) -> frozenset[str] | None:
+def _target_namespaces(terms: _Terms) -> frozenset[str] | None:
+    """Return the namespaces whose pods the terms can match; None: any, because of a namespaceSelector."""
     selectors = [term.pods for term in (*terms.affinity, *terms.anti_affinity, *terms.preferred)]
     if not all(one.namespace_selector.is_nothing for one in selectors):
         return None
@@ -163,51 +176,52 @@ def _only_in(terms: _Terms) -> frozenset[str] | None:
 
 
 def uses_namespace_selector(context: SchedulingContext) -> bool:
-    """May any term, the pod's own or a running pod's, choose namespaces by their labels?"""
+    """Does a term of the incoming pod or of a running pod have a namespaceSelector?"""
     affinity = context.pod.spec.affinity
     sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
     terms = [term for side in sides if side for term in side.required or ()]
     terms += [one.pod_affinity_term for side in sides if side for one in side.preferred or ()]
     own = any(term.namespace_selector is not None for term in terms)
-    return own or bool(context.snapshot.index(Owners).selecting)
+    return own or bool(context.snapshot.index(TermOwnerIndex).for_any_namespace)
 
 
-# --- matches in a node's domain -------------------------------------------------------------------------------------
+# --- matches per topology domain ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Near:
-    """What some pods add up to in a node's domain of one topology key."""
+class _DomainMatches:
+    """Matches of some pods, summed per domain of one topology key."""
 
     matches: IntArray
-    """[node]."""
-    by: PodAmounts
-    """Those on a node that has the key."""
+    """[node]: sum over the node's domain; 0 without the topology key."""
+    by_pod: PodAmounts
+    """Amount of each pod that runs on a node with the topology key."""
     has_key: BoolArray
-    """[node]."""
+    """[node]: does the node have the topology key?"""
 
 
-def _near(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _Near:
+def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _DomainMatches:
+    """Sum the pods `rows` with their `amounts` per domain of the topology key."""
     column = snapshot.label(key)
     placed = column.present[snapshot.pod_node[rows]]
     rows, amounts = rows[placed], amounts[placed]
     nodes = snapshot.pod_node[rows]
     totals = column.sums(nodes, amounts)
     matches = np.where(column.present, totals[column.codes], 0)
-    return _Near(matches, PodAmounts(rows, nodes, amounts), column.present)
+    return _DomainMatches(matches, PodAmounts(rows, nodes, amounts), column.present)
 
 
 @derived_by("nodes", "pods", "pod_labels")
-def _near_selected(snapshot: Snapshot, asked: tuple[str, tuple[PodSelector, ...]]) -> _Near:
-    """Pods that all selectors mean, by topology key."""
-    key, selectors = asked
+def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, ...]]) -> _DomainMatches:
+    """Count the pods that all selectors match, per domain. `query`: topology key, selectors."""
+    key, selectors = query
     rows = pods_matching(snapshot, *selectors).rows
-    return _near(snapshot, key, rows, np.ones(len(rows), np.int64))
+    return _domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
-    """What terms of other pods look at in the incoming pod."""
+class _TargetPod:
+    """Namespace and labels of a pod, which is all that other pods' terms read: equal ones share cached results."""
 
     namespace: str
     labels: LabelsKey
@@ -217,35 +231,38 @@ class _Group:
         return cls(pod.metadata.namespace, labels_key(pod.metadata.labels))
 
 
-def _chosen(snapshot: Snapshot, group: _Group) -> Callable[[AffinityTerm], bool]:
-    """Does another pod's term mean a pod of this group?"""
-    labels, by_namespace = dict(group.labels), snapshot.namespace_labels.get(group.namespace, {})
-    return lambda term: term.pods.matches(group.namespace, labels, by_namespace)
+def _term_predicate(snapshot: Snapshot, target: _TargetPod) -> Callable[[AffinityTerm], bool]:
+    """Return a predicate: does a term of an existing pod match a pod of this target?"""
+    labels, by_namespace = dict(target.labels), snapshot.namespace_labels.get(target.namespace, {})
+    return lambda term: term.pods.matches(target.namespace, labels, by_namespace)
 
 
 @derived_by("nodes", "pods", "namespaces")
-def _repelling(snapshot: Snapshot, group: _Group) -> dict[str, _Near]:
-    """Topology key -> running pods with required anti-affinity to such a pod."""
-    return _owners_near(snapshot, group, lambda terms: [(term, 1) for term in terms.anti_affinity])
+def _running_anti_affinity(snapshot: Snapshot, target: _TargetPod) -> dict[str, _DomainMatches]:
+    """Return topology key -> running pods whose required anti-affinity terms match such a pod."""
+    return _owner_matches(snapshot, target, lambda terms: [(term, 1) for term in terms.anti_affinity])
 
 
-def _owners_near(
-    snapshot: Snapshot, group: _Group, weighed: Callable[[_Terms], list[tuple[AffinityTerm, int]]]
-) -> dict[str, _Near]:
-    """Topology key -> running pods with `weighed` terms that mean such a pod, by the sum of the weights."""
-    means, weights = _chosen(snapshot, group), defaultdict(list)
-    for owning in snapshot.index(Owners).towards(group.namespace):
-        of_key: dict[str, int] = {}
-        for term, weight in weighed(owning.terms):
-            if means(term):
-                of_key[term.topology_key] = of_key.get(term.topology_key, 0) + weight
-        for key, weight in of_key.items():
-            weights[key].append((owning.rows, weight))
+def _owner_matches(
+    snapshot: Snapshot, target: _TargetPod, weighted_terms: Callable[[_Terms], list[tuple[AffinityTerm, int]]]
+) -> dict[str, _DomainMatches]:
+    """Return topology key -> running pods with matching terms, each counted by the sum of these terms' weights.
+
+    `weighted_terms`: terms of a pod -> those to consider, with their weights.
+    """
+    matches, weights = _term_predicate(snapshot, target), defaultdict(list)
+    for owners in snapshot.index(TermOwnerIndex).owners_for(target.namespace):
+        weight_per_key: dict[str, int] = {}
+        for term, weight in weighted_terms(owners.terms):
+            if matches(term):
+                weight_per_key[term.topology_key] = weight_per_key.get(term.topology_key, 0) + weight
+        for key, weight in weight_per_key.items():
+            weights[key].append((owners.rows, weight))
     found = {}
     for key, parts in weights.items():
         rows = np.concatenate([rows for rows, _ in parts])
         amounts = np.repeat([weight for _, weight in parts], [len(rows) for rows, _ in parts])
-        found[key] = _near(snapshot, key, rows, amounts)
+        found[key] = _domain_matches(snapshot, key, rows, amounts)
     return found
 
 
@@ -253,22 +270,23 @@ def _owners_near(
 
 
 @dataclass(frozen=True)
-class Affinity(Constraint):
-    """A match in the node's domain for every topology key, or the first pod of a series: room is the matches less one.
+class AffinityConstraint(Constraint):
+    """The incoming pod's required affinity: every topology key needs a match in the node's domain.
 
-    The last column counts the matches in the whole cluster: if there are none, and the incoming pod matches its own
-    terms, any node that has the keys will do.
+    headroom = matches - 1; the last column counts the matches in the whole cluster. Upstream's special case for the
+    first pod of a series: if the cluster has no match and the incoming pod matches its own terms, every node with all
+    topology keys fits.
     """
 
     has_keys: BoolArray
-    """[node]."""
+    """[node]: does the node have all topology keys of the terms?"""
     matches_itself: bool
 
     def fits(self, headroom: IntArray) -> BoolArray:
-        near: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
+        fits: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
         if self.matches_itself:
-            near |= headroom[-1] == _NO_MATCH
-        return near & self.has_keys
+            fits |= headroom[-1] == _NO_MATCH
+        return fits & self.has_keys
 
     def codes(self, headroom: IntArray) -> CodeArray:
         return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
@@ -281,109 +299,127 @@ class Affinity(Constraint):
 
 
 def _nominated(
-    context: SchedulingContext, near: Sequence[_Near], takes: Callable[[Pod], Sequence[int]]
+    context: SchedulingContext, columns: Sequence[_DomainMatches], demand_of: Callable[[Pod], Sequence[int]]
 ) -> IntArray | None:
-    """[column, node] what each nominee `takes` in each column, where its node has the key."""
+    """Return [column, node]: summed demand of the nominated pods on nodes that have the column's topology key."""
     return context.nominated_demand(
-        len(near),
-        lambda pod, node: [amount * column.has_key[node] for column, amount in zip(near, takes(pod), strict=True)],
+        len(columns),
+        lambda pod, node: [
+            amount * column.has_key[node] for column, amount in zip(columns, demand_of(pod), strict=True)
+        ],
     )
 
 
 def _anti_affinity(
-    context: SchedulingContext, near: Sequence[_Near], of_nominee: Callable[[Pod], Sequence[int]], reason: str
+    context: SchedulingContext,
+    columns: Sequence[_DomainMatches],
+    demand_of: Callable[[Pod], Sequence[int]],
+    reason: str,
 ) -> ConflictConstraint:
-    takes = RankedDemand(context.layout, tuple(column.by for column in near))
-    headroom = -np.stack([column.matches for column in near])
-    return ConflictConstraint(NAME, headroom, takes, _nominated(context, near, of_nominee), reason)
+    """Return a constraint that rejects nodes with a match in any column."""
+    demand = RankedDemand(context.layout, tuple(column.by_pod for column in columns))
+    headroom = -np.stack([column.matches for column in columns])
+    return ConflictConstraint(NAME, headroom, demand, _nominated(context, columns, demand_of), reason)
 
 
-def _means(term: AffinityTerm, pod: Pod) -> bool:
-    """A term of the incoming pod; it sees no namespace labels."""
+def _term_matches(term: AffinityTerm, pod: Pod) -> bool:
+    """Does a term of the incoming pod match `pod`?
+
+    No namespace labels are passed: the namespaces that the selector matches are part of the term (`_incoming_terms`).
+    """
     return term.pods.matches(pod.metadata.namespace, pod.metadata.labels or {}, None)
 
 
-def _own_anti_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> ConflictConstraint:
-    """Pods that match the incoming pod's anti-affinity terms."""
+def _incoming_anti_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> ConflictConstraint:
+    """Return the constraint of the incoming pod's required anti-affinity: no pod in the domain matches any term."""
     snapshot = context.snapshot
-    near = [_near_selected(snapshot, (term.topology_key, (term.pods,))) for term in terms]
-    return _anti_affinity(context, near, lambda pod: [_means(term, pod) for term in terms], REASON_ANTI_AFFINITY)
-
-
-def _own_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> Affinity:
-    """Pods that match all of the incoming pod's affinity terms."""
-    snapshot, selectors = context.snapshot, tuple(term.pods for term in terms)
-    keys = dict.fromkeys(term.topology_key for term in terms)
-    near = [_near_selected(snapshot, (key, selectors)) for key in keys]
-    everywhere = _everywhere(snapshot, selectors, near)
-    # Every matching pod that is there makes room: it takes less than nothing.
-    takes = [replace(column.by, amounts=-column.by.amounts) for column in (*near, everywhere)]
-    nominated = _nominated(context, near, lambda pod: [all(_means(term, pod) for term in terms)] * len(near))
-    if nominated is not None:
-        nominated = -np.vstack((nominated, nominated.sum(axis=0)))
-    return Affinity(
-        NAME,
-        np.stack([column.matches for column in (*near, everywhere)]) + _NO_MATCH,
-        RankedDemand(context.layout, tuple(takes)),
-        nominated,
-        np.logical_and.reduce([column.has_key for column in near]),
-        all(_means(term, context.pod) for term in terms),
+    columns = [_selected_matches(snapshot, (term.topology_key, (term.pods,))) for term in terms]
+    return _anti_affinity(
+        context, columns, lambda pod: [_term_matches(term, pod) for term in terms], REASON_ANTI_AFFINITY
     )
 
 
-def _everywhere(snapshot: Snapshot, selectors: tuple[PodSelector, ...], near: Sequence[_Near]) -> _Near:
-    """Matches over all domains of all keys: none means that the cluster holds none."""
+def _incoming_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> AffinityConstraint:
+    """Return the constraint of the incoming pod's required affinity; a pod counts if it matches all terms."""
+    snapshot, selectors = context.snapshot, tuple(term.pods for term in terms)
+    keys = dict.fromkeys(term.topology_key for term in terms)
+    columns = [_selected_matches(snapshot, (key, selectors)) for key in keys]
+    everywhere = _cluster_matches(snapshot, selectors, columns)
+    # A matching pod adds headroom, so its demand is negative: removing it may make the node unfit.
+    demand = [replace(column.by_pod, amounts=-column.by_pod.amounts) for column in (*columns, everywhere)]
+    nominated = _nominated(
+        context, columns, lambda pod: [all(_term_matches(term, pod) for term in terms)] * len(columns)
+    )
+    if nominated is not None:
+        nominated = -np.vstack((nominated, nominated.sum(axis=0)))
+    return AffinityConstraint(
+        NAME,
+        np.stack([column.matches for column in (*columns, everywhere)]) + _NO_MATCH,
+        RankedDemand(context.layout, tuple(demand)),
+        nominated,
+        np.logical_and.reduce([column.has_key for column in columns]),
+        all(_term_matches(term, context.pod) for term in terms),
+    )
+
+
+def _cluster_matches(
+    snapshot: Snapshot, selectors: tuple[PodSelector, ...], columns: Sequence[_DomainMatches]
+) -> _DomainMatches:
+    """Sum the matches over all domains of all topology keys: 0 if the cluster has no matching pod."""
     pods = pods_matching(snapshot, *selectors)
     amounts = np.zeros(len(pods.rows), np.int64)
-    for column in near:
+    for column in columns:
         amounts += column.has_key[pods.nodes]
     matches = np.full(len(snapshot.nodes), amounts.sum())
-    return _Near(matches, PodAmounts(pods.rows, pods.nodes, amounts), near[0].has_key)
+    return _DomainMatches(matches, PodAmounts(pods.rows, pods.nodes, amounts), columns[0].has_key)
 
 
-def _towards_incoming(context: SchedulingContext) -> tuple[ConflictConstraint | None, bool]:
-    """Other pods' anti-affinity to the incoming pod; and whether a running pod's counts anywhere."""
-    snapshot, group = context.snapshot, _Group.of(context.pod)
-    running = _repelling(snapshot, group)
-    means = _chosen(snapshot, group)
+def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstraint | None, bool]:
+    """Return the constraint of running and nominated pods' required anti-affinity to the incoming pod.
+
+    The flag says whether a running pod has such anti-affinity on a node with the topology key.
+    """
+    snapshot, target = context.snapshot, _TargetPod.of(context.pod)
+    running = _running_anti_affinity(snapshot, target)
+    matches = _term_predicate(snapshot, target)
 
     def keys_of(nominee: Pod) -> list[str]:
-        return [term.topology_key for term in _terms_of(nominee).anti_affinity if means(term)]
+        return [term.topology_key for term in _existing_terms(nominee).anti_affinity if matches(term)]
 
     keys = dict.fromkeys([*running, *(key for pod in context.nominees for key in keys_of(pod))])
     if not keys:
         return None, False
-    nobody = np.empty(0, np.int64)
-    near = [running.get(key) or _near(snapshot, key, nobody, nobody) for key in keys]
-    seen = any(bool(len(column.by.pods)) for column in near)
-    constraint = _anti_affinity(context, near, lambda pod: list(map(keys_of(pod).count, keys)), REASON_EXISTING)
-    return constraint, seen
+    no_pods = np.empty(0, np.int64)
+    columns = [running.get(key) or _domain_matches(snapshot, key, no_pods, no_pods) for key in keys]
+    has_running = any(bool(len(column.by_pod.pods)) for column in columns)
+    constraint = _anti_affinity(context, columns, lambda pod: list(map(keys_of(pod).count, keys)), REASON_EXISTING)
+    return constraint, has_running
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """A rejection if a term of the incoming pod does not parse."""
+    """Reject the pod if one of its terms does not parse."""
     try:
-        _own_terms(context)
+        _incoming_terms(context)
     except SelectorError as error:
         return PreFilterResult.rejecting(NAME, f"parsing pod: {error}")
     return PreFilterResult()
 
 
 def filter(context: SchedulingContext) -> tuple[Constraint, ...]:
-    """Up to three constraints, in the order in which upstream asks them.
+    """Return up to three constraints, in upstream's order: affinity, anti-affinity, existing pods' anti-affinity.
 
-    Quirk: with no term of its own and no running pod's term against it, the plugin is skipped, and a nominated
-    pod's anti-affinity is not seen either.
+    Quirk: upstream skips the plugin if the incoming pod has no required terms and no running pod has anti-affinity
+    to it; then a nominated pod's anti-affinity is ignored, too.
     """
-    own = _own_terms(context)
-    existing, seen = _towards_incoming(context)
-    if not (seen or own.affinity or own.anti_affinity):
+    own = _incoming_terms(context)
+    existing, has_running = _existing_anti_affinity(context)
+    if not (has_running or own.affinity or own.anti_affinity):
         return ()
     constraints: list[Constraint] = []
     if own.affinity:
-        constraints.append(_own_affinity(context, own.affinity))
+        constraints.append(_incoming_affinity(context, own.affinity))
     if own.anti_affinity:
-        constraints.append(_own_anti_affinity(context, own.anti_affinity))
+        constraints.append(_incoming_anti_affinity(context, own.anti_affinity))
     if existing is not None:
         constraints.append(existing)
     return tuple(constraints)
@@ -393,39 +429,47 @@ def filter(context: SchedulingContext) -> tuple[Constraint, ...]:
 
 
 @derived_by("nodes", "pods", "namespaces")
-def _preferring(snapshot: Snapshot, asked: tuple[_Group, int]) -> dict[str, _Near]:
-    """Topology key -> running pods that would have such a pod near or far; required affinity has the given weight."""
-    group, hard_weight = asked
+def _running_preferences(snapshot: Snapshot, query: tuple[_TargetPod, int]) -> dict[str, _DomainMatches]:
+    """Return topology key -> running pods whose preferred terms match such a pod, by weight.
 
-    def weighed(terms: _Terms) -> list[tuple[AffinityTerm, int]]:
+    `query`: the target, and the weight of a required affinity term (hardPodAffinityWeight; 0: not counted).
+    """
+    target, hard_weight = query
+
+    def weighted_terms(terms: _Terms) -> list[tuple[AffinityTerm, int]]:
         hard = [(term, hard_weight) for term in terms.affinity] if hard_weight else []
         return hard + [(term, term.weight) for term in terms.preferred]
 
-    return _owners_near(snapshot, group, weighed)
+    return _owner_matches(snapshot, target, weighted_terms)
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """[row] 0-100 by the weights of preferred terms, from the worst row to the best; None if none matches anybody."""
+    """Return [row]: 0-100 by the weights of the matching preferred terms; None (Skip) if no term matches a pod.
+
+    Counted are the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
+    """
     snapshot, profile = context.snapshot, context.profile
     try:
-        own = _own_terms(context).preferred
+        own = _incoming_terms(context).preferred
     except SelectorError:
-        return None  # kube-scheduler fails such a pod in PreFilter; only without that filter we come here
+        return None  # kube-scheduler fails such a pod in PreFilter; reached only if the filter plugin is disabled
     if profile.ignore_preferred_terms_of_existing_pods and not own:
         return None
-    total, seen = np.zeros(len(snapshot.nodes), np.int64), False
+    total, has_matches = np.zeros(len(snapshot.nodes), np.int64), False
     for term in own:
-        near = _near_selected(snapshot, (term.topology_key, (term.pods,)))
-        total += term.weight * near.matches
-        seen |= bool(len(near.by.pods))
-    asked = (_Group.of(context.pod), profile.hard_pod_affinity_weight)
-    for near in _preferring(snapshot, asked).values():
-        total += near.matches
-        seen |= bool(len(near.by.pods))
-    return _from_worst_to_best(total[rows]) if seen else None
+        column = _selected_matches(snapshot, (term.topology_key, (term.pods,)))
+        total += term.weight * column.matches
+        has_matches |= bool(len(column.by_pod.pods))
+    query = (_TargetPod.of(context.pod), profile.hard_pod_affinity_weight)
+    for column in _running_preferences(snapshot, query).values():
+        total += column.matches
+        has_matches |= bool(len(column.by_pod.pods))
+    return _normalized(total[rows]) if has_matches else None
 
 
-def _from_worst_to_best(scores: IntArray) -> IntArray:
+def _normalized(scores: IntArray) -> IntArray:
+    """Return [row]: 0-100, scaled between the lowest and the highest raw score."""
+    # score = 100 * (raw - min) / (max - min), truncated; 0 everywhere if max = min. Raw scores may be negative.
     lowest, highest = int(scores.min()), int(scores.max())
     if lowest == highest:
         return np.zeros(len(scores), np.int64)

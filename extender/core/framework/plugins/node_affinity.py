@@ -1,4 +1,4 @@
-"""NodeAffinity: nodeSelector and required node affinity must match; preferred terms add up.
+"""NodeAffinity: nodeSelector and required node affinity must match; the weights of matching preferred terms are summed.
 
 Mirrors pkg/scheduler/framework/plugins/nodeaffinity (v1.36).
 """
@@ -26,14 +26,17 @@ def _required_terms(context: SchedulingContext) -> list[NodeSelectorTerm]:
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """The only nodes that can match, if every term names nodes; a rejection if the terms name none in common."""
+    """Return the node names that the required terms leave, all nodes if a term does not name nodes.
+
+    Rejects the pod if no term leaves a node, that is, if the names within each term exclude one another.
+    """
     terms = _required_terms(context)
     names: set[str] = set()
-    for term in terms:
-        named = _named_nodes(term)
-        if named is None:
+    for term in terms:  # terms are ORed: their node names are united
+        term_names = _node_names(term)
+        if term_names is None:
             return PreFilterResult()
-        names |= named
+        names |= term_names
     if not terms:
         return PreFilterResult()
     if not names:
@@ -41,18 +44,18 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
     return PreFilterResult(node_names=frozenset(names))
 
 
-def _named_nodes(term: NodeSelectorTerm) -> set[str] | None:
-    """The nodes that a term's metadata.name requirements leave; None if it has none."""
-    named = [
+def _node_names(term: NodeSelectorTerm) -> set[str] | None:
+    """Return the node names that a term's metadata.name requirements leave; None if it has no such requirement."""
+    name_sets = [
         set(field.values or ())
         for field in term.match_fields or ()
         if field.key == "metadata.name" and field.operator == "In"
     ]
-    return set.intersection(*named) if named else None
+    return set.intersection(*name_sets) if name_sets else None
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """The profile's added affinity and the pod's own, each a check of its own."""
+    """Return a check for the profile's addedAffinity and one for the pod's own affinity, where present."""
     checks = []
     added = context.profile.added_affinity
     if added is not None and added.required is not None:
@@ -65,7 +68,8 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """[row] 0-100 by the weights of the matching preferred terms; None (skipped) if there are no terms."""
+    """Return [row]: 0-100 by the weights of the matching preferred terms; None (Skip) without preferred terms."""
+    # raw = sum of the weights of the matching preferred terms; score = 100 * raw / max(raw)
     affinity = context.pod.spec.affinity
     own = (affinity.node_affinity.preferred if affinity and affinity.node_affinity else None) or None
     added = (context.profile.added_affinity.preferred if context.profile.added_affinity else None) or None
@@ -74,7 +78,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     try:
         preferred = preferred_score([*(own or ()), *(added or ())])
     except SelectorError:
-        return None  # kube-scheduler fails such a pod in PreScore; we leave the plugin out
+        return None  # divergence: kube-scheduler fails such a pod in PreScore; here the plugin is skipped
     scores = np.zeros(len(context.snapshot.nodes), np.int64)
     for weight, term in preferred.terms:
         scores += weight * nodes_in_term(context.snapshot, term)

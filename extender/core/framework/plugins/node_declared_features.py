@@ -1,7 +1,7 @@
-"""NodeDeclaredFeatures: a pod that needs a kubelet feature goes only where the node declares it.
+"""NodeDeclaredFeatures: a pod that needs a kubelet feature fits only on nodes that declare it.
 
-Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.36):
-of the features known there only two are inferred when a pod is scheduled.
+Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.36). Of the
+features known there, only two are inferred from a pod that is being scheduled.
 """
 
 from itertools import chain
@@ -14,7 +14,7 @@ REASON = "node(s) didn't match Pod's required features"
 
 
 def required_features(pod: Pod) -> frozenset[str]:
-    """The features that a pod's spec calls for."""
+    """Return the kubelet features that the pod's spec requires (InferForPodScheduling)."""
     spec = pod.spec
     features = set()
     containers = chain(spec.containers or (), spec.init_containers or ())
@@ -26,7 +26,7 @@ def required_features(pod: Pod) -> frozenset[str]:
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """One check, or none for a pod that needs nothing special."""
+    """Return one check, or none for a pod that requires no feature."""
     required = required_features(context.pod)
     if not required:
         return ()

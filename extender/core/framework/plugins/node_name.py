@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes nowhere else.
+"""NodeName: a pod with spec.nodeName fits only on that node.
 
 Mirrors pkg/scheduler/framework/plugins/nodename (v1.36).
 """
@@ -12,7 +12,7 @@ REASON = "node(s) didn't match the requested node name"
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """One check, or none for a pod without spec.nodeName."""
+    """Return one check, or none for a pod without spec.nodeName."""
     wanted = context.pod.spec.node_name
     if not wanted:
         return ()

@@ -1,4 +1,4 @@
-"""NodePorts: a host port is given out once per node and address.
+"""NodePorts: two pods of a node may not use the same host port, protocol and address.
 
 Mirrors pkg/scheduler/framework/plugins/nodeports (v1.36).
 """
@@ -22,13 +22,17 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 
 @dataclass(frozen=True)
 class PortConflictConstraint(ConflictConstraint):
-    """One column: minus the number of the node's pods that hold a port which conflicts with the incoming pod's."""
+    """One column: minus the number of the node's pods with a host port that conflicts with the incoming pod's."""
 
     holders: BoolArray
-    """[port, k, node]: who holds each conflicting port."""
+    """[port, k, node]: does the node's pod of rank k use this conflicting port?"""
 
     def remove_pods(self, evictable: EvictablePods) -> IntArray:
-        """Quirk: the node's ports are a set upstream, so taking off one of two holders frees the port."""
+        """Return [1, node]: minus the number of conflicting ports still in use.
+
+        Quirk: upstream keeps a node's used ports as a set (HostPortInfo), so removing one of two pods with the same
+        port frees the port.
+        """
         kept = (self.holders & ~evictable.mask).any(axis=1)
         freed = (self.holders & evictable.mask).any(axis=1)
         conflicts: IntArray = (kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
@@ -38,14 +42,15 @@ class PortConflictConstraint(ConflictConstraint):
         return replace(super().at(rows), holders=self.holders[:, :, rows])
 
 
-class HeldPorts(Index):
-    """Every host port in use."""
+class HostPortIndex(Index):
+    """Host ports that running pods use (upstream: NodeInfo.UsedPorts)."""
 
     pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.holders: dict[HostPort, RowSet] = {}
+        """Host port -> rows of the pods that use it."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for port in host_ports(pod):
@@ -59,19 +64,19 @@ class HeldPorts(Index):
 
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
-    """One constraint, or none for a pod without host ports."""
+    """Return one constraint, or none for a pod without host ports."""
     wanted = host_ports(context.pod)
     if not wanted:
         return ()
     snapshot, layout = context.snapshot, context.layout
-    held = snapshot.index(HeldPorts).holders
+    held = snapshot.index(HostPortIndex).holders
     conflicting = [holders.rows for port, holders in held.items() if any(map(port.conflicts, wanted))]
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
-    takes = snapshot.pod_amounts({row: 1 for rows in conflicting for row in rows.tolist()})
-    headroom, placed = -takes.per_node(len(snapshot.nodes)), RankedDemand(layout, (takes,))
-    return (PortConflictConstraint(NAME, headroom[np.newaxis], placed, _nominated(context, wanted), REASON, holders),)
+    demand = snapshot.pod_amounts({row: 1 for rows in conflicting for row in rows.tolist()})
+    headroom, ranked = -demand.per_node(len(snapshot.nodes)), RankedDemand(layout, (demand,))
+    return (PortConflictConstraint(NAME, headroom[np.newaxis], ranked, _nominated(context, wanted), REASON, holders),)
 
 
 def _nominated(context: SchedulingContext, wanted: frozenset[HostPort]) -> IntArray | None:

@@ -1,6 +1,10 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation: does it fit, how full and how even does it leave the node?
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: does the node have the requested resources free, and how full
+and how evenly used does the pod leave it?
 
-Mirrors pkg/scheduler/framework/plugins/noderesources (v1.36).
+Mirrors pkg/scheduler/framework/plugins/noderesources (v1.36): fit.go, least_allocated.go, most_allocated.go,
+requested_to_capacity_ratio.go, balanced_allocation.go.
+
+Rule: a node fits if requested <= allocatable - used, for every requested resource.
 """
 
 from dataclasses import dataclass, replace
@@ -27,12 +31,14 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
 
-FIT = "NodeResourcesFit"
-BALANCED = "NodeResourcesBalancedAllocation"
+FIT_NAME = "NodeResourcesFit"
+BALANCED_ALLOCATION_NAME = "NodeResourcesBalancedAllocation"
 
-_PODS = BASE_RESOURCES.index("pods")
+_PODS_COLUMN = BASE_RESOURCES.index("pods")
 _UNLIMITED = NEVER
-_MOST_BITS = 32
+"""Capacity of a resource that does not limit the node."""
+_MAX_BITMASK_COLUMNS = 32
+"""Up to this many columns, reason keys are bit masks below 2**32."""
 
 
 # --- filter ---------------------------------------------------------------------------------------------------
@@ -40,21 +46,26 @@ _MOST_BITS = 32
 
 @dataclass(frozen=True)
 class ResourceConstraint(ColumnwiseConstraint):
-    """BASE_RESOURCES up to the last one asked for, then the extended resources asked for."""
+    """Columns: BASE_RESOURCES up to the last requested one, then the requested extended resources.
+
+    headroom = allocatable - requested by the incoming pod - used by running pods.
+    """
 
     names: tuple[str, ...]
-    """[column]."""
-    too_small: BoolArray
-    """[node]: even empty, the node lacks some requested resource."""
+    """[column]: resource name."""
+    exceeds_allocatable: BoolArray
+    """[node]: does the pod request more of some resource than the empty node has? No eviction helps there."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
-        rejected = np.where(self.too_small, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE))
+        rejected = np.where(
+            self.exceeds_allocatable, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
+        )
         return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), rejected)
 
-    def kinds(self, headroom: IntArray, rows: NodeRows) -> IntArray:
-        """Which columns lack room, as bits if these are few."""
+    def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
+        """Return [row]: the set of insufficient resources, as a bit mask if there are few enough columns."""
         short = headroom[:, rows] < 0
-        if len(short) > _MOST_BITS:
+        if len(short) > _MAX_BITMASK_COLUMNS:
             return np.unique(short, axis=1, return_inverse=True)[1].reshape(-1)
         bits: IntArray = np.einsum("cn,c->n", short, 1 << np.arange(len(short), dtype=np.int64))
         return bits
@@ -75,12 +86,14 @@ class ResourceConstraint(ColumnwiseConstraint):
         return self.headroom + freed
 
     def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), too_small=self.too_small[rows])
+        return replace(super().at(rows), exceeds_allocatable=self.exceeds_allocatable[rows])
 
 
 def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
-    """Always one constraint: the number of pods is limited everywhere. Trailing columns that are not asked for are
-    left out."""
+    """Return one constraint; never none, because every node limits its number of pods.
+
+    BASE_RESOURCES behind the last requested one are left out to save columns.
+    """
     snapshot = context.snapshot
     requests = incoming_requests(context.pod) | {"pods": 1}
     extended = _checked_extended(requests, context.profile)
@@ -90,16 +103,20 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
-    takes = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
-    asked = np.array([clamped(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
-    headroom = np.where(asked > 0, capacity - asked, _UNLIMITED) - use
-    unfit = asked > capacity
-    unfit[_PODS] = False  # "Too many pods" may always be helped
-    return (ResourceConstraint(FIT, headroom, takes, _nominated(context, names), names, np.logical_or.reduce(unfit)),)
+    demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
+    requested = np.array([clamped(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
+    headroom = np.where(requested > 0, capacity - requested, _UNLIMITED) - use
+    exceeds = requested > capacity
+    exceeds[_PODS_COLUMN] = False  # quirk: upstream never marks "Too many pods" as unresolvable
+    return (
+        ResourceConstraint(
+            FIT_NAME, headroom, demand, _nominated(context, names), names, np.logical_or.reduce(exceeds)
+        ),
+    )
 
 
 def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, ...]:
-    """Extended resources that are asked for and not ignored by the profile."""
+    """Return the requested extended resources that the profile does not ignore (NodeResourcesFitArgs)."""
     return tuple(
         name
         for name in sorted(requests)
@@ -108,9 +125,12 @@ def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, 
 
 
 def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
-    """[node]; no limit where a DeviceClass backs the resource instead of a device plugin: DynamicResources decides."""
-    capacity, left = snapshot.scalar_allocatable(resource), delegated_to_dra(snapshot, resource)
-    return capacity if left is None else np.where(left, _UNLIMITED, capacity)
+    """Return [node]: allocatable amount of an extended resource.
+
+    Unlimited where a DeviceClass backs the resource instead of a device plugin: there DynamicResources decides.
+    """
+    capacity, delegated = snapshot.scalar_allocatable(resource), delegated_to_dra(snapshot, resource)
+    return capacity if delegated is None else np.where(delegated, _UNLIMITED, capacity)
 
 
 def _is_ignored(name: str, profile: Profile) -> bool:
@@ -130,38 +150,47 @@ def _nominated(context: SchedulingContext, names: tuple[str, ...]) -> IntArray |
 
 
 @dataclass(frozen=True, slots=True)
-class _Load:
-    """Of one resource per node, with and without the incoming pod; nodes that lack it are left out of scores."""
+class _Usage:
+    """Use of one resource on each node; nodes without the resource (capacity 0) do not score it."""
 
     weight: int
     capacity: IntArray
+    """[row]: allocatable amount."""
     before: IntArray
+    """[row]: amount requested by the running pods."""
     after: IntArray
+    """[row]: `before` plus the incoming pod's request."""
 
 
-def _loads(
+def _usages(
     context: SchedulingContext, rows: NodeRows, resources: tuple[tuple[str, int], ...], *, balanced: bool
-) -> list[_Load]:
-    """Quirk: the fit score reads non-zero requests and neither pod-level requests nor resizes (see docs/parity.md)."""
-    snapshot, loads = context.snapshot, []
-    for place, (name, weight) in enumerate(resources):
-        # Upstream has summed the requests once in PreFilter and once per resource before this one.
-        asked = scoring_request(
+) -> list[_Usage]:
+    """Return the usage of every scored resource; extended resources that the pod does not request are left out.
+
+    Quirk: the fit score reads non-zero requests and ignores pod-level requests and resizes (see docs/parity.md);
+    balanced allocation does the opposite.
+    """
+    snapshot, usages = context.snapshot, []
+    for index, (name, weight) in enumerate(resources):
+        # Upstream quirk: each summing of the requests may add the overhead again. By now upstream has summed them once
+        # in PreFilter and once per resource before this one.
+        requested = scoring_request(
             context.pod,
             name,
             non_zero=not balanced,
             pod_level=balanced,
             use_status=balanced,
-            calls_before=1 + place,
+            calls_before=1 + index,
         )
-        if asked == 0 and is_scalar(name):
+        if requested == 0 and is_scalar(name):
             continue
         capacity, before = _capacity_and_use(snapshot, name, non_zero=not balanced)
-        loads.append(_Load(weight, capacity[rows], before[rows], before[rows] + clamped(asked)))
-    return loads
+        usages.append(_Usage(weight, capacity[rows], before[rows], before[rows] + clamped(requested)))
+    return usages
 
 
 def _capacity_and_use(snapshot: Snapshot, name: str, *, non_zero: bool) -> tuple[IntArray, IntArray]:
+    """Return [node]: allocatable and used amount; `non_zero`: with defaults for pods without cpu or memory request."""
     if name not in ("cpu", "memory", "ephemeral-storage"):
         return snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
     column = BASE_RESOURCES.index(name)
@@ -170,79 +199,97 @@ def _capacity_and_use(snapshot: Snapshot, name: str, *, non_zero: bool) -> tuple
 
 
 def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
-    """[row] 0-100 by the profile's scoring strategy."""
+    """Return [row]: 0-100 by the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy)."""
+    # score = sum(weight_r * score_r) / sum(weight_r), over the resources r that the node has (capacity > 0).
+    # RequestedToCapacityRatio also leaves out resources with score_r = 0, and rounds half up instead of truncating.
     strategy = context.profile.fit_strategy
-    loads = _loads(context, rows, strategy.resources, balanced=False)
+    usages = _usages(context, rows, strategy.resources, balanced=False)
     total = np.zeros(len(rows), np.int64)
     weights = np.zeros(len(rows), np.int64)
-    for load in loads:
-        scores = _resource_score(strategy, load)
-        counted = load.capacity > 0
+    for usage in usages:
+        scores = _resource_score(strategy, usage)
+        counted = usage.capacity > 0
         if strategy.type == "RequestedToCapacityRatio":
             counted &= scores > 0
-        total += np.where(counted, scores * load.weight, 0)
-        weights += np.where(counted, load.weight, 0)
+        total += np.where(counted, scores * usage.weight, 0)
+        weights += np.where(counted, usage.weight, 0)
     divisor = np.maximum(weights, 1)
     if strategy.type == "RequestedToCapacityRatio":
         return np.floor(total / divisor + 0.5).astype(np.int64)
     return total // divisor
 
 
-def _resource_score(strategy: ScoringStrategy, load: _Load) -> IntArray:
-    capacity = np.maximum(load.capacity, 1)
-    over = load.after > capacity
+def _resource_score(strategy: ScoringStrategy, usage: _Usage) -> IntArray:
+    """Return [row]: 0-100 for one resource; `requested` in the formulas includes the incoming pod."""
+    capacity = np.maximum(usage.capacity, 1)
+    is_over = usage.after > capacity
     if strategy.type == "LeastAllocated":
-        return np.where(over, 0, (capacity - load.after) * MAX_NODE_SCORE // capacity)
+        # score = (capacity - requested) * 100 / capacity; 0 if requested > capacity
+        return np.where(is_over, 0, (capacity - usage.after) * MAX_NODE_SCORE // capacity)
     if strategy.type == "MostAllocated":
-        return np.minimum(load.after, capacity) * MAX_NODE_SCORE // capacity
-    return _broken_line(strategy.shape, np.where(over, 100, load.after * 100 // capacity))
+        # score = min(requested, capacity) * 100 / capacity
+        return np.minimum(usage.after, capacity) * MAX_NODE_SCORE // capacity
+    # RequestedToCapacityRatio: score = shape(utilization), utilization = requested * 100 / capacity, at most 100
+    return _shape_score(strategy.shape, np.where(is_over, 100, usage.after * 100 // capacity))
 
 
-def _broken_line(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> IntArray:
-    """The line through the shape's points, flat outside (plugins/helper/shape_score.go); scores 0-10 become 0-100."""
+def _shape_score(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> IntArray:
+    """Return [row]: 0-100, interpolated linearly between the shape's points and constant outside them.
+
+    `shape`: (utilization 0-100, score 0-10), ascending. Mirrors BuildBrokenLinearFunction
+    (plugins/helper/shape_score.go, v1.36).
+    """
+    # Between (x0, y0) and (x1, y1): score = y0 + (y1 - y0) * (utilization - x0) / (x1 - x0)
     points = [(x, y * 10) for x, y in shape]
     scores = np.full(utilization.shape, points[-1][1], np.int64)
     for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
-        rise = (y1 - y0) * (utilization - x0)
-        slope = np.sign(rise) * (np.abs(rise) // (x1 - x0))  # Go divides towards zero
-        scores = np.where(utilization <= x1, y0 + slope, scores)
+        scaled_rise = (y1 - y0) * (utilization - x0)
+        rise = np.sign(scaled_rise) * (np.abs(scaled_rise) // (x1 - x0))  # Go's division truncates towards zero
+        scores = np.where(utilization <= x1, y0 + rise, scores)
     return np.where(utilization <= points[0][0], points[0][1], scores)
 
 
 def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """[row] 50-100: 75 leaves the balance as it is; None (skipped) for a pod that requests none of the resources."""
+    """Return [row]: 50-100, 75 if the pod does not change the balance; None (Skip) if it requests no such resource."""
+    # score = 50 + (50 + balance(with the pod) - balance(without it)) / 2
     names = context.profile.balanced_resources
-    asked = (scoring_request(context.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)
-    if not any(asked):
+    requested = (scoring_request(context.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)
+    if not any(requested):
         return None
-    loads = _loads(context, rows, tuple((name, 1) for name in names), balanced=True)
-    counted = [load.capacity > 0 for load in loads]
-    after = _evenness([load.after for load in loads], loads, counted)
-    before = _evenness([load.before for load in loads], loads, counted)
+    usages = _usages(context, rows, tuple((name, 1) for name in names), balanced=True)
+    counted = [usage.capacity > 0 for usage in usages]
+    after = _balance([usage.after for usage in usages], usages, counted)
+    before = _balance([usage.before for usage in usages], usages, counted)
     half = MAX_NODE_SCORE // 2
     return half + (half + after - before) // 2
 
 
-def _evenness(used: list[IntArray], loads: list[_Load], counted: list[BoolArray]) -> IntArray:
-    """100 * (1 - standard deviation of the used fractions), cut to an integer."""
+def _balance(used: list[IntArray], usages: list[_Usage], counted: list[BoolArray]) -> IntArray:
+    """Return [row]: 0-100; 100 where all counted resources are used to the same fraction.
+
+    `counted`: per resource, [row]: does the node have it?
+    """
+    # fraction_r = min(used_r / capacity_r, 1), for the n resources that the node has
+    # std        = sqrt(sum((fraction_r - mean)^2) / n) if n > 2;  |fraction_1 - fraction_2| / 2 if n = 2;  0 if n < 2
+    # balance    = (1 - std) * 100, truncated
     size = counted[0].shape if counted else (0,)
     fractions: list[npt.NDArray[np.float64]] = [
-        np.where(has, np.minimum(use / np.maximum(load.capacity, 1), 1.0), 0.0)
-        for use, load, has in zip(used, loads, counted, strict=True)
+        np.where(has, np.minimum(use / np.maximum(usage.capacity, 1), 1.0), 0.0)
+        for use, usage, has in zip(used, usages, counted, strict=True)
     ]
-    number = sum((has.astype(np.int64) for has in counted), np.zeros(size, np.int64))
-    mean = sum(fractions, np.zeros(size)) / np.maximum(number, 1)
+    count = sum((has.astype(np.int64) for has in counted), np.zeros(size, np.int64))
+    mean = sum(fractions, np.zeros(size)) / np.maximum(count, 1)
     squares = sum(
         (np.where(has, (f - mean) * (f - mean), 0.0) for f, has in zip(fractions, counted, strict=True)),
         np.zeros(size),
     )
-    deviation = np.where(number > 2, np.sqrt(squares / np.maximum(number, 1)), 0.0)
-    deviation = np.where(number == 2, _half_difference(fractions, counted), deviation)
-    return ((1.0 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    std = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+    std = np.where(count == 2, _std_of_two(fractions, counted), std)
+    return ((1.0 - std) * MAX_NODE_SCORE).astype(np.int64)
 
 
-def _half_difference(fractions: list[npt.NDArray[np.float64]], counted: list[BoolArray]) -> npt.NDArray[np.float64]:
-    """Where exactly two resources count: half of what lies between them."""
+def _std_of_two(fractions: list[npt.NDArray[np.float64]], counted: list[BoolArray]) -> npt.NDArray[np.float64]:
+    """Return [row]: |fraction_1 - fraction_2| / 2; meaningful only where exactly two resources count."""
     highest = np.max([np.where(has, f, -np.inf) for f, has in zip(fractions, counted, strict=True)], axis=0)
     lowest = np.min([np.where(has, f, np.inf) for f, has in zip(fractions, counted, strict=True)], axis=0)
     with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: a cordoned node takes only pods that tolerate the cordon.
+"""NodeUnschedulable: a cordoned node (spec.unschedulable) accepts only pods that tolerate the cordon taint.
 
 Mirrors pkg/scheduler/framework/plugins/nodeunschedulable (v1.36).
 """
@@ -10,11 +10,11 @@ from extender.k8s.selectors import tolerates
 NAME = "NodeUnschedulable"
 REASON = "node(s) were unschedulable"
 
-_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_CORDON_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """One check, or none for a pod that tolerates cordons."""
-    if any(tolerates(toleration, _CORDON) for toleration in context.pod.spec.tolerations or ()):
+    """Return one check, or none for a pod that tolerates the cordon taint."""
+    if any(tolerates(toleration, _CORDON_TAINT) for toleration in context.pod.spec.tolerations or ()):
         return ()
     return (StaticCheck(NAME, context.snapshot.unschedulable, (REASON,)),)

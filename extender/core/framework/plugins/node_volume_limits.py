@@ -1,8 +1,8 @@
-"""NodeVolumeLimits: a CSI driver attaches only so many volumes to a node.
+"""NodeVolumeLimits: limit the number of CSI volumes per driver that are attached to a node (CSINode allocatable count).
 
-What counts is the set of volumes, not of pods: taking off one of two pods that share a volume frees nothing. Volumes
-that one pod of the node uses alone add up in one column per driver; those that pods share, and those that the incoming
-pod or a nominated one uses, have a column of their own that counts their users.
+A driver's limit counts distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. So
+unshared volumes (used by one pod of the node) are summed in one column per driver. Shared volumes, and volumes of the
+incoming pod or of a nominated pod, have columns that count their users: such a volume is attached while it has a user.
 
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLimitScaling off as by default).
 """
@@ -37,28 +37,28 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-# --- what a snapshot holds ------------------------------------------------------------------------------------------
+# --- index ----------------------------------------------------------------------------------------------------------
 
 
 class DriverVolumes:
-    """What one driver has attached: which volumes, where, and for whom."""
+    """Volumes of one CSI driver: which are attached, on which nodes, and which pods use them."""
 
     def __init__(self) -> None:
         self.users: dict[VolumeID, set[int]] = {}
         """Volume -> rows of the running pods that use it."""
         self.attached: dict[VolumeID, Counter[str]] = {}
         """Volume -> node name -> how many VolumeAttachments attach it there."""
-        self.alone: Counter[int] = Counter()
-        """Pod row -> how many volumes only this pod of its node uses."""
+        self.unshared: Counter[int] = Counter()
+        """Pod row -> number of volumes that no other pod of its node uses."""
         self.shared: list[dict[int, int]] = []
-        """Columns of at most one volume per node, each user counting 1."""
-        self.slots: dict[Placement, int] = {}
-        """Volume on a node -> which of these columns."""
+        """[column]: pod row -> 1 for each user; a column holds at most one volume per node."""
+        self.shared_columns: dict[Placement, int] = {}
+        """Shared volume on a node -> its column in `shared`."""
         self._used: dict[Placement, set[int]] = {}
-        self._filled: dict[str, set[int]] = defaultdict(set)
+        self._columns_in_use: dict[str, set[int]] = defaultdict(set)
 
     def use(self, at: Placement, row: int) -> None:
-        """A running pod uses the volume on its node."""
+        """Record that a running pod uses the volume on its node."""
         self._uncount(at)
         self.users.setdefault(at[0], set()).add(row)
         self._used.setdefault(at, set()).add(row)
@@ -71,7 +71,7 @@ class DriverVolumes:
         self._count(at)
 
     def attach(self, at: Placement, times: int) -> None:
-        """One VolumeAttachment more, or less (-1)."""
+        """Record `times` more VolumeAttachments of the volume to the node; -1: one was deleted."""
         volume, node = at
         self._uncount(at)
         nodes = self.attached.setdefault(volume, Counter())
@@ -86,40 +86,41 @@ class DriverVolumes:
         return at[1] in self.attached.get(at[0], ())
 
     def rows_at(self, at: Placement) -> set[int]:
-        """Users of a volume on a node."""
+        """Return the rows of the pods that use the volume on the node."""
         return self._used.get(at, set())
 
     def _count(self, at: Placement) -> None:
+        """Count the volume as unshared or shared; not at all if a VolumeAttachment attaches it anyway."""
         rows = self._used.get(at, ())
         if not rows or self.is_attached(at):
             return
         if len(rows) == 1:
-            self.alone.update(rows)
+            self.unshared.update(rows)
             return
-        filled = self._filled[at[1]]
-        slot = next(slot for slot in count() if slot not in filled)
-        filled.add(slot)
-        self.slots[at] = slot
-        if slot == len(self.shared):
+        in_use = self._columns_in_use[at[1]]
+        column = next(column for column in count() if column not in in_use)
+        in_use.add(column)
+        self.shared_columns[at] = column
+        if column == len(self.shared):
             self.shared.append({})
-        self.shared[slot].update(dict.fromkeys(rows, 1))
+        self.shared[column].update(dict.fromkeys(rows, 1))
 
     def _uncount(self, at: Placement) -> None:
         rows = self._used.get(at, ())
-        if at in self.slots:
-            slot = self.slots.pop(at)
-            _discard(self._filled, at[1], slot)
+        if at in self.shared_columns:
+            column = self.shared_columns.pop(at)
+            _discard(self._columns_in_use, at[1], column)
             for row in rows:
-                del self.shared[slot][row]
+                del self.shared[column][row]
         elif len(rows) == 1 and not self.is_attached(at):
             (row,) = rows
-            self.alone[row] -= 1
-            if not self.alone[row]:
-                del self.alone[row]
+            self.unshared[row] -= 1
+            if not self.unshared[row]:
+                del self.unshared[row]
 
 
-class AttachedVolumes(Index):
-    """The CSI volumes that running pods use and that VolumeAttachments attach, by driver."""
+class AttachedVolumeIndex(Index):
+    """CSI volumes that running pods use and that VolumeAttachments attach, by driver."""
 
     reads = ("claims", "volumes", "storage_classes", "volume_attachments")
     pod_parts = frozenset({"spec"})
@@ -161,7 +162,7 @@ class AttachedVolumes(Index):
         if not after:
             del self._of_pod[row]
 
-    def _look_again(self, rows: Iterable[int]) -> None:
+    def _refresh_users(self, rows: Iterable[int]) -> None:
         for row in rows:
             now = self._storage.csi_volumes(self.snapshot.pods[row])
             self._use(row, self._of_pod.get(row, frozenset()), now)
@@ -176,11 +177,11 @@ class AttachedVolumes(Index):
                 self._attachment(one, is_now)
         one = after or before
         if isinstance(one, PersistentVolumeClaim):
-            self._look_again(self._claim_users.get(_key(one), ()))
+            self._refresh_users(self._claim_users.get(_key(one), ()))
         elif isinstance(one, PersistentVolume):
             self._volume(one.metadata.name)
-        elif isinstance(one, StorageClass):  # tells the driver of claims without a volume; seldom changes
-            self._look_again(row for rows in self._claim_users.values() for row in rows)
+        elif isinstance(one, StorageClass):  # names the driver of claims without a volume; rarely changes
+            self._refresh_users(row for rows in self._claim_users.values() for row in rows)
 
     def _claim(self, claim: PersistentVolumeClaim, is_now: bool) -> None:
         if is_now and claim.spec.volume_name:
@@ -190,7 +191,7 @@ class AttachedVolumes(Index):
 
     def _volume(self, name: str) -> None:
         for claim in self._claims_of.get(name, ()):
-            self._look_again(self._claim_users.get(claim, ()))
+            self._refresh_users(self._claim_users.get(claim, ()))
         for key in tuple(self._attaching.get(name, ())):
             self._detach(key)
             self._attach(key, self.snapshot.objects.volume_attachments[key])
@@ -234,7 +235,7 @@ def _discard(table: dict[K, set[V]], key: K, value: V) -> None:
 
 @derived("nodes", "csi_nodes")
 def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
-    """Driver -> [node], NEVER where it has no limit; of drivers that some node limits."""
+    """Return driver -> [node]: limit, NEVER where the node has none. Drivers without any limit are left out."""
     found: dict[str, IntArray] = {}
     for (_, name), csi_node in snapshot.objects.csi_nodes.items():
         node = snapshot.node_row.get(name)
@@ -245,46 +246,49 @@ def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What one driver has attached."""
+class DriverLoad:
+    """Attached volumes of one driver, as columns."""
 
-    always: IntArray
-    """[node]: by a VolumeAttachment, whoever leaves."""
-    alone: PodAmounts
-    """Volumes that only this pod of its node uses."""
+    always_attached: IntArray
+    """[node]: volumes attached by a VolumeAttachment; evicting pods does not detach them in a dry run."""
+    unshared: PodAmounts
+    """Unshared volumes of each pod."""
     shared: tuple[PodAmounts, ...]
-    """Columns of at most one volume per node, each user counting 1."""
+    """Columns of at most one shared volume per node; each user counts 1."""
 
 
 @derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
-def _load(snapshot: Snapshot, driver: str) -> Load:
-    volumes = snapshot.index(AttachedVolumes).of(driver)
-    always = np.zeros(len(snapshot.nodes), np.int64)
+def _driver_load(snapshot: Snapshot, driver: str) -> DriverLoad:
+    """Return the driver's attached volumes of all nodes."""
+    volumes = snapshot.index(AttachedVolumeIndex).of(driver)
+    always_attached = np.zeros(len(snapshot.nodes), np.int64)
     for volume in volumes.attached:
-        always[list(_attached_to(snapshot, volume))] += 1
-    return Load(always, snapshot.pod_amounts(volumes.alone), tuple(map(snapshot.pod_amounts, volumes.shared)))
+        always_attached[list(_attached_to(snapshot, volume))] += 1
+    return DriverLoad(
+        always_attached, snapshot.pod_amounts(volumes.unshared), tuple(map(snapshot.pod_amounts, volumes.shared))
+    )
 
 
-def _without(snapshot: Snapshot, driver: str, apart: Iterable[VolumeID]) -> Load:
-    """The driver's load, the volumes `apart` left out: they get columns of their own."""
-    load, volumes = _load(snapshot, driver), snapshot.index(AttachedVolumes).of(driver)
-    always, amounts, shared = load.always.copy(), load.alone.amounts.copy(), list(load.shared)
-    for volume in apart:
+def _load_without(snapshot: Snapshot, driver: str, excluded: Iterable[VolumeID]) -> DriverLoad:
+    """Return the driver's attached volumes without `excluded`, which get columns of their own."""
+    load, volumes = _driver_load(snapshot, driver), snapshot.index(AttachedVolumeIndex).of(driver)
+    always_attached, amounts, shared = load.always_attached.copy(), load.unshared.amounts.copy(), list(load.shared)
+    for volume in excluded:
         attached = _attached_to(snapshot, volume)
-        always[list(attached)] -= 1
+        always_attached[list(attached)] -= 1
         for node in {int(snapshot.pod_node[row]) for row in volumes.users.get(volume, ())} - attached:
             at = volume, snapshot.node_names[node]
             rows = list(volumes.rows_at(at))
-            if at in volumes.slots:
-                shared[volumes.slots[at]] = shared[volumes.slots[at]].without(rows)
+            if at in volumes.shared_columns:
+                shared[volumes.shared_columns[at]] = shared[volumes.shared_columns[at]].without(rows)
             else:
-                amounts[load.alone.pods == rows[0]] -= 1
-    return Load(always, replace(load.alone, amounts=amounts), tuple(shared))
+                amounts[load.unshared.pods == rows[0]] -= 1
+    return DriverLoad(always_attached, replace(load.unshared, amounts=amounts), tuple(shared))
 
 
 def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
-    """Rows of the nodes that a VolumeAttachment attaches it to."""
-    attached = snapshot.index(AttachedVolumes).of(volume[0]).attached.get(volume, ())
+    """Return the rows of the nodes to which a VolumeAttachment attaches the volume."""
+    attached = snapshot.index(AttachedVolumeIndex).of(volume[0]).attached.get(volume, ())
     return {snapshot.node_row[node] for node in attached if node in snapshot.node_row}
 
 
@@ -292,66 +296,71 @@ def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Single:
-    """A volume with a column of its own."""
+class _OwnColumn:
+    """A volume of the incoming pod or of a nominated pod; its column counts its users."""
 
     driver: int
-    """Place among the drivers."""
-    is_wanted: bool
-    """By the incoming pod."""
+    """Index of its driver."""
+    is_requested: bool
+    """Does the incoming pod use it?"""
 
 
 @dataclass(frozen=True)
 class VolumeLimitConstraint(Constraint):
-    """First a column per driver: its limit less the volumes that count by themselves. Then minus the users of shared
-    volumes, then of single ones: such a volume is attached while it has a user."""
+    """Columns: per driver, its limit minus its unshared and always attached volumes; then, per shared volume and per
+    volume of `own_columns`, minus the number of its users."""
 
     drivers: int
+    """Number of drivers."""
     shared: tuple[int, ...]
-    """Driver of each shared column."""
-    singles: tuple[_Single, ...]
-    always: BoolArray
-    """[single, node]: attached, whoever leaves."""
+    """[shared column]: index of its driver."""
+    own_columns: tuple[_OwnColumn, ...]
+    always_attached: BoolArray
+    """[own column, node]: is the volume attached by a VolumeAttachment?"""
 
     def fits(self, headroom: IntArray) -> BoolArray:
+        # Per driver with a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.
         in_use = headroom[self.drivers :] < 0
-        taken = np.zeros((self.drivers, headroom.shape[1]), np.int64)
-        brings = np.zeros(taken.shape, np.bool_)
+        attached = np.zeros((self.drivers, headroom.shape[1]), np.int64)
+        adds_volume = np.zeros(attached.shape, np.bool_)
         for driver, used in zip(self.shared, in_use, strict=False):
-            taken[driver] += used
-        for single, used, always in zip(self.singles, in_use[len(self.shared) :], self.always, strict=True):
-            taken[single.driver] += used | always
-            if single.is_wanted:
-                taken[single.driver] += ~used  # quirk: once more, although it is attached already
-                brings[single.driver] |= ~used
-        fits: BoolArray = np.logical_and.reduce(~brings | (taken <= headroom[: self.drivers]), axis=0)
+            attached[driver] += used
+        for column, used, always_attached in zip(
+            self.own_columns, in_use[len(self.shared) :], self.always_attached, strict=True
+        ):
+            attached[column.driver] += used | always_attached
+            if column.is_requested:
+                # Quirk: upstream counts the volume twice if a VolumeAttachment attaches it and no pod uses it.
+                attached[column.driver] += ~used
+                adds_volume[column.driver] |= ~used
+        fits: BoolArray = np.logical_and.reduce(~adds_volume | (attached <= headroom[: self.drivers]), axis=0)
         return fits
 
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON,)
 
     def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), always=self.always[:, rows])
+        return replace(super().at(rows), always_attached=self.always_attached[:, rows])
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck | VolumeLimitConstraint, ...]:
-    """One constraint for all drivers, or none for a pod that brings no volume of a limited driver."""
+    """Return one constraint for all drivers, or none for a pod without volumes of a driver that has a limit."""
     snapshot, found = context.snapshot, storage(context.snapshot)
     unusable = _unusable_claim(context)
     if unusable is not None:
         return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
-    wanted = found.csi_volumes(context.pod)
+    requested = found.csi_volumes(context.pod)
     limits = _limits(snapshot)
-    drivers = sorted({driver for driver, _ in wanted} & limits.keys())
+    drivers = sorted({driver for driver, _ in requested} & limits.keys())
     if not drivers:
         return ()
-    brought = wanted.union(*map(found.csi_volumes, context.nominees))
-    singles = sorted(volume for volume in brought if volume[0] in drivers)
-    return (_columns(context, limits, drivers, wanted, singles),)
+    new_volumes = requested.union(*map(found.csi_volumes, context.nominees))
+    own_volumes = sorted(volume for volume in new_volumes if volume[0] in drivers)
+    return (_constraint(context, limits, drivers, requested, own_volumes),)
 
 
 def _unusable_claim(context: SchedulingContext) -> str | None:
-    """Why a claim of the pod cannot be counted: VolumeBinding has said so before, if it is enabled."""
+    """Return why a claim of the pod cannot be resolved, or None; VolumeBinding, if enabled, rejects it first."""
     pod = context.pod
     for use in claim_uses(pod):
         claim = storage(context.snapshot).claim(pod, use.name)
@@ -363,39 +372,42 @@ def _unusable_claim(context: SchedulingContext) -> str | None:
 
 
 def _users(snapshot: Snapshot, volume: VolumeID) -> set[int]:
-    return snapshot.index(AttachedVolumes).of(volume[0]).users.get(volume, set())
+    return snapshot.index(AttachedVolumeIndex).of(volume[0]).users.get(volume, set())
 
 
-def _columns(
+def _constraint(
     context: SchedulingContext,
     limits: Mapping[str, IntArray],
     drivers: Sequence[str],
-    wanted: frozenset[VolumeID],
-    singles: Sequence[VolumeID],
+    requested: frozenset[VolumeID],
+    own_volumes: Sequence[VolumeID],
 ) -> VolumeLimitConstraint:
+    """Lay out the columns: one per driver, then the shared volumes, then `own_volumes`."""
     snapshot = context.snapshot
-    found = [_without(snapshot, driver, [volume for volume in singles if volume[0] == driver]) for driver in drivers]
-    shared = [(place, column) for place, load in enumerate(found) for column in load.shared]
-    takes = [load.alone for load in found] + [column for _, column in shared]
-    takes += [snapshot.pod_amounts(dict.fromkeys(_users(snapshot, volume), 1)) for volume in singles]
-    headroom = np.stack([-column.per_node(len(snapshot.nodes)) for column in takes])
-    for place, (driver, load) in enumerate(zip(drivers, found, strict=True)):
-        headroom[place] += limits[driver] - load.always
-    always = np.zeros((len(singles), len(snapshot.nodes)), np.bool_)
-    for place, volume in enumerate(singles):
-        always[place, list(_attached_to(snapshot, volume))] = True
+    loads = [
+        _load_without(snapshot, driver, [volume for volume in own_volumes if volume[0] == driver]) for driver in drivers
+    ]
+    shared = [(index, column) for index, load in enumerate(loads) for column in load.shared]
+    demand = [load.unshared for load in loads] + [column for _, column in shared]
+    demand += [snapshot.pod_amounts(dict.fromkeys(_users(snapshot, volume), 1)) for volume in own_volumes]
+    headroom = np.stack([-column.per_node(len(snapshot.nodes)) for column in demand])
+    for index, (driver, load) in enumerate(zip(drivers, loads, strict=True)):
+        headroom[index] += limits[driver] - load.always_attached
+    always_attached = np.zeros((len(own_volumes), len(snapshot.nodes)), np.bool_)
+    for index, volume in enumerate(own_volumes):
+        always_attached[index, list(_attached_to(snapshot, volume))] = True
 
-    def of_nominee(pod: Pod, _node: int) -> list[int]:
+    def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(snapshot).csi_volumes(pod)
-        return [0] * (len(drivers) + len(shared)) + [volume in volumes for volume in singles]
+        return [0] * (len(drivers) + len(shared)) + [volume in volumes for volume in own_volumes]
 
     return VolumeLimitConstraint(
         NAME,
         headroom,
-        RankedDemand(context.layout, tuple(takes)),
-        context.nominated_demand(len(headroom), of_nominee),
+        RankedDemand(context.layout, tuple(demand)),
+        context.nominated_demand(len(headroom), demand_of),
         len(drivers),
-        tuple(place for place, _ in shared),
-        tuple(_Single(drivers.index(volume[0]), volume in wanted) for volume in singles),
-        always,
+        tuple(index for index, _ in shared),
+        tuple(_OwnColumn(drivers.index(volume[0]), volume in requested) for volume in own_volumes),
+        always_attached,
     )

@@ -1,10 +1,12 @@
-"""PodTopologySpread: how unevenly the pods that a selector means may lie over zones, hosts or other domains.
+"""PodTopologySpread: limit how unevenly the pods that a selector matches are spread over zones, hosts or other domains.
 
-Each hard constraint is a column: how many more matching pods a node's domain may hold. A dry run changes one domain
-only, so that the fewest pods of the *other* domains, and with them the most that this one may hold, are known
-beforehand.
+Each hard constraint (DoNotSchedule) is a column: how many more matching pods the node's domain may hold. A dry run
+removes pods of one domain only, so the minimum over the *other* domains is known beforehand, and with it the maximum
+for this one.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread (v1.36).
+
+Rule: a node fits unless matchNum + selfMatchNum - minMatchNum > maxSkew for some hard constraint.
 """
 
 import math
@@ -44,17 +46,17 @@ SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
     TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
 )
-"""For a pod without constraints of its own, if the profile names no others."""
+"""Constraints of a pod without its own ones, unless the profile sets default constraints (systemDefaultConstraints)."""
 
-_HARD = frozenset({"NoSchedule", "NoExecute"})
+_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 # --- constraints ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _Spread:
-    """One constraint, compiled."""
+class _CompiledConstraint:
+    """One TopologySpreadConstraint with its selector compiled and defaults applied."""
 
     max_skew: int
     topology_key: str
@@ -64,15 +66,15 @@ class _Spread:
     honors_taints: bool
 
 
-def _compile(pod: Pod, constraints: Sequence[TopologySpreadConstraint], action: str) -> tuple[_Spread, ...]:
-    return tuple(_compiled(pod, one) for one in constraints if one.when_unsatisfiable == action)
+def _compile(pod: Pod, constraints: Sequence[TopologySpreadConstraint], action: str) -> tuple[_CompiledConstraint, ...]:
+    return tuple(_compile_one(pod, one) for one in constraints if one.when_unsatisfiable == action)
 
 
-def _compiled(pod: Pod, constraint: TopologySpreadConstraint) -> _Spread:
+def _compile_one(pod: Pod, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
     labels = pod.metadata.labels or {}
     own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
     selector = compile_label_selector(constraint.label_selector)
-    return _Spread(
+    return _CompiledConstraint(
         constraint.max_skew,
         constraint.topology_key,
         selector.with_labels(own) if own else selector,
@@ -82,53 +84,58 @@ def _compiled(pod: Pod, constraint: TopologySpreadConstraint) -> _Spread:
     )
 
 
-def _constraints(context: SchedulingContext, action: str) -> tuple[_Spread, ...]:
-    """The pod's own, or the default ones for what Services and owner select; SelectorError if one does not parse."""
+def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledConstraint, ...]:
+    """Return the pod's constraints, or the default ones with the selector of its Services and controller.
+
+    `action`: whenUnsatisfiable. SelectorError if a selector does not parse.
+    """
     pod, defaults = context.pod, context.profile.default_spread_constraints
     if pod.spec.topology_spread_constraints:
         return _compile(pod, pod.spec.topology_spread_constraints, action)
-    found = _compile(pod, SYSTEM_DEFAULTS if defaults is None else defaults, action)
-    if not found:
+    constraints = _compile(pod, SYSTEM_DEFAULTS if defaults is None else defaults, action)
+    if not constraints:
         return ()
     selector = default_selector(context.snapshot, pod)
-    return () if selector.is_empty else tuple(replace(one, selector=selector) for one in found)
+    return () if selector.is_empty else tuple(replace(one, selector=selector) for one in constraints)
 
 
 def uses_default_selector(context: SchedulingContext, action: str) -> bool:
-    """Does it depend on the pod's Services and controller?"""
+    """Do default constraints apply, so that the result depends on the pod's Services and controller?"""
     defaults = context.profile.default_spread_constraints
-    found = SYSTEM_DEFAULTS if defaults is None else defaults
+    constraints = SYSTEM_DEFAULTS if defaults is None else defaults
     own = context.pod.spec.topology_spread_constraints
-    return not own and any(one.when_unsatisfiable == action for one in found)
+    return not own and any(one.when_unsatisfiable == action for one in constraints)
 
 
-def _pods(context: SchedulingContext, constraint: _Spread) -> MatchingPods:
-    """All pods of the namespace that the selector means, terminating ones too."""
+def _matching_pods(context: SchedulingContext, constraint: _CompiledConstraint) -> MatchingPods:
+    """Return all pods of the incoming pod's namespace that the selector matches, including terminating ones."""
     own_namespace = frozenset((context.pod.metadata.namespace,))
     return pods_matching(context.snapshot, PodSelector(own_namespace, NOTHING, constraint.selector))
 
 
-def _counted(context: SchedulingContext, constraint: _Spread) -> IntArray:
-    """[node]: pods that count, which terminating ones do not. Quirk: an empty selector counts nobody."""
+def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -> IntArray:
+    """Return [node]: number of matching pods, without terminating ones. Quirk: an empty selector counts no pod."""
     if constraint.selector.is_empty:
         return np.zeros(len(context.snapshot.nodes), np.int64)
-    return _pods(context, constraint).non_terminating
+    return _matching_pods(context, constraint).non_terminating
 
 
-def _included(context: SchedulingContext, constraint: _Spread) -> BoolArray:
-    """[node]: do its pods count, by nodeAffinityPolicy and nodeTaintsPolicy?"""
+def _included_nodes(context: SchedulingContext, constraint: _CompiledConstraint) -> BoolArray:
+    """Return [node]: is the node part of the spread, by nodeAffinityPolicy and nodeTaintsPolicy?"""
     snapshot, included = context.snapshot, np.ones(len(context.snapshot.nodes), np.bool_)
     affinity = required_node_affinity(context.pod) if constraint.honors_affinity else None
     if affinity is not None:
         included &= nodes_matching(snapshot, affinity)
     if constraint.honors_taints:
         tolerations = context.pod.spec.tolerations
-        included &= snapshot.taints.map_bool(lambda taints: find_untolerated(taints, tolerations, _HARD) is None)
+        included &= snapshot.taints.map_bool(
+            lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS) is None
+        )
     return included
 
 
-def _with_all_keys(snapshot: Snapshot, constraints: Sequence[_Spread]) -> BoolArray:
-    """[node]."""
+def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledConstraint]) -> BoolArray:
+    """Return [node]: does the node have the topology key of every constraint?"""
     present = [snapshot.label(one.topology_key).present for one in constraints]
     return np.asarray(np.logical_and.reduce(present))
 
@@ -140,23 +147,22 @@ def _with_all_keys(snapshot: Snapshot, constraints: Sequence[_Spread]) -> BoolAr
 class SpreadConstraint(ColumnwiseConstraint):
     """One column per hard constraint: how many more matching pods the node's domain may hold beside the incoming pod.
 
-    The pod fits where its domain, with it, holds at most maxSkew pods more than the domain with the fewest. If that is
-    its own, it fits whatever the others hold.
+    headroom = maxSkew - selfMatchNum + minMatchNum of the other domains - matchNum; see `_domain_headroom`.
     """
 
     has_key: BoolArray
-    """[column, node]."""
+    """[column, node]: does the node have the constraint's topology key?"""
 
     def fits(self, headroom: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce((headroom >= 0) & self.has_key, axis=0)
         return fits
 
     def codes(self, headroom: IntArray) -> CodeArray:
-        """The first column that says no decides: without the label no eviction helps."""
+        """Return [node]: Code by the first column that rejects; a missing label cannot be resolved by eviction."""
         codes = np.full(headroom.shape[1], Code.SUCCESS, np.uint8)
-        short = headroom < 0
-        for column in reversed(range(len(headroom))):
-            codes[short[column]] = Code.UNSCHEDULABLE
+        exceeds_skew = headroom < 0
+        for column in reversed(range(len(headroom))):  # the first column is written last and wins
+            codes[exceeds_skew[column]] = Code.UNSCHEDULABLE
             codes[~self.has_key[column]] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return codes
 
@@ -171,7 +177,7 @@ class SpreadConstraint(ColumnwiseConstraint):
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """A rejection if a hard constraint does not parse: kube-scheduler fails such a pod there."""
+    """Reject the pod if a hard constraint does not parse; kube-scheduler fails such a pod in PreFilter."""
     try:
         _constraints(context, "DoNotSchedule")
     except SelectorError as error:
@@ -181,74 +187,93 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
-    """One constraint with all columns, or none for a pod that need not spread."""
+    """Return one constraint with a column per hard constraint, or none for a pod without hard constraints."""
     constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
     snapshot = context.snapshot
-    with_keys = _with_all_keys(snapshot, constraints)
-    columns = [_column(context, one, with_keys & _included(context, one)) for one in constraints]
+    with_keys = _nodes_with_all_keys(snapshot, constraints)
+    columns = [_column(context, one, with_keys & _included_nodes(context, one)) for one in constraints]
     return (
         SpreadConstraint(
             NAME,
             np.stack([column.headroom for column in columns]),
-            RankedDemand(context.layout, tuple(column.by for column in columns)),
+            RankedDemand(context.layout, tuple(column.demand for column in columns)),
             _nominated(context, constraints, columns),
             np.stack([snapshot.label(one.topology_key).present for one in constraints]),
         ),
     )
 
 
-def _limit(pod: Pod, constraint: _Spread) -> int:
-    """How many pods more than the fewest the domain may hold beside the incoming pod, which may count too."""
+def _max_excess(pod: Pod, constraint: _CompiledConstraint) -> int:
+    """Return maxSkew - selfMatchNum: by how many pods the domain may exceed minMatchNum, the incoming pod excluded."""
     return constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
+    """One hard constraint as a column of SpreadConstraint."""
+
     counting: BoolArray
-    """[node]: has all keys, and its pods count."""
+    """[node]: does the node have all topology keys, and is it part of the spread?"""
     headroom: IntArray
-    """[node]: see SpreadColumns."""
-    by: PodAmounts
-    """Quirk: unlike `headroom`, this counts terminating pods, and all pods of the namespace for an empty selector."""
+    """[node]: headroom of the node's domain, as in SpreadConstraint."""
+    demand: PodAmounts
+    """1 for every matching pod, by pod.
+
+    Quirk: unlike `headroom`, this counts terminating pods, and all pods of the namespace for an empty selector, because
+    upstream's updateWithPod applies neither rule in AddPod and RemovePod.
+    """
 
 
-def _column(context: SchedulingContext, constraint: _Spread, counting: BoolArray) -> _Column:
+def _column(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> _Column:
     labels = context.snapshot.label(constraint.topology_key)
-    totals, counted = _per_domain(labels, counting, _counted(context, constraint))
-    headroom = _headroom(_limit(context.pod, constraint), constraint.min_domains, totals, counted)
-    pods = _pods(context, constraint)
+    match_counts, exists = _sums_per_domain(labels, counting, _match_counts(context, constraint))
+    headroom = _domain_headroom(_max_excess(context.pod, constraint), constraint.min_domains, match_counts, exists)
+    pods = _matching_pods(context, constraint)
     kept = counting[pods.nodes]
     ones = np.ones(np.count_nonzero(kept), np.int64)
     return _Column(counting, headroom[labels.codes], PodAmounts(pods.rows[kept], pods.nodes[kept], ones))
 
 
-def _headroom(limit: int, min_domains: int, totals: IntArray, counted: BoolArray) -> IntArray:
-    """[domain]: see SpreadColumns. A domain that counts may be the emptiest itself, unless they are too few."""
-    if np.count_nonzero(counted) < min_domains:
-        return limit - totals
-    headroom = np.minimum(_fewest_of_others(totals, counted), MAX_AMOUNT) + limit - totals
-    return np.where(counted, -MAX_AMOUNT, headroom) if limit < 0 else headroom
+def _domain_headroom(max_excess: int, min_domains: int, match_counts: IntArray, exists: BoolArray) -> IntArray:
+    """Return [domain]: how many more matching pods the domain may hold beside the incoming pod.
+
+    `max_excess`: maxSkew - selfMatchNum. `match_counts`: [domain], matchNum. `exists`: [domain], are its pods counted?
+    """
+    # Upstream rejects a node if
+    #     matchNum + selfMatchNum - minMatchNum > maxSkew
+    # matchNum: matching pods in the node's domain; selfMatchNum: 1 if the incoming pod matches the selector, else 0;
+    # minMatchNum: minimum of matchNum over all domains, 0 while there are fewer domains than minDomains. So it fits if
+    #     headroom = (maxSkew - selfMatchNum) + minMatchNum - matchNum >= 0
+    # If the domain itself has the minimum, this is selfMatchNum <= maxSkew, whatever matchNum is. Hence the minimum of
+    # the *other* domains decides, unless maxSkew < selfMatchNum: then no existing domain ever fits.
+    if np.count_nonzero(exists) < min_domains:
+        return max_excess - match_counts
+    headroom = np.minimum(_min_of_others(match_counts, exists), MAX_AMOUNT) + max_excess - match_counts
+    return np.where(exists, -MAX_AMOUNT, headroom) if max_excess < 0 else headroom
 
 
-def _per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
-    """[domain]: pods on the counting nodes, and whether it has such a node."""
+def _sums_per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
+    """Return [domain]: sum of `per_node` over the domain's counting nodes, and whether it has such a node."""
     rows = np.flatnonzero(counting)
     return labels.sums(rows, per_node[rows]), np.bincount(labels.codes[rows], minlength=len(labels.values)) > 0
 
 
-def _fewest_of_others(totals: IntArray, counted: BoolArray) -> IntArray:
-    """[domain]: the fewest pods that any other domain holds, NEVER if there is no other."""
-    held = np.where(counted, totals, NEVER)
-    emptiest = int(held.argmin())
-    fewest = np.full(len(held), held[emptiest])
-    fewest[emptiest] = np.delete(held, emptiest).min(initial=NEVER)
-    return fewest
+def _min_of_others(match_counts: IntArray, exists: BoolArray) -> IntArray:
+    """Return [domain]: minimum of matchNum over the other domains, NEVER without other domains.
+
+    The two smallest domains suffice (upstream: criticalPaths).
+    """
+    counts = np.where(exists, match_counts, NEVER)
+    smallest = int(counts.argmin())
+    minimum = np.full(len(counts), counts[smallest])
+    minimum[smallest] = np.delete(counts, smallest).min(initial=NEVER)
+    return minimum
 
 
 def _nominated(
-    context: SchedulingContext, constraints: Sequence[_Spread], columns: Sequence[_Column]
+    context: SchedulingContext, constraints: Sequence[_CompiledConstraint], columns: Sequence[_Column]
 ) -> IntArray | None:
     def demand_of(pod: Pod, node: int) -> list[bool]:
         if pod.metadata.namespace != context.pod.metadata.namespace:
@@ -265,49 +290,59 @@ def _nominated(
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """[row] 0-100, the fewer matching pods around the better; None (skipped) for a pod without soft constraints."""
+    """Return [row]: 0-100, higher with fewer matching pods in the node's domains; None (Skip) without soft constraints.
+
+    Soft constraints are those with whenUnsatisfiable: ScheduleAnyway.
+    """
     try:
         constraints = _constraints(context, "ScheduleAnyway")
     except SelectorError:
-        return None  # kube-scheduler fails such a pod in PreScore; we leave the plugin out
+        return None  # divergence: kube-scheduler fails such a pod in PreScore; here the plugin is skipped
     if not constraints:
         return None
-    # The system's defaults are content with some of their keys: hosts without a zone are still spread over.
-    own = context.pod.spec.topology_spread_constraints or context.profile.default_spread_constraints is not None
+    # System default constraints do not require all topology keys: nodes without a zone label are still scored.
+    requires_all_keys = (
+        context.pod.spec.topology_spread_constraints or context.profile.default_spread_constraints is not None
+    )
     everywhere = np.ones(len(context.snapshot.nodes), np.bool_)
-    with_keys = _with_all_keys(context.snapshot, constraints) if own else everywhere
+    with_keys = _nodes_with_all_keys(context.snapshot, constraints) if requires_all_keys else everywhere
     scored = rows[with_keys[rows]]
     raw = np.zeros(len(scored))
     for constraint in constraints:
         raw += _raw_score(context, constraint, with_keys, scored)
     scores = np.zeros(len(rows), np.int64)
-    scores[with_keys[rows]] = _from_most_to_fewest(_rounded(raw))
+    scores[with_keys[rows]] = _normalized(_go_round(raw))
     return scores
 
 
 def _raw_score(
-    context: SchedulingContext, constraint: _Spread, with_keys: BoolArray, scored: NodeRows
+    context: SchedulingContext, constraint: _CompiledConstraint, with_keys: BoolArray, scored: NodeRows
 ) -> npt.NDArray[np.float64]:
-    """[scored row]: the matching pods around, weighted so that a key with many values counts as one with few."""
+    """Return [scored row]: raw score of one constraint, lower is better; 0 without the topology key."""
+    # raw = matchNum * log(domains + 2) + (maxSkew - 1)
+    # The logarithm (topologyNormalizingWeight) keeps a key with many domains, hence few pods in each, from being
+    # outweighed by a key with few domains; maxSkew - 1 evens out constraints that tolerate a larger skew.
     labels = context.snapshot.label(constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
-        around, domains = _counted(context, constraint)[scored], len(scored)
+        matches, domains = _match_counts(context, constraint)[scored], len(scored)
     else:
-        counting = with_keys & _included(context, constraint)
-        totals, _ = _per_domain(labels, counting, _counted(context, constraint))
-        around, domains = totals[labels.codes[scored]], len(np.unique(labels.codes[scored]))
-    points = around * math.log(domains + 2) + (constraint.max_skew - 1)
-    return np.where(labels.present[scored], points, 0.0)
+        counting = with_keys & _included_nodes(context, constraint)
+        match_counts, _ = _sums_per_domain(labels, counting, _match_counts(context, constraint))
+        matches, domains = match_counts[labels.codes[scored]], len(np.unique(labels.codes[scored]))
+    raw = matches * math.log(domains + 2) + (constraint.max_skew - 1)
+    return np.where(labels.present[scored], raw, 0.0)
 
 
-def _rounded(raw: npt.NDArray[np.float64]) -> IntArray:
-    """As Go's math.Round does it, for what is not negative."""
+def _go_round(raw: npt.NDArray[np.float64]) -> IntArray:
+    """Round half up like Go's math.Round, for values that are not negative (numpy rounds half to even)."""
     whole = np.trunc(raw)
     return (whole + (raw - whole >= 0.5)).astype(np.int64)
 
 
-def _from_most_to_fewest(raw: IntArray) -> IntArray:
-    most, fewest = int(raw.max(initial=0)), int(raw.min(initial=NEVER))
-    if not most:
+def _normalized(raw: IntArray) -> IntArray:
+    """Return [row]: 0-100, the node with the lowest raw score getting the most."""
+    # score = 100 * (max + min - raw) / max; 100 everywhere if max = 0
+    highest, lowest = int(raw.max(initial=0)), int(raw.min(initial=NEVER))
+    if not highest:
         return np.full(len(raw), MAX_NODE_SCORE, np.int64)
-    return MAX_NODE_SCORE * (most + fewest - raw) // most
+    return MAX_NODE_SCORE * (highest + lowest - raw) // highest

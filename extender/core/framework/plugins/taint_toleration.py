@@ -1,4 +1,5 @@
-"""TaintToleration: NoSchedule and NoExecute taints must be tolerated; fewer PreferNoSchedule ones are better.
+"""TaintToleration: NoSchedule and NoExecute taints must be tolerated; fewer untolerated PreferNoSchedule taints score
+higher.
 
 Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36, Gt and Lt tolerations off as by default).
 """
@@ -12,24 +13,28 @@ from extender.k8s.selectors import find_untolerated, tolerates
 NAME = "TaintToleration"
 REASON = "node(s) had untolerated taint(s)"
 
-_HARD = frozenset({"NoSchedule", "NoExecute"})
+_HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Always one check: most nodes of most clusters share a handful of taint lists."""
+    """Return one check, even for clusters without taints: each distinct taint list is evaluated only once."""
     tolerations = context.pod.spec.tolerations or ()
-    rejected = context.snapshot.taints.map_bool(lambda taints: find_untolerated(taints, tolerations, _HARD) is not None)
+    rejected = context.snapshot.taints.map_bool(
+        lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS) is not None
+    )
     return (StaticCheck(NAME, rejected, (REASON,)),)
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
-    """[row] 0-100: fewest intolerable PreferNoSchedule taints -> 100."""
-    soft = [t for t in context.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
+    """Return [row]: 0-100 by the number of untolerated PreferNoSchedule taints, 100 for none."""
+    # raw = number of PreferNoSchedule taints that no toleration tolerates; score = 100 - 100 * raw / max(raw)
+    soft_tolerations = [t for t in context.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
 
-    def intolerable(taints: list[Taint]) -> int:
+    def count_untolerated(taints: list[Taint]) -> int:
         return sum(
-            taint.effect == "PreferNoSchedule" and not any(tolerates(toleration, taint) for toleration in soft)
+            taint.effect == "PreferNoSchedule"
+            and not any(tolerates(toleration, taint) for toleration in soft_tolerations)
             for taint in taints
         )
 
-    return normalize(context.snapshot.taints.map_int(intolerable)[rows], reverse=True)
+    return normalize(context.snapshot.taints.map_int(count_untolerated)[rows], reverse=True)

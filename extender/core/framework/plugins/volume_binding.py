@@ -1,7 +1,8 @@
-"""VolumeBinding: the node must reach the volumes of the pod's claims, and those that are still to be bound or made.
+"""VolumeBinding: the node must have access to the volumes of the pod's bound claims; each unbound claim needs an
+available volume there, or one that can be provisioned.
 
-Available volumes are looked at by what they reach: of those with the same node affinity, only the smallest that suit a
-claim matter.
+Available volumes are grouped by node affinity: of those with equal affinity, only the smallest ones that suit a claim
+matter.
 
 Mirrors pkg/scheduler/framework/plugins/volumebinding and volume.FindMatchingVolume (v1.36).
 """
@@ -69,13 +70,13 @@ REASONS = (
 )
 REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
-_OUT_OF_REACH, _NOTHING_TO_BIND, _NO_SPACE, _NO_VOLUME = (1 << bit for bit in range(len(REASONS)))
+_NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST = (1 << bit for bit in range(len(REASONS)))
 
-NONE = -1
-"""Row of no volume."""
+NO_VOLUME_ROW = -1
+"""Volume row that stands for "no volume"."""
 
-Bits = npt.NDArray[np.int64]
-"""[node]: which of REASONS hold, as bits."""
+ReasonBits = npt.NDArray[np.int64]
+"""[node]: the REASONS that apply, as bits; 0: the node fits."""
 
 
 # --- the pod's claims -----------------------------------------------------------------------------------------------
@@ -83,33 +84,36 @@ Bits = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
+    """The pod's claims by binding state (upstream: PodVolumeClaims)."""
+
     bound: tuple[PersistentVolumeClaim, ...] = ()
-    waiting: tuple[PersistentVolumeClaim, ...] = ()
-    """For the pod to have a node."""
+    unbound: tuple[PersistentVolumeClaim, ...] = ()
+    """Claims whose binding waits until the pod has a node (WaitForFirstConsumer)."""
 
 
 def _claims(context: SchedulingContext) -> _Claims | str:
-    """In the order of the pod's volumes; or a text why the pod cannot have them."""
-    found, bound, waiting, is_late = storage(context.snapshot), [], [], False
+    """Return the pod's claims in the order of its volumes, or a message why the pod cannot be scheduled with them."""
+    found, bound, unbound, has_unbound_immediate = storage(context.snapshot), [], [], False
     for use in claim_uses(context.pod):
         claim = found.claim(context.pod, use.name)
         if claim is None and use.is_ephemeral:
             return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
         if claim is None:
             return not_found("persistentvolumeclaim", use.name)
-        problem = _problem(context, claim, is_ephemeral=use.is_ephemeral)
+        problem = _claim_problem(context, claim, is_ephemeral=use.is_ephemeral)
         if problem is not None:
             return problem
         if is_bound(claim):
             bound.append(claim)
-        elif _waits(found.storage_class(claim_class(claim)), claim):
-            waiting.append(claim)
+        elif _is_delayed_binding(found.storage_class(claim_class(claim)), claim):
+            unbound.append(claim)
         else:
-            is_late = True  # said only if no claim has a worse problem
-    return REASON_UNBOUND if is_late else _Claims(tuple(bound), tuple(waiting))
+            has_unbound_immediate = True  # reported only if no claim has a problem that takes precedence
+    return REASON_UNBOUND if has_unbound_immediate else _Claims(tuple(bound), tuple(unbound))
 
 
-def _problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
+def _claim_problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
+    """Return why the claim is unusable, or None."""
     name = claim.metadata.name
     if claim.status.phase == "Lost":
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
@@ -120,14 +124,15 @@ def _problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, is_eph
     return None
 
 
-def _waits(storage_class: StorageClass | None, claim: PersistentVolumeClaim) -> bool:
+def _is_delayed_binding(storage_class: StorageClass | None, claim: PersistentVolumeClaim) -> bool:
+    """Is the claim bound only after its pod has a node (volume.IsDelayBindingMode)?"""
     if storage_class is None or claim.spec.volume_name:
         return False
     return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """A rejection if a claim is missing, lost, going, somebody else's, or should have been bound before."""
+    """Reject the pod if a claim is missing, lost, being deleted, of another pod, or unbound in Immediate mode."""
     claims = _claims(context)
     if isinstance(claims, str):
         return PreFilterResult.rejecting(NAME, claims)
@@ -135,154 +140,163 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """A check for every set of reasons that some nodes have in common."""
+    """Return one check per distinct set of reasons."""
     claims = _claims(context)
-    if isinstance(claims, str) or not (claims.bound or claims.waiting):
+    if isinstance(claims, str) or not (claims.bound or claims.unbound):
         return ()
-    bits = _check_bound(context.snapshot, claims.bound) | _check_waiting(context.snapshot, claims.waiting)
+    bits = _check_bound(context.snapshot, claims.bound) | _check_unbound(context.snapshot, claims.unbound)
     return tuple(StaticCheck(NAME, bits == found, _reasons(found)) for found in np.unique(bits).tolist() if found)
 
 
 def _reasons(bits: int) -> tuple[str, ...]:
+    """Return the texts of the reason bits, in upstream's order."""
     return tuple(reason for bit, reason in enumerate(REASONS) if bits >> bit & 1)
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------
 
 
-def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> Bits:
-    """The first claim that the node has a problem with decides."""
+def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
+    """Check the volumes of bound claims (checkBoundClaims): the first claim with a problem sets the reason."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
     for claim in claims:
         volume = storage(snapshot).volume(claim.spec.volume_name)
         if volume is None:
-            bits[bits == 0] = _NO_VOLUME
+            bits[bits == 0] = _PV_NOT_EXIST
         else:
-            bits[(bits == 0) & ~_reached(snapshot, volume)] = _OUT_OF_REACH
+            bits[(bits == 0) & ~_has_access(snapshot, volume)] = _NODE_CONFLICT
     return bits
 
 
-def _reached(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
-    """[node] of a bound volume: where a CSI driver has taken over the volume's plugin, by the driver's own zones."""
-    plain, migration = _in_reach(snapshot, volume.spec.node_affinity), migration_of(volume)
+def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
+    """Return [node]: does the node have access to a bound volume?
+
+    On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
+    """
+    in_tree, migration = _affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
     if migration is None or not migration.topology_key:
-        return plain
-    moved = _in_reach(snapshot, migrated_affinity(volume, migration.topology_key))
-    return np.where(_taken_over(snapshot, migration.plugin), moved, plain)
+        return in_tree
+    migrated = _affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
+    return np.where(_is_migrated(snapshot, migration.plugin), migrated, in_tree)
 
 
 @derived_by("nodes", "csi_nodes")
-def _taken_over(snapshot: Snapshot, plugin: str) -> BoolArray:
-    """[node]: does its CSINode say that a CSI driver has taken over the plugin?"""
+def _is_migrated(snapshot: Snapshot, plugin: str) -> BoolArray:
+    """Return [node]: does its CSINode list the in-tree plugin as migrated to CSI?"""
     found = np.zeros(len(snapshot.nodes), np.bool_)
     for (_, name), csi_node in snapshot.objects.csi_nodes.items():
-        named = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
-        if name in snapshot.node_row and plugin in named:
+        plugins = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
+        if name in snapshot.node_row and plugin in plugins:
             found[snapshot.node_row[name]] = True
     return found
 
 
-def _in_reach(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
-    """[node]: does a volume's node affinity match? Its fields are not looked at: upstream passes labels only."""
+def _affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
+    """Return [node]: does the volume's node affinity match? matchFields are ignored: upstream passes labels only."""
     if affinity is None or affinity.required is None:
         return np.ones(len(snapshot.nodes), np.bool_)
     terms = compile_node_selector(affinity.required).terms or ()
     return nodes_in_any_term(snapshot, [replace(term, fields=()) for term in terms])
 
 
-# --- claims that wait for a consumer --------------------------------------------------------------------------------
+# --- unbound claims -------------------------------------------------------------------------------------------------
 
 
-def _check_waiting(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> Bits:
-    """A volume for each claim must be there already, or its class's provisioner must be able to make one."""
+def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
+    """Check unbound claims: each needs an available volume, or a provisioner that can create one there.
+
+    Mirrors findMatchingVolumes and checkVolumeProvisions. A claim with a selected node is provisioned only there.
+    """
     bits = np.zeros(len(snapshot.nodes), np.int64)
-    wanting = []
+    to_provision = []
     for claim in claims:
         node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
         if node is not None:
-            chosen = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
-            bits[~chosen] = _NOTHING_TO_BIND
-            wanting.append((claim, chosen))
-    free = [claim for claim in claims if SELECTED_NODE not in (claim.metadata.annotations or {})]
-    unmatched = ((claim, volumes == NONE) for claim, volumes in matched(snapshot, free))
-    for claim, nodes in (*wanting, *unmatched):
+            is_selected = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
+            bits[~is_selected] = _BIND_CONFLICT
+            to_provision.append((claim, is_selected))
+    without_node = [claim for claim in claims if SELECTED_NODE not in (claim.metadata.annotations or {})]
+    unmatched = ((claim, volumes == NO_VOLUME_ROW) for claim, volumes in match_volumes(snapshot, without_node))
+    for claim, nodes in (*to_provision, *unmatched):
         undecided = nodes & (bits == 0)
         if undecided.any():
             bits[undecided] = _check_provision(snapshot, claim)[undecided]
     return bits
 
 
-def matched(
+def match_volumes(
     snapshot: Snapshot, claims: Iterable[PersistentVolumeClaim]
 ) -> Iterator[tuple[PersistentVolumeClaim, IntArray]]:
-    """Yield each claim, the smallest first, with [node] -> row of the volume that it gets there, or NONE.
+    """Yield each claim, smallest first, with [node]: row of the volume that it would be bound to, or NO_VOLUME_ROW.
 
-    None of them has a node chosen already; what one has got, the next one cannot get.
+    `claims` have no selected node. A volume matched to one claim is not available to the next ones.
     """
     by_size = sorted(claims, key=requested_storage)
     taken: list[IntArray] = []
     for claim in by_size:
-        taken.append(_match(snapshot, claim, taken, at_most=len(by_size)))
+        taken.append(_find_volume(snapshot, claim, taken, at_most=len(by_size)))
         yield claim, taken[-1]
 
 
-def _match(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[IntArray], at_most: int) -> IntArray:
-    """[node] -> row of the claim's volume, or NONE: one reserved for it, or else the smallest available one.
+def _find_volume(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[IntArray], at_most: int) -> IntArray:
+    """Return [node]: row of the claim's volume, or NO_VOLUME_ROW (volume.FindMatchingVolume).
 
-    A reserved one out of reach means none at all. `taken`: what earlier claims of the pod got, of `at_most` in all.
+    A volume reserved for the claim wins, else the smallest available one. If the node has no access to the reserved
+    volume, the claim gets none there. `taken`: volumes matched to earlier claims of the pod; `at_most`: its claims.
     """
     found, size = storage(snapshot), len(snapshot.nodes)
-    matched, open_to_others = np.full(size, NONE), np.ones(size, np.bool_)
+    matched, may_use_others = np.full(size, NO_VOLUME_ROW), np.ones(size, np.bool_)
     for row in found.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
         volume = found.by_number[row]
         if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and can_hold(volume, claim):
-            here = open_to_others & np.logical_and.reduce([one != row for one in taken], axis=0)
-            matched[here & _in_reach(snapshot, volume.spec.node_affinity)] = row
-            open_to_others &= ~here
-    nodes, rows = _offers(snapshot, claim, at_most)
-    offered = open_to_others[nodes]
+            is_free = may_use_others & np.logical_and.reduce([one != row for one in taken], axis=0)
+            matched[is_free & _affinity_matches(snapshot, volume.spec.node_affinity)] = row
+            may_use_others &= ~is_free
+    nodes, rows = _available_volumes(snapshot, claim, at_most)
+    usable = may_use_others[nodes]
     for one in taken:
-        offered &= one[nodes] != rows
-    matched[nodes[offered]] = rows[offered]  # of several for a node the last one stays: the smallest
+        usable &= one[nodes] != rows
+    matched[nodes[usable]] = rows[usable]  # the last assignment per node wins: the smallest volume
     return matched
 
 
 @dataclass(frozen=True, slots=True)
-class _Shelf:
-    """The volumes of one class that are reserved for nobody, the smallest first."""
+class _FreeVolumes:
+    """Volumes of one storage class without a claimRef, smallest first."""
 
     rows: IntArray
-    """[place] -> row among all volumes."""
+    """[place]: row among all volumes."""
     sizes: Sequence[int]
-    """[place] in nano-bytes."""
-    kinds: Encoded
-    """[place] -> a volume; all of one kind suit the same claims, but for their size."""
-    reach: Encoded
-    """[place] -> rows of the nodes that its node affinity matches."""
+    """[place]: capacity in nano-bytes."""
+    equivalents: Encoded
+    """[place]: a volume that suits the same claims, apart from its size."""
+    node_rows: Encoded
+    """[place]: rows of the nodes that the volume's node affinity matches."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str) -> Self:
-        """Take it from `_shelf`."""
+        """Build it; callers use the cached `_free_volumes`."""
         volumes = storage(snapshot).by_number
         sized = sorted((storage_capacity(volumes[row]), row) for row in storage(snapshot).free_volumes(name))
         sizes, rows = [size for size, _ in sized], [row for _, row in sized]
         sorted_volumes = [volumes[row] for row in rows]
-        reach = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
-        nodes = tuple(np.flatnonzero(_in_reach(snapshot, affinity)) for affinity in reach.values)
+        affinities = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
+        nodes = tuple(np.flatnonzero(_affinity_matches(snapshot, affinity)) for affinity in affinities.values)
         return cls(
             np.array(rows, np.int64),
             sizes,
-            encode(sorted_volumes, key=_kind),
-            Encoded(reach.codes, nodes),
+            encode(sorted_volumes, key=_equivalence_key),
+            Encoded(affinities.codes, nodes),
         )
 
 
 @derived_by("nodes", "volumes")
-def _shelf(snapshot: Snapshot, storage_class: str) -> _Shelf:
-    return _Shelf.of(snapshot, storage_class)
+def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
+    return _FreeVolumes.of(snapshot, storage_class)
 
 
-def _kind(volume: PersistentVolume) -> tuple[object, ...]:
+def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
+    """Return all that decides which claims a volume suits, apart from its size."""
     spec, metadata = volume.spec, volume.metadata
     labels = labels_key(metadata.labels)
     modes = tuple(spec.access_modes or ())
@@ -290,28 +304,28 @@ def _kind(volume: PersistentVolume) -> tuple[object, ...]:
     return volume.status.phase, modes, labels, deleted, spec.volume_mode, spec.volume_attributes_class_name
 
 
-def _offers(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> tuple[IntArray, IntArray]:
-    """(node rows, volume rows) of the available volumes that suit the claim, for each node the smallest last.
+def _available_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> tuple[IntArray, IntArray]:
+    """Return (node rows, volume rows) of the available volumes that suit the claim, each node's smallest volume last.
 
-    Of volumes with the same reach `at_most` are enough: no more claims can take one away.
+    Of volumes with equal node affinity, the `at_most` smallest suffice: the pod has no more claims to use them up.
     """
-    shelf, selector = _shelf(snapshot, claim_class(claim)), _claim_selector(claim)
-    suits = shelf.kinds.map_bool(lambda volume: _is_available(volume, claim, selector))
-    suits[: bisect_left(shelf.sizes, requested_storage(claim))] = False
+    free, selector = _free_volumes(snapshot, claim_class(claim)), _claim_selector(claim)
+    suits = free.equivalents.map_bool(lambda volume: _is_suitable(volume, claim, selector))
+    suits[: bisect_left(free.sizes, requested_storage(claim))] = False
     places = np.flatnonzero(suits)
     if not len(places):
         return places, places
-    group = shelf.reach.codes[places]
+    group = free.node_rows.codes[places]
     by_group = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[by_group], prepend=-1))
     rank = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
     kept = np.sort(by_group[rank < at_most])[::-1]
-    reached = [shelf.reach.values[code] for code in group[kept].tolist()]
-    return np.concatenate(reached), np.repeat(shelf.rows[places[kept]], [len(nodes) for nodes in reached])
+    node_rows = [free.node_rows.values[code] for code in group[kept].tolist()]
+    return np.concatenate(node_rows), np.repeat(free.rows[places[kept]], [len(nodes) for nodes in node_rows])
 
 
-def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
-    """Whatever its size."""
+def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
+    """Does the volume suit the claim, apart from its size?"""
     return (
         volume.status.phase == "Available"
         and is_compatible(volume, claim)
@@ -321,7 +335,7 @@ def _is_available(volume: PersistentVolume, claim: PersistentVolumeClaim, select
 
 
 def _claim_selector(claim: PersistentVolumeClaim) -> LabelMatcher:
-    """Of the volumes that it would take; one that does not parse takes none, where upstream fails the pod."""
+    """Return the claim's volume selector. Divergence: one that does not parse matches none; upstream fails the pod."""
     if claim.spec.selector is None:
         return EVERYTHING
     try:
@@ -333,53 +347,61 @@ def _claim_selector(claim: PersistentVolumeClaim) -> LabelMatcher:
 # --- provisioning ---------------------------------------------------------------------------------------------------
 
 
-def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Bits:
-    """Can a volume be made for the claim, there and of its size?"""
+def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> ReasonBits:
+    """Can a volume of the claim's size be provisioned on the node (checkVolumeProvisions)?"""
     size = len(snapshot.nodes)
     storage_class = snapshot.objects.storage_classes["", claim_class(claim)]
     if storage_class.provisioner in ("", NO_PROVISIONER):
-        return np.full(size, _NOTHING_TO_BIND)
-    allowed = _in_allowed_topology(snapshot, storage_class)
-    enough = _with_capacity(snapshot, claim, storage_class)
-    return np.where(allowed, np.where(enough, 0, _NO_SPACE), _NOTHING_TO_BIND)
+        return np.full(size, _BIND_CONFLICT)
+    is_allowed = _in_allowed_topology(snapshot, storage_class)
+    has_capacity = _has_capacity(snapshot, claim, storage_class)
+    return np.where(is_allowed, np.where(has_capacity, 0, _NOT_ENOUGH_SPACE), _BIND_CONFLICT)
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
-    """[node]: any of the terms; no terms at all allow every node (v1helper.MatchTopologySelectorTerms, v1.36)."""
+    """Return [node]: does any allowedTopologies term match? All nodes match without terms.
+
+    Mirrors v1helper.MatchTopologySelectorTerms, v1.36.
+    """
     terms = storage_class.allowed_topologies or ()
     found = np.full(len(snapshot.nodes), not terms, np.bool_)
     for term in terms:
         try:
-            wanted = [requirement(e.key, "In", e.values, LABEL_OPERATORS) for e in term.match_label_expressions or ()]
+            requirements = [
+                requirement(e.key, "In", e.values, LABEL_OPERATORS) for e in term.match_label_expressions or ()
+            ]
         except SelectorError:
             continue
-        if wanted:
-            found |= nodes_with_labels(snapshot, LabelMatcher(tuple(wanted)))
+        if requirements:
+            found |= nodes_with_labels(snapshot, LabelMatcher(tuple(requirements)))
     return found
 
 
-def _with_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
-    """[node]: if the driver publishes its capacity, does one that the node can use hold the claim?"""
-    objects, everywhere = snapshot.objects, np.ones(len(snapshot.nodes), np.bool_)
+def _has_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
+    """Return [node]: does a CSIStorageCapacity that the node can use have room for the claim?
+
+    All nodes if the driver does not publish capacities (hasEnoughCapacity, v1.36).
+    """
+    objects, all_nodes = snapshot.objects, np.ones(len(snapshot.nodes), np.bool_)
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if not has_storage_request(claim) or driver is None or not driver.spec.storage_capacity:
-        return everywhere
-    found = ~everywhere
-    asked = quantity.value(requested_storage(claim))
+        return all_nodes
+    found = ~all_nodes
+    requested = quantity.value(requested_storage(claim))
     for capacity in objects.csi_storage_capacities.values():
-        if capacity.storage_class_name == storage_class.metadata.name and _largest(capacity) >= asked:
-            found |= _with_access(snapshot, capacity)
+        if capacity.storage_class_name == storage_class.metadata.name and _max_volume_bytes(capacity) >= requested:
+            found |= _capacity_access(snapshot, capacity)
     return found
 
 
-def _largest(capacity: CSIStorageCapacity) -> int:
-    """Bytes of the largest volume that can be made; below zero if that is not known."""
+def _max_volume_bytes(capacity: CSIStorageCapacity) -> int:
+    """Return the bytes of the largest volume that can be provisioned; -1 if the object states no limit."""
     limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     return -1 if limit is None else quantity.value(quantity.parse(limit))
 
 
-def _with_access(snapshot: Snapshot, capacity: CSIStorageCapacity) -> BoolArray:
-    """[node]; nobody if the selector is unset or does not parse."""
+def _capacity_access(snapshot: Snapshot, capacity: CSIStorageCapacity) -> BoolArray:
+    """Return [node]: does the capacity's nodeTopology match? No node if it is unset or does not parse."""
     try:
         return nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
     except SelectorError:

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that only one node or pod may mount, and ReadWriteOncePod claims.
+"""VolumeRestrictions: disks that only one pod of a node may mount, and claims with ReadWriteOncePod access mode.
 
 Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
@@ -31,19 +31,19 @@ REASON_CLAIM = (
 
 @dataclass(frozen=True, slots=True)
 class _Disk:
-    """A disk as one pod mounts it."""
+    """A disk and how one pod mounts it."""
 
     identity: tuple[str, ...]
-    """Two mounts with the same identity are of the same disk."""
+    """Volume type and ID: two mounts with equal identity are of the same disk."""
     read_only: bool
 
     def conflicts(self, other: "_Disk") -> bool:
-        """A disk may be mounted twice if both only read it."""
+        """Are both mounts of the same disk, and at least one of them read-write?"""
         return self.identity == other.identity and not (self.read_only and other.read_only)
 
 
 def _disks(volume: Volume) -> Iterator[_Disk]:
-    """One per name that the disk goes by: an RBD image has one for each of its monitors."""
+    """Yield one disk per identity of the volume; an RBD image has one for each of its monitors."""
     if (gce := volume.gce_persistent_disk) is not None:
         yield _Disk(("gce", gce.pd_name), gce.read_only)
     if (aws := volume.aws_elastic_block_store) is not None:
@@ -56,18 +56,19 @@ def _disks(volume: Volume) -> Iterator[_Disk]:
 
 
 def _disks_of(pod: Pod) -> list[_Disk]:
+    """Return every disk that the pod mounts inline."""
     return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
 
 
-class Mounts(Index):
-    """Every disk that a running pod mounts."""
+class DiskMountIndex(Index):
+    """Disks that running pods mount."""
 
     pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.of_disk: dict[tuple[str, ...], set[tuple[int, _Disk]]] = {}
-        """Identity -> pod row and disk of every mount."""
+        """Disk identity -> pod row and disk of every mount."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for disk in _disks_of(pod):
@@ -81,30 +82,31 @@ class Mounts(Index):
                 del self.of_disk[disk.identity]
 
 
-def _disk_conflicts(context: SchedulingContext, wanted: list[_Disk]) -> ConflictConstraint:
-    in_use = context.snapshot.index(Mounts).of_disk
-    rows = {row for disk in wanted for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
+def _disk_conflicts(context: SchedulingContext, requested: list[_Disk]) -> ConflictConstraint:
+    """Return the constraint that no pod of the node mounts a conflicting disk."""
+    in_use = context.snapshot.index(DiskMountIndex).of_disk
+    rows = {row for disk in requested for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
 
     def conflicts(pod: Pod) -> bool:
-        return any(disk.conflicts(other) for disk in wanted for other in _disks_of(pod))
+        return any(disk.conflicts(other) for disk in requested for other in _disks_of(pod))
 
-    takes = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
-    headroom = -takes.per_node(len(context.snapshot.nodes))
-    return _column(context, REASON_DISK, headroom, takes, conflicts)
+    demand = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
+    headroom = -demand.per_node(len(context.snapshot.nodes))
+    return _conflict_constraint(context, REASON_DISK, headroom, demand, conflicts)
 
 
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
 
 
-class ClaimUsers(Index):
-    """The running pods that name a claim."""
+class ClaimUserIndex(Index):
+    """Running pods by the names of the claims that they use."""
 
     pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.of_claim: dict[str, Counter[int]] = {}
-        """Name of a claim, in any namespace -> pod row -> how often the pod names it."""
+        """Claim name, whatever the namespace -> pod row -> number of volumes of the pod with this claim."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for name in named_claims(pod):
@@ -119,23 +121,24 @@ class ClaimUsers(Index):
 
 
 def _exclusive_claims(context: SchedulingContext) -> set[str]:
-    """Names of the pod's ReadWriteOncePod claims."""
+    """Return the names of the pod's claims that have ReadWriteOncePod access mode."""
     pod, found = context.pod, storage(context.snapshot)
     claims = ((name, found.claim(pod, name)) for name in named_claims(pod))
     return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
 
 
 def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -> ConflictConstraint:
-    """The same on every node: how many of the claims are in use.
+    """Return the constraint that no other pod uses the claims; its headroom is equal on all nodes.
 
-    Quirk: what a dry run takes off or puts back is counted by the name of the claim, whatever the namespace.
+    `in_use`: number of the claims that a running pod uses.
+    Quirk: AddPod and RemovePod compare claim names only, so pods of other namespaces count in a dry run.
     """
-    snapshot, users = context.snapshot, context.snapshot.index(ClaimUsers).of_claim
+    snapshot, users = context.snapshot, context.snapshot.index(ClaimUserIndex).of_claim
     uses: Counter[int] = Counter()
     for name in names:
         uses.update(users.get(name, {}))
     headroom = np.full(len(snapshot.nodes), -in_use)
-    return _column(
+    return _conflict_constraint(
         context,
         REASON_CLAIM,
         headroom,
@@ -144,25 +147,29 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
     )
 
 
-def _in_use(context: SchedulingContext, names: set[str]) -> int:
-    """How many of the claims a running pod of the same namespace uses."""
+def _count_in_use(context: SchedulingContext, names: set[str]) -> int:
+    """Return how many of the claims a running pod of the incoming pod's namespace uses."""
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
-    users = snapshot.index(ClaimUsers).of_claim
+    users = snapshot.index(ClaimUserIndex).of_claim
     return sum(any(snapshot.pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
 
-# --- both -----------------------------------------------------------------------------------------------------------
+# --- plugin ---------------------------------------------------------------------------------------------------------
 
 
-def _column(
-    context: SchedulingContext, reason: str, headroom: IntArray, takes: PodAmounts, of_nominee: Callable[[Pod], int]
+def _conflict_constraint(
+    context: SchedulingContext,
+    reason: str,
+    headroom: IntArray,
+    demand: PodAmounts,
+    nominee_demand: Callable[[Pod], int],
 ) -> ConflictConstraint:
-    nominated = context.nominated_demand(1, lambda pod, _node: [of_nominee(pod)])
-    return ConflictConstraint(NAME, headroom[np.newaxis], RankedDemand(context.layout, (takes,)), nominated, reason)
+    nominated = context.nominated_demand(1, lambda pod, _node: [nominee_demand(pod)])
+    return ConflictConstraint(NAME, headroom[np.newaxis], RankedDemand(context.layout, (demand,)), nominated, reason)
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """A rejection if a claim that the pod names does not exist."""
+    """Reject the pod if a claim that it names does not exist."""
     found = storage(context.snapshot)
     for name in named_claims(context.pod):
         if found.claim(context.pod, name) is None:
@@ -172,14 +179,14 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
-    """One constraint for disks and one for claims; none (skipped) without disks while no claim is in use."""
-    wanted, names = _disks_of(context.pod), _exclusive_claims(context)
-    in_use = _in_use(context, names)
-    if not wanted and not in_use:
+    """Return a constraint for disks and one for claims; none (Skip) without disks while no claim is in use."""
+    requested, names = _disks_of(context.pod), _exclusive_claims(context)
+    in_use = _count_in_use(context, names)
+    if not requested and not in_use:
         return ()
     constraints = []
-    if wanted:
-        constraints.append(_disk_conflicts(context, wanted))
+    if requested:
+        constraints.append(_disk_conflicts(context, requested))
     if names:
         constraints.append(_claim_conflicts(context, names, in_use))
     return tuple(constraints)

@@ -1,4 +1,4 @@
-"""VolumeZone: a volume with zone or region labels is used from nodes of that zone or region only.
+"""VolumeZone: a pod whose volumes have zone or region labels fits only on nodes of that zone and region.
 
 Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 """
@@ -17,12 +17,12 @@ from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, n
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"
 
-_NEWER = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
-"""Label of a volume -> the one that counts on a node that does not have the same."""
+_GA_LABEL = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
+"""Topology label of a volume -> GA label to compare on nodes that lack the volume's own (beta) label."""
 
 
-def _volume(context: SchedulingContext, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
-    """The claim's volume; a text why there is none; None if the volume is still to be chosen."""
+def _claim_volume(context: SchedulingContext, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
+    """Return the claim's volume, or a message why it has none, or None if binding waits for the first consumer."""
     found = storage(context.snapshot)
     if claim.spec.volume_name:
         volume = found.volume(claim.spec.volume_name)
@@ -36,8 +36,8 @@ def _volume(context: SchedulingContext, claim: PersistentVolumeClaim) -> Persist
     return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
 
 
-def _volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
-    """Those of the pod's claims; or a text why one has none."""
+def _pod_volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
+    """Return the volumes of the pod's claims, or a message why a claim has none."""
     volumes = []
     for name in named_claims(context.pod):
         if not name:
@@ -45,7 +45,7 @@ def _volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
         claim = storage(context.snapshot).claim(context.pod, name)
         if claim is None:
             return not_found("persistentvolumeclaim", name)
-        volume = _volume(context, claim)
+        volume = _claim_volume(context, claim)
         if isinstance(volume, str):
             return volume
         if volume is not None:
@@ -54,39 +54,42 @@ def _volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """A rejection if a claim has no volume and waits for none."""
-    volumes = _volumes(context)
+    """Reject the pod if a claim has no volume and does not wait for its first consumer."""
+    volumes = _pod_volumes(context)
     if isinstance(volumes, str):
         return PreFilterResult.rejecting(NAME, volumes)
     return PreFilterResult()
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """One check, or none if no volume has a zone; nodes without any of the labels take all volumes."""
-    volumes, snapshot = _volumes(context), context.snapshot
+    """Return one check, or none if no volume has a zone or region label.
+
+    A node without any of the labels accepts all volumes: the cluster is then taken as having a single zone.
+    """
+    volumes, snapshot = _pod_volumes(context), context.snapshot
     topologies = [
         (key, zones)
         for volume in volumes
         if isinstance(volume, PersistentVolume)
-        for key in _NEWER
-        if (zones := _zones((volume.metadata.labels or {}).get(key)))
+        for key in _GA_LABEL
+        if (zones := _parse_zones((volume.metadata.labels or {}).get(key)))
     ]
     if not topologies:
         return ()
     rejected = np.zeros(len(snapshot.nodes), np.bool_)
     for key, zones in topologies:
         rejected |= ~_in_zone(snapshot, key, zones)
-    has_any = np.logical_or.reduce([snapshot.label(key).present for key in _NEWER])
+    has_any = np.logical_or.reduce([snapshot.label(key).present for key in _GA_LABEL])
     return (StaticCheck(NAME, rejected & has_any, (REASON,)),)
 
 
-def _zones(label: str | None) -> frozenset[str]:
-    """The zones that a label names, `a__b` being two; none if one of them is empty, as upstream ignores it then."""
+def _parse_zones(label: str | None) -> frozenset[str]:
+    """Return the zones of a label value, two for `a__b`; none if one is empty: upstream then ignores the label."""
     zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else frozenset()
     return frozenset() if "" in zones else zones
 
 
 def _in_zone(snapshot: Snapshot, key: str, zones: frozenset[str]) -> BoolArray:
-    """[node]."""
-    own, newer = snapshot.label(key), snapshot.label(_NEWER[key])
-    return np.where(own.present, own.map_bool(zones.__contains__), newer.map_bool(zones.__contains__))
+    """Return [node]: is the value of the node's label, or else of its GA label, among `zones`?"""
+    own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
+    return np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))
