@@ -111,7 +111,7 @@ def test_an_update_that_does_not_show_the_bind_yet_does_not_undo_it():
     assert shop.said("new").spec.node_name == ""
 
 
-def test_a_bind_of_a_pod_that_is_not_in_the_picture_assumes_nothing():
+def test_a_bind_of_a_pod_that_is_not_in_the_cache_assumes_nothing():
     shop = Shop()
     shop.assumed.assume_bound("default", "unknown", "uid-unknown", "n1")
     shop.assumed.assume_bound("default", "new", "another uid", "n1")
@@ -218,7 +218,7 @@ def test_a_bound_preemptor_waits_no_more():
     assert (shop.used, shop.nominated) == (4000, [])
 
 
-# --- pods that the picture does not hold yet ------------------------------------------------------------------------
+# --- pods that the cache does not hold yet ------------------------------------------------------------------------
 
 
 def test_a_preemptor_that_no_watch_has_shown_yet_is_nominated_all_the_same():
@@ -231,7 +231,7 @@ def test_a_preemptor_that_no_watch_has_shown_yet_is_nominated_all_the_same():
 
 
 def test_a_preemptor_whose_name_another_pod_bears_changes_nothing():
-    """kube-scheduler may be behind, and the pod that the picture holds the one that is there."""
+    """kube-scheduler may be behind, and the pod that the cache holds the one that is there."""
     shop = Shop()
     another = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another"))
     shop.preempt("a", preemptor=another)
@@ -266,13 +266,13 @@ def run(steps):
         pass
 
 
-@pytest.fixture(params=[0, 200], ids=["as a new picture", "in one go"])
+@pytest.fixture(params=[0, 200], ids=["as a new snapshot", "in one go"])
 def at_once(request, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", request.param)
 
 
 @pytest.mark.parametrize("without", [[], ["urgent"]], ids=["held before", "not held before"])
-def test_what_is_assumed_survives_lists_and_new_pictures(at_once, without):
+def test_what_is_assumed_survives_lists_and_new_snapshots(at_once, without):
     shop = Shop(without=without)
     shop.bind("new")
     shop.preempt("a")
@@ -325,8 +325,8 @@ def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(seed, monkeypatch):
-    """Beside each other: a store that assumes things, and one that is only told of the events."""
+def test_whatever_is_assumed_in_the_end_the_cache_is_what_the_api_server_said(seed, monkeypatch):
+    """Beside each other: a cache that assumes things, and one that gets only the events."""
     chance = random.Random(seed)
     monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", chance.choice((0, 200)))
     shop, plain = Shop(), Shop()
@@ -360,7 +360,7 @@ def test_whatever_is_assumed_in_the_end_the_picture_is_what_the_api_server_said(
 
 
 def watched(shop, monkeypatch):
-    """Whenever the picture changes, other threads must be told what was said and never what is assumed."""
+    """Whenever the cache changes, other threads must be told what was said and never what is assumed."""
     for name in ("put", "remove"):
         method = getattr(Snapshot, name)
 

@@ -1,4 +1,4 @@
-"""One writer changes the store; readers see the picture before a change or after it."""
+"""One writer changes the cache; readers see the cache before a change or after it."""
 
 import gc
 import weakref
@@ -43,17 +43,17 @@ def pods(of):
     return [(one.metadata.name, one.metadata.uid, one.priority) for one in of.snapshot().objects.pods.values()]
 
 
-def test_there_is_no_snapshot_before_the_first_picture():
+def test_there_is_no_snapshot_before_the_first_sync():
     with pytest.raises(NotReady):
         ClusterCache().snapshot()
 
 
-def test_a_change_before_the_first_picture_is_refused():
+def test_a_change_before_the_first_sync_is_refused():
     with pytest.raises(NotReady):
         ClusterCache().apply(Change("Pod", pod("a")))
 
 
-def test_an_empty_cluster_is_a_picture():
+def test_an_empty_cluster_counts_as_synced():
     empty = ClusterCache()
     empty.replace(ClusterObjects())
     assert empty.snapshot().objects.frozen() == ClusterObjects()
@@ -66,7 +66,7 @@ def test_a_change_is_seen_by_the_next_reader():
     assert [one.metadata.name for one in held.snapshot().pods_on("n1")] == ["a", "b"]
 
 
-def test_a_whole_new_picture_leaves_the_one_before_as_it_was():
+def test_a_whole_new_snapshot_leaves_the_one_before_as_it_was():
     held = cache(pod("a"))
     before = held.snapshot()
     held.replace(ClusterObjects())
@@ -129,7 +129,7 @@ def test_what_is_made_of_pods_does_not_hear_of_conditions_that_nobody_reads():
     assert held.snapshot().pods_on("n1")[0].status == status
 
 
-def test_a_picture_that_was_replaced_is_gone_with_its_last_reader():
+def test_a_snapshot_that_was_replaced_is_gone_with_its_last_reader():
     held = cache(pod("a"))
     before = weakref.ref(held.snapshot())
     gc.disable()

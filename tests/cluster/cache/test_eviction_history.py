@@ -180,7 +180,7 @@ def test_after_a_restart_who_is_being_preempted_counts_as_evicted_now():
     assert history.attempts == ()
 
 
-def test_only_the_first_picture_tells_of_the_past():
+def test_only_the_first_sync_tells_of_the_past():
     """Who is on the way out later has been approved by us."""
     clocks = Clocks()
     log = clocks.log()

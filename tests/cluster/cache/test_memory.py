@@ -1,7 +1,7 @@
-"""L3: what is gone from the cluster is gone from the picture, with all that was made of it.
+"""L3: what is gone from the cluster is gone from the cache, with all that was made of it.
 
 Objects of every kind come under names that were never there before, decisions are made on them, and they go. Whatever
-the picture and the decoders then hold more than after half as many rounds would grow for as long as the service runs.
+the cache and the decoders then hold more than after half as many rounds would grow for as long as the service runs.
 """
 
 import gc

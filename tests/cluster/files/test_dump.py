@@ -1,4 +1,4 @@
-"""A picture that is written to a file and read again decides as it did; what cannot be written leaves no half of it."""
+"""A cache that is written to a file and read again decides as it did; what cannot be written leaves no half of it."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A file that changes is read again; one that breaks never takes the good picture away."""
+"""A file that changes is read again; one that breaks never takes the good cache away."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def nodes(cache):
 
 
 def polls(source, count):
-    """Look `count` times; which of the looks brought a new picture."""
+    """Look `count` times; which of the looks brought a new snapshot."""
 
     async def look():
         return [await source.poll() for _ in range(count)]
@@ -88,7 +88,7 @@ def test_a_file_that_is_still_being_written_is_not_read(source, cache, path):
     assert nodes(cache) == ["a", "b", "c"]
 
 
-def test_a_broken_file_keeps_the_last_good_picture_and_is_complained_of_once(source, cache, path, caplog):
+def test_a_broken_file_keeps_the_last_good_cache_and_is_complained_of_once(source, cache, path, caplog):
     before = cache.snapshot()
     write(path, text='{"kind": "Node", "metadata": {"name": 5}}')
     with caplog.at_level(logging.ERROR):

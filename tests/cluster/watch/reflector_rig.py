@@ -72,7 +72,7 @@ class RecordingStore:
             self._changed.notify_all()
 
     def wait_for(self, predicate: Callable[[], object], timeout: float = 20.0) -> None:
-        """Wait until it is true of this picture; asked after every call."""
+        """Wait until it is true of this cache; asked after every call."""
         with self._changed:
             assert self._changed.wait_for(predicate, timeout), f"not within {timeout} s; {self.calls[-10:]}"
 

@@ -84,7 +84,7 @@ class _TellingState(ReflectorState):
 
 
 class SourceRig:
-    """A source, its store, and what there is to know of them."""
+    """A KubernetesSource with its cache, and ways to wait for what they do."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class SourceRig:
                     await self._news.wait()
 
     async def read(self) -> None:
-        """Wait until there is a picture, and every kind is followed or known to be unreadable."""
+        """Wait until the cache has synced and every kind is watched or known to be unreadable."""
         followed = self.source.reflectors
         await self.until(lambda: self.cache.version and all(self.state(k).phase in READABLE for k in followed))
 
@@ -170,19 +170,19 @@ class SourceRig:
     def state(self, kind: str) -> ReflectorState:
         return self.source.reflectors[kind].state
 
-    # --- what the picture holds ---
+    # --- what the cache holds ---
 
     def names(self, kind: str = "Pod") -> set[str]:
         return {name for _, name in self.cache.mutable_snapshot().objects.of(kind)}
 
     def holds(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> bool:
-        """Whether the picture is the server's: keys, UIDs and versions."""
+        """Whether the cache is the server's: keys, UIDs and versions."""
         return not any(self.differences(api, kinds))
 
     def differences(self, api: FakeAPI, kinds: Iterable[str] = KINDS) -> list[str]:
         """Where it is not: `Pod default/a: ('uid', '1'), the server: None`."""
         if not self.cache.version:
-            return ["there is no picture"]
+            return ["the cache has not synced"]
         found = []
         for kind in kinds:
             ours, theirs = held(self.cache, kind), there(api, kind)
@@ -192,7 +192,7 @@ class SourceRig:
 
 
 def held(cache: ClusterCache, kind: str) -> Identities:
-    """What the picture holds."""
+    """Return key -> (uid, resourceVersion) of the cached objects."""
     objects: Iterable[Any] = cache.mutable_snapshot().objects.of(kind).values()
     return {key_of(kind, one): (one.metadata.uid, one.metadata.resource_version) for one in objects}
 

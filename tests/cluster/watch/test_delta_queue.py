@@ -32,31 +32,31 @@ class Room(threading.Condition):
 
 async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
     monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 2)
-    box = DeltaQueue(ClusterCache(), Clock())
-    room = box._condition = Room()
-    box.open(asyncio.get_running_loop())
-    box.apply("Pod", [change("a", 1), change("b", 2)])
-    thread = threading.Thread(target=box.apply, args=("Pod", [change("c", 3)]))
+    queue = DeltaQueue(ClusterCache(), Clock())
+    room = queue._condition = Room()
+    queue.open(asyncio.get_running_loop())
+    queue.apply("Pod", [change("a", 1), change("b", 2)])
+    thread = threading.Thread(target=queue.apply, args=("Pod", [change("c", 3)]))
     thread.start()
     assert await asyncio.to_thread(room.awaited.wait, 10.0)
-    assert len((await box.get()).changes) == 2  # type: ignore[union-attr]
+    assert len((await queue.get()).changes) == 2  # type: ignore[union-attr]
     assert thread.is_alive()
-    box.done()
+    queue.done()
     await asyncio.to_thread(thread.join, 10.0)
-    assert len((await box.get()).changes) == 1  # type: ignore[union-attr]
-    box.done()
-    assert box.oldest is None
+    assert len((await queue.get()).changes) == 1  # type: ignore[union-attr]
+    queue.done()
+    assert queue.oldest is None
 
 
 async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
     monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 1)
-    box = DeltaQueue(ClusterCache(), Clock())
-    box.open(asyncio.get_running_loop())
-    box.drop("Pod", "absent")
-    threads = [threading.Thread(target=box.drop, args=("Pod", "absent")) for _ in range(3)]
+    queue = DeltaQueue(ClusterCache(), Clock())
+    queue.open(asyncio.get_running_loop())
+    queue.drop("Pod", "absent")
+    threads = [threading.Thread(target=queue.drop, args=("Pod", "absent")) for _ in range(3)]
     for thread in threads:
         thread.start()
-    box.close()
+    queue.close()
     for thread in threads:
         await asyncio.to_thread(thread.join, 10.0)
         assert not thread.is_alive()
@@ -64,29 +64,29 @@ async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
 
 async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_waits():
     clock = Clock()
-    box = DeltaQueue(ClusterCache(), clock)
-    box.open(asyncio.get_running_loop())
-    box.replace("Pod", [], "7")
+    queue = DeltaQueue(ClusterCache(), clock)
+    queue.open(asyncio.get_running_loop())
+    queue.replace("Pod", [], "7")
     clock.now += 1.0
-    box.apply("Pod", [change("a", 8)])
-    box.drop("Service", "absent")
+    queue.apply("Pod", [change("a", 8)])
+    queue.drop("Service", "absent")
     kinds = []
     for since in (1000.0, 1001.0, 1001.0):
-        item = await box.get()
-        assert item is await box.get()  # until it is done
-        assert box.oldest == since
+        item = await queue.get()
+        assert item is await queue.get()  # until it is done
+        assert queue.oldest == since
         kinds.append(type(item).__name__)
-        box.done()
+        queue.done()
     assert kinds == ["Replaced", "Deltas", "Unreadable"]
-    assert box.oldest is None
+    assert queue.oldest is None
 
 
 async def test_whoever_waits_for_something_is_woken_from_any_thread():
-    box = DeltaQueue(ClusterCache(), Clock())
-    box.open(asyncio.get_running_loop())
-    waiting = asyncio.create_task(box.get())
+    queue = DeltaQueue(ClusterCache(), Clock())
+    queue.open(asyncio.get_running_loop())
+    waiting = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     assert not waiting.done()
-    await asyncio.to_thread(box.drop, "Pod", "absent")
+    await asyncio.to_thread(queue.drop, "Pod", "absent")
     async with asyncio.timeout(10):
         assert (await waiting).kind == "Pod"

@@ -287,7 +287,7 @@ def test_C7_broken_since_is_when_the_connection_was_lost_and_ends_when_the_watch
     assert script.state.last_error == str(REFUSED)
 
 
-def test_C7_while_a_list_is_due_the_picture_falls_behind_until_it_is_complete():
+def test_C7_while_a_list_is_due_the_cache_is_stale_until_it_is_complete():
     pages = [a_list(9, rest="next"), a_list(9)]
     script = paged(a_list(7), Said(refused=EXPIRED), *pages, ok())
     seen: list[float | None] = []

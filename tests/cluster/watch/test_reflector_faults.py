@@ -52,7 +52,7 @@ def running(server, store):
 
 
 def synced(store, api):
-    """Wait until the picture is the server's."""
+    """Wait until the cache is the server's."""
     store.wait_for(lambda: store.holds(api.objects("Pod")))
 
 
@@ -215,7 +215,7 @@ class Waits(FakeClock):
         return super().wait(event, seconds)
 
 
-def test_C8_after_a_restart_of_the_server_the_picture_is_true_within_35_s(api, server, store):
+def test_C8_after_a_restart_of_the_server_the_cache_is_true_within_35_s(api, server, store):
     clock = Waits(12, api.start)
     with Running("Pod", server, store, clock=clock, wait=clock.wait) as running:
         followed(api, running)

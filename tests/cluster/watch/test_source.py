@@ -1,4 +1,4 @@
-"""A picture that follows an API server: when there is one, what reaches it, and how true it says it is."""
+"""A cache that is kept in sync with an API server: when it has synced, which events reach it, and when it is stale."""
 
 import asyncio
 import gc
@@ -34,10 +34,10 @@ def api(api_either_way):
     return api_either_way
 
 
-# --- the first picture ----------------------------------------------------------------------------------------------
+# --- the first sync ----------------------------------------------------------------------------------------------
 
 
-async def test_there_is_no_picture_before_every_kind_was_listed(api):
+async def test_the_cache_has_not_synced_before_every_kind_was_listed(api):
     api.put("Pod", pod("a"))
     hang = Hang()
     api.faults.add(Fault("watch" if api.watch_list else "list", "Service", hang))
@@ -53,7 +53,7 @@ async def test_there_is_no_picture_before_every_kind_was_listed(api):
         assert set(rig.cache.snapshot().objects.pods) == {("default", "a")}
 
 
-async def test_why_there_is_no_picture_yet_is_said(api):
+async def test_why_the_cache_has_not_synced_yet_is_reported(api):
     api.faults.add(Fault("*", "PodDisruptionBudget", Answer(500, "etcd is slow today"), times=None))
     async with following(api.url) as rig:
         budgets, others = rig.state("PodDisruptionBudget"), len(RESOURCES) - 1
@@ -66,7 +66,7 @@ async def test_why_there_is_no_picture_yet_is_said(api):
         assert rig.source.problem() is None
 
 
-async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_picture(api):
+async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_snapshot(api):
     """The watch of pods is open long before the list of services comes."""
     for name in ("a", "b"):
         api.put("Pod", pod(name))
@@ -80,10 +80,10 @@ async def test_what_happens_while_the_first_lists_are_read_is_in_the_first_pictu
         hang.release()
         await rig.read()
         await rig.until(lambda: rig.names() == {"b", "c"})
-        assert rig.cache.version == 3  # one picture, two changes
+        assert rig.cache.version == 3  # one sync, two changes
 
 
-async def test_a_list_that_came_again_before_the_first_picture_is_the_one_that_counts(api):
+async def test_a_list_that_came_again_before_the_first_sync_is_the_one_that_counts(api):
     api.put("Pod", pod("a"))
     hang = Hang()
     api.faults.add(Fault("watch" if api.watch_list else "list", "Service", hang))
@@ -101,7 +101,7 @@ async def test_a_list_that_came_again_before_the_first_picture_is_the_one_that_c
         assert rig.holds(api)
 
 
-async def test_read_once_comes_back_when_there_is_a_picture(api):
+async def test_sync_once_returns_when_the_cache_has_synced(api):
     api.put("Pod", pod("a"))
     rig = SourceRig(api.url)
     await rig.source.sync_once(20.0)
@@ -110,7 +110,7 @@ async def test_read_once_comes_back_when_there_is_a_picture(api):
     assert rig.source.problem() is None
 
 
-async def test_read_once_says_what_it_waited_for(api):
+async def test_sync_once_reports_what_it_waited_for(api):
     hang = Hang()
     api.faults.add(Fault("*", "Node", hang, times=None))
     rig = SourceRig(api.url)
@@ -122,7 +122,7 @@ async def test_read_once_says_what_it_waited_for(api):
 # --- following ------------------------------------------------------------------------------------------------------
 
 
-async def test_events_reach_the_picture(api):
+async def test_events_reach_the_cache(api):
     api.put("Node", node("n1").raw)
     async with following(api.url) as rig:
         await rig.read()
@@ -201,10 +201,10 @@ ORDERS = {
 
 @pytest.mark.parametrize(("changes", "wanted"), ORDERS.values(), ids=ORDERS.keys())
 def test_C3_the_higher_version_wins_and_a_new_uid_replaces(changes, wanted):
-    picture = empty()
+    cache = empty()
     for one in changes:
-        picture.apply(one)
-    assert {name: identity for (_, name), identity in held(picture, "Pod").items()} == wanted
+        cache.apply(one)
+    assert {name: identity for (_, name), identity in held(cache, "Pod").items()} == wanted
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -222,30 +222,30 @@ def test_C3_events_in_any_order_and_number_give_what_is_true_in_the_end(seed):
             events.append(change(name, version, uid))
     shuffled = events + chance.choices(events, k=20)
     chance.shuffle(shuffled)
-    picture = empty()
+    cache = empty()
     for one in shuffled:
-        picture.apply(one)
-    assert held(picture, "Pod") == {("shop", name): identity for name, identity in alive.items()}
+        cache.apply(one)
+    assert held(cache, "Pod") == {("shop", name): identity for name, identity in alive.items()}
 
 
-@pytest.mark.parametrize("at_once", [0, 200], ids=["as a new picture", "in one go"])
+@pytest.mark.parametrize("at_once", [0, 200], ids=["as a new snapshot", "in one go"])
 def test_C3_what_a_list_no_longer_shows_does_not_come_back_with_a_late_event(at_once, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", at_once)
-    picture = empty()
+    cache = empty()
     for one in (change("a", 1), change("b", 2), gone("c", 3, "c")):
-        picture.apply(one)
-    for _ in picture.relist("Pod", [change("b", 2).object, change("c", 3, "c").object]):
+        cache.apply(one)
+    for _ in cache.relist("Pod", [change("b", 2).object, change("c", 3, "c").object]):
         pass
     for late in (change("a", 1), change("a", 2), change("b", 1)):
-        assert not picture.apply(late)
-    assert picture.apply(change("c", 4, "c"))  # of which a list says that it is there, whatever was said before
-    assert set(held(picture, "Pod")) == {("shop", "b"), ("shop", "c")}
+        assert not cache.apply(late)
+    assert cache.apply(change("c", 4, "c"))  # of which a list says that it is there, whatever was said before
+    assert set(held(cache, "Pod")) == {("shop", "b"), ("shop", "c")}
 
 
 def empty() -> ClusterCache:
-    picture = ClusterCache()
-    picture.replace(ClusterObjects())
-    return picture
+    cache = ClusterCache()
+    cache.replace(ClusterObjects())
+    return cache
 
 
 async def test_C3_end_to_end_duplicates_swaps_and_replays_change_nothing(api):

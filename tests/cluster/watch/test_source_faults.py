@@ -1,4 +1,4 @@
-"""A live cluster with everything that can go wrong, as the picture shows it and as those hear it who ask the service.
+"""A live cluster with everything that can go wrong: what the cache then holds, and what the service answers.
 
 C1, C5 and C8 to C10 are the reflector's (test_reflector_faults.py); all of them together are test_live_model.py's.
 """
@@ -149,7 +149,7 @@ async def test_C13_what_cannot_be_read_is_counted_and_left_out_and_the_rest_goes
 
 @pytest.mark.parametrize("count", [1, MANY])
 async def test_C13_what_cannot_be_read_is_left_out_of_lists(shop, count):
-    """Before the first picture, when few objects differ from it, and when many do."""
+    """Before the first sync, when few objects differ from it, and when many do."""
     shop.put("Pod", pod("many", cpu="many"))
     shop.put("Node", node("n1", cpu="lots").raw)
     async with following(shop.url) as rig:
@@ -195,7 +195,7 @@ async def test_C13_two_pods_of_one_uid_cost_one_of_them_and_nothing_else(shop, c
 # --- a bug of ours --------------------------------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_applied_for_a_bug_costs_a_new_picture_and_a_list(api, monkeypatch, caplog):
+async def test_what_cannot_be_applied_for_a_bug_costs_a_new_snapshot_and_a_list(api, monkeypatch, caplog):
     api.put("Pod", pod("a"))
     async with following(api.url) as rig:
         await rig.read()
@@ -217,7 +217,7 @@ async def test_what_cannot_be_applied_for_a_bug_costs_a_new_picture_and_a_list(a
 
 
 async def test_a_bug_that_cannot_be_mended_is_openly_the_end(shop, monkeypatch, caplog):
-    """Whoever restarts the service helps; a picture that nobody follows any more never passes for a true one."""
+    """A restart of the service helps; a cache that no reflector updates any more never counts as current."""
 
     def fail(*_):
         raise RuntimeError("a bug")

@@ -1,4 +1,4 @@
-"""What policies of preemption read is in the picture of a live cluster: groups, annotations, readiness, generations."""
+"""What policies of preemption read is in the cache of a live cluster: groups, annotations, readiness, generations."""
 
 import pytest
 
@@ -141,7 +141,7 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
     assert load_cluster(tmp_path / "cluster.json").pods == found.pods
 
 
-async def test_a_pod_that_becomes_ready_is_ready_in_the_picture_too(api):
+async def test_a_pod_that_becomes_ready_is_ready_in_the_cache_too(api):
     api.put("Node", node("n1").raw)
     api.put("Pod", placed(pod("a"), "n1"))
     async with following(api.url) as rig:

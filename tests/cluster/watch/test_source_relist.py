@@ -1,4 +1,4 @@
-"""A list is taken in beside the requests (C2, C12): they see the old picture or the new one, and never wait long."""
+"""A list is taken in beside the requests (C2, C12): they see the old snapshot or the new one, and never wait long."""
 
 import asyncio
 from itertools import groupby
@@ -35,14 +35,14 @@ def before_the_next_list(queue):
 
 
 async def observe(cache, seen, begin):
-    """Read the picture at every turn of the loop; not sooner, as a loop that never waits leaves threads no time."""
+    """Read the cache at every turn of the loop; not sooner, as a loop that never waits leaves threads no time."""
     await begin.wait()
     while True:
         seen.append(names(cache))
         await asyncio.sleep(0)
 
 
-async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
+async def test_C2_a_reader_never_sees_a_half_filled_cache(api, monkeypatch):
     monkeypatch.setattr(source_module, "TURN_SECONDS", 0.0)
     for number in range(MANY):
         api.put("Pod", pod(f"old-{number}"))
@@ -69,7 +69,7 @@ async def test_C2_a_reader_never_sees_a_half_filled_picture(api, monkeypatch):
 @pytest.mark.parametrize(
     "count", [10, cache_module.MAX_CHANGES_IN_PLACE // 2, cache_module.MAX_CHANGES_IN_PLACE // 2 + 1, MANY]
 )
-def test_C2_every_step_of_a_relist_shows_the_old_picture_or_the_new_one(count):
+def test_C2_every_step_of_a_relist_shows_the_old_snapshot_or_the_new_one(count):
     def pods(prefix):
         return [typed(placed(pod(f"{prefix}{number}", cpu="1m"), "n1")) for number in range(count)]
 
@@ -127,7 +127,7 @@ async def test_C2_what_was_deleted_in_the_gap_is_gone_and_what_came_is_there(api
 
 
 async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monkeypatch):
-    """No turn of the loop puts more than a step's objects into the picture; every request in between has its answer."""
+    """No turn of the loop puts more than a step's objects into the cache; every request in between has its answer."""
     monkeypatch.setattr(source_module, "TURN_SECONDS", 0.0)
     turns = [0]
     put = Snapshot.put
@@ -162,7 +162,7 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
 
 @pytest.mark.parametrize("others", [1, MANY])
 def test_L3_of_a_pod_that_did_not_change_there_is_one_object_before_and_after_a_relist(others):
-    """Kept decisions refer to the pods as they were; they must not keep a second picture alive."""
+    """Kept decisions refer to the pods as they were; they must not keep a second snapshot alive."""
 
     def pods(*prefixes):
         return [typed(placed(pod(f"{one}{number}", cpu="1m"), "n1")) for one in prefixes for number in range(others)]

@@ -73,7 +73,7 @@ async def test_C15_an_event_that_was_lost_is_found_counted_and_mended(api, lose,
     assert errors == ["verification of Pod: 1 objects differ from the API server, relisting"]
 
 
-async def test_C15_a_picture_that_was_changed_behind_its_back_is_mended(api):
+async def test_C15_a_cache_that_was_changed_behind_its_back_is_mended(api):
     async with following(api.url) as rig:
         await rig.read()
         rig.cache.mutable_snapshot().remove("Pod", ("shop", "small"))
