@@ -35,7 +35,7 @@ NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 """When all examples take place."""
 
 EXAMPLE = {
-    "nodes", "pods", "objects", "offered", "approved", "evicted", "attempts", "pod", "configuration",
+    "nodes", "pods", "objects", "sent", "approved", "evicted", "attempts", "pod", "configuration",
     "kube-scheduler", "answer", "because", "log",
 }  # fmt: skip
 
@@ -131,7 +131,7 @@ def cluster_of(example: JSON) -> JSON:
 
 def offers_of(example: JSON) -> JSON:
     """What kube-scheduler offers: what its own dry run finds, on all nodes or on those that it looked at."""
-    looked_at = example.get("offered", list(example["nodes"]))
+    looked_at = example.get("sent", list(example["nodes"]))
     return kube_scheduler(example, None, looked_at)
 
 

@@ -14,7 +14,7 @@ from extender.config.section import Section
 from extender.core.evaluation import evaluate
 from extender.core.preemption.candidates import MAX_SEARCHED_CANDIDATES, MIN_SEARCHED_CANDIDATES
 from extender.core.preemption.criteria import ranking_keys
-from extender.core.preemption.minimal_victims import MAX_SEARCH_STEPS
+from extender.core.preemption.minimal_victims.search import MAX_SEARCH_STEPS
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -63,7 +63,7 @@ async def test_an_example_answers_as_printed(example, caplog):
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
 def test_kube_scheduler_by_itself_would_do_as_printed(example):
-    looked_at = example.get("offered", list(example["nodes"]))
+    looked_at = example.get("sent", list(example["nodes"]))
     assert kube_scheduler(example, 1, looked_at) == example["kube-scheduler"]
 
 
@@ -169,7 +169,7 @@ def test_the_table_of_switches_has_every_switch():
 
 def test_every_default_is_said():
     """Headings and the tables below them name the keys; the page's table of keys says what each is by default."""
-    shown = {row[0].strip("`"): row[1].strip("`") for row in table_below("Every key")}
+    shown = {row[0].strip("`"): row[1].strip("`") for row in table_below("Key reference")}
     assert shown == values(Configuration().preemption)
 
 
@@ -178,7 +178,7 @@ def test_of_every_key_that_vetoes_there_is_an_example():
     differing = [one["configuration"] for one in EXAMPLES.values() if one["answer"] != one["kube-scheduler"]]
     shown = [values(Configuration.model_validate(one).preemption) for one in differing]
     default = values(Configuration().preemption)
-    for key, _, veto, _ in table_below("Every key"):
+    for key, _, veto, _ in table_below("Key reference"):
         name = key.strip("`")
         assert veto not in ("yes", "with Strict") or any(one[name] != default[name] for one in shown), name
 
@@ -189,7 +189,7 @@ def test_how_long_the_fewest_are_searched_is_said():
 
 
 def test_every_key_is_mentioned_in_the_text():
-    text = PAGE.partition("## Every key")[0]
+    text = PAGE.partition("## Key reference")[0]
     keys = [*values(Configuration().preemption), "mode", "killSwitch.enabled", "killSwitch.preempt"]
     missing = [key for key in keys if not re.search(rf"`[^`\n]*\b{re.escape(key.rpartition('.')[2])}\b", text)]
     assert missing == [], "docs/policies.md does not say what these are"
