@@ -1,4 +1,4 @@
-"""Which nodes and which victims policies find beyond those of kube-scheduler: AllNodes, Minimal and whole gangs.
+"""Which nodes and which victims policies find beyond those of kube-scheduler: AllNodes, Minimal and whole pod groups.
 
 Every case says its sum. A pod takes 1 cpu unless it says otherwise, and so does the one that comes in.
 """
@@ -47,31 +47,31 @@ def best(*args, **others) -> tuple[str, list[str]] | None:
 # --- candidates: AllNodes ---------------------------------------------------------------------------------------------
 
 
-def test_a_better_node_that_was_not_offered_is_taken():
+def test_a_better_node_that_was_not_sent_is_taken():
     """n1 costs a pod of priority 10, n2 one of 0."""
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b")]}
     assert kept(nodes, {"n1": ["a"]}, ALL_NODES) == [("n2", ["b"]), ("n1", ["a"])]
     assert kept(nodes, {"n1": ["a"]}, OFFERED) == [("n1", ["a"])]
 
 
-def test_nodes_are_found_where_nothing_was_offered_at_all():
+def test_nodes_are_found_where_nothing_was_sent_at_all():
     nodes = {node("n1", cpu="1"): [pod("a")]}
     assert kept(nodes, {}, ALL_NODES) == [("n1", ["a"])]
     assert kept(nodes, {}, OFFERED) == []
 
 
-def test_a_worse_node_that_was_not_offered_is_not():
+def test_a_worse_node_that_was_not_sent_is_not():
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=10)]}
     assert best(nodes, {"n1": ["a"]}, ALL_NODES) == ("n1", ["a"])
 
 
-def test_of_nodes_that_cost_the_same_the_offered_one_is_preferred():
+def test_of_nodes_that_cost_the_same_the_sent_one_is_preferred():
     """By name it would be n1."""
     nodes = {node(name, cpu="1"): [pod(f"{name}-a")] for name in ("n1", "n2", "n3")}
     assert best(nodes, {"n2": ["n2-a"]}, ALL_NODES) == ("n2", ["n2-a"])
 
 
-def test_why_an_offered_node_is_beaten_is_said_of_offered_nodes_only():
+def test_only_sent_nodes_are_reported_as_outranked():
     nodes = {node(f"n{cost}", cpu="1"): [pod(f"a{cost}", priority=cost)] for cost in (1, 2, 3)}
     decision = decide(nodes, {"n2": ["a2"], "n3": ["a3"]}, ALL_NODES, keep=1)
     assert [one.node for one in decision.kept] == ["n1"]
@@ -89,7 +89,7 @@ MOST_IMPORTANT = incoming(priority=2_000_001_000)
 
 
 @pytest.mark.parametrize("special", SPECIAL)
-def test_a_node_that_was_not_offered_is_not_used_to_evict_a_special_pod(special):
+def test_a_node_that_was_not_sent_is_not_used_to_evict_a_system_pod(special):
     """It would be the better one: n1 costs a pod of 2,000,000,500 that kube-scheduler named itself."""
     nodes = {node("n1", cpu="1"): [pod("a", priority=2_000_000_500)], node("n2", cpu="1"): [special]}
     assert kept(nodes, {"n1": ["a"]}, ALL_NODES, MOST_IMPORTANT) == [("n1", ["a"])]
@@ -103,13 +103,13 @@ def test_another_pod_of_such_a_node_goes_instead(special):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
-def test_a_special_pod_that_kube_scheduler_named_may_be_a_victim(special):
+def test_a_system_pod_that_kube_scheduler_selected_may_be_a_victim(special):
     nodes = {node("n1", cpu="1"): [special]}
     assert kept(nodes, {"n1": ["s"]}, ALL_NODES, MOST_IMPORTANT) == [("n1", ["s"])]
 
 
 @pytest.mark.parametrize("special", SPECIAL)
-def test_a_special_pod_of_an_offered_node_that_was_not_named_may_not(special):
+def test_a_system_pod_of_a_sent_node_that_was_not_selected_may_not(special):
     """b is named; the special pod would go first otherwise, being no more important."""
     nodes = {node("n1", cpu="2"): [pod("b", priority=special["spec"].get("priority", 0) + 5), special]}
     assert kept(nodes, {"n1": ["b"]}, ALL_NODES, MOST_IMPORTANT) == [("n1", ["b"])]
@@ -122,7 +122,7 @@ def test_a_special_pod_of_an_offered_node_that_was_not_named_may_not(special):
         pytest.param({"n1": ["a", "b"]}, id="a victim of another node"),
     ],
 )
-def test_a_node_whose_offer_names_a_victim_that_is_not_known_is_not_found_again(sent):
+def test_a_node_sent_with_an_unknown_victim_is_not_a_candidate(sent):
     """n1 would be best, but kube-scheduler sees something else there; n2 is found all the same."""
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=10)]}
     decision = decide(nodes, sent, ALL_NODES)
@@ -152,8 +152,8 @@ def test_nodes_of_which_a_plugin_that_is_not_modelled_has_a_say_are_not_added():
     assert decision.as_sent == {"n1"}
 
 
-def test_the_clean_node_is_found_that_was_not_offered():
-    """Nothing is left of x, whom n1 would lose."""
+def test_the_node_within_its_budgets_is_found_that_was_not_sent():
+    """Nothing is left of x, which n1 would lose."""
     nodes = {node("n1", cpu="1"): [pod("a", labels={"app": "x"})], node("n2", cpu="1"): [pod("b", priority=10)]}
     strict, budgets = replace(ALL_NODES, disruption_budgets="Strict"), [budget(app="x")]
     decision = decide(nodes, {"n1": ["a"]}, strict, budgets=budgets)
@@ -249,7 +249,7 @@ def test_a_set_that_a_limit_forbids_is_not_taken_for_one_that_it_allows():
 
 
 @pytest.mark.parametrize("metadata", [MIRROR, LEAVING], ids=["mirror pod", "terminating pod"])
-def test_a_special_pod_is_not_taken_for_those_that_were_named(metadata):
+def test_a_system_pod_does_not_replace_selected_ones(metadata):
     """The big pod would be fewer, but evicting it frees nothing, or is under way."""
     big = ONE_OR_THREE[0]
     nodes = {node("n1", cpu="6"): [big | {"metadata": big["metadata"] | metadata}, *ONE_OR_THREE[1:]]}
@@ -258,7 +258,7 @@ def test_a_special_pod_is_not_taken_for_those_that_were_named(metadata):
 
 
 @pytest.mark.parametrize("metadata", [MIRROR, LEAVING], ids=["mirror pod", "terminating pod"])
-def test_a_node_is_no_candidate_where_a_special_pod_would_go_that_was_not_named(metadata):
+def test_a_node_is_not_a_candidate_if_a_system_pod_would_go_that_was_not_selected(metadata):
     """By default too: kube-scheduler evicts a mirror pod or one that leaves only where it chose it itself."""
     nodes = {node("n1", cpu="1"): [pod("a", metadata=metadata)], node("n2", cpu="1"): [pod("b")]}
     assert kept(nodes, {"n1": ["a"], "n2": ["b"]}, OFFERED) == [("n1", ["a"]), ("n2", ["b"])]
@@ -268,8 +268,8 @@ def test_a_node_is_no_candidate_where_a_special_pod_would_go_that_was_not_named(
 
 
 def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order():
-    """1 of x may go. Where importance is the priority alone, a is charged first, being listed first, and b is flagged;
-    the guard charges b first, which has run for longer."""
+    """1 of x may go. Where importance is the priority alone, a counts first, being listed first, and b violates;
+    the guard counts b first, which has run for longer."""
     nodes = {
         node("n1", cpu="2"): [pod(name, start=start(at), labels={"app": "x"}) for name, at in (("a", 5), ("b", 1))]
     }
@@ -278,7 +278,7 @@ def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order()
 
 
 def test_all_policies_about_candidates_go_together():
-    """n1 is offered and breaks a budget whoever goes; n2 is not, and would lose three where one does."""
+    """n1 is sent and breaks a budget whoever goes; n2 is not, and would lose three where one does."""
     nodes = {node("n1", cpu="3"): [pod("a", "3", labels={"app": "x"})], node("n2", cpu="6"): ONE_OR_THREE}
     policy = PreemptionPolicy(disruption_budgets="Strict", candidates="AllNodes", victim_selection="Minimal")
     budgets = [budget(app="x")]
@@ -322,13 +322,13 @@ def two_of(api=NATIVE) -> list[JSON]:
         pytest.param(None, ["first", "second"], id="4: no such group is known: all of its members are needed"),
     ],
 )
-def test_a_gang_that_breaks_loses_its_other_members_before_outsiders_go(minimum, victims, api):
+def test_a_pod_group_that_breaks_loses_its_other_members_before_outsiders_go(minimum, victims, api):
     groups = [] if minimum is None else [gang(minimum, api)]
     nodes = {node("n1", cpu="3"): two_of(api)}
     assert kept(nodes, {"n1": []}, GANGS_FIRST, incoming(cpu="2"), others=groups) == [("n1", victims)]
 
 
-def test_gangs_are_no_matter_where_the_ranking_does_not_name_them():
+def test_pod_groups_do_not_matter_where_the_ranking_does_not_name_them():
     nodes = {node("n1", cpu="3"): two_of()}
     assert kept(nodes, {"n1": []}, OFFERED, incoming(cpu="2"), others=[gang(2)]) == [("n1", ["outsider", "second"])]
 
@@ -339,7 +339,7 @@ def test_a_group_of_the_other_api_is_another_one():
     assert kept(nodes, {"n1": []}, GANGS_FIRST, incoming(cpu="2"), others=groups) == [("n1", ["first", "second"])]
 
 
-def test_members_elsewhere_keep_a_gang_above_its_minimum():
+def test_members_elsewhere_keep_a_pod_group_above_its_minimum():
     """3 run, 2 are needed, 1 goes."""
     nodes = {node("n1", cpu="3"): two_of(), node("n2", cpu="1"): [member("third", priority=5000)]}
     wanted = incoming(cpu="2")
@@ -347,21 +347,21 @@ def test_members_elsewhere_keep_a_gang_above_its_minimum():
     assert kept(nodes, {"n1": []}, GANGS_FIRST, wanted, others=[gang(3)]) == [("n1", ["first", "second"])]
 
 
-def test_a_more_important_member_stays_where_priority_is_asked_before_gangs():
-    """Whole, the gang would cost a pod of 5; with the outsider 0 is the highest priority."""
+def test_a_more_important_member_stays_where_priority_ranks_before_pod_groups():
+    """Whole, the group would cost a pod of 5; with the outsider 0 is the highest priority."""
     nodes = {node("n1", cpu="3"): [member("first", priority=5), *two_of()[1:]]}
     wanted = incoming(cpu="2")
     assert kept(nodes, {"n1": []}, GANGS_LAST, wanted, others=[gang(2)]) == [("n1", ["outsider", "second"])]
     assert kept(nodes, {"n1": []}, GANGS_FIRST, wanted, others=[gang(2)]) == [("n1", ["first", "second"])]
 
 
-def test_no_more_of_a_gang_goes_than_makes_room():
-    """1 cpu is needed: the gang breaks by one member, and the others take nobody's place."""
+def test_no_more_of_a_pod_group_goes_than_makes_room():
+    """1 cpu is needed: the group breaks by one member, and the others replace no pod."""
     nodes = {node("n1", cpu="3"): two_of()}
     assert kept(nodes, {"n1": []}, GANGS_FIRST, others=[gang(2)]) == [("n1", ["second"])]
 
 
-def test_a_budget_that_holds_is_not_broken_for_the_sake_of_a_gang():
+def test_a_budget_that_holds_is_not_broken_for_the_sake_of_a_pod_group():
     """Nothing is left of the budget of the first member."""
     first, *others = two_of()
     held = first | {"metadata": first["metadata"] | {"labels": {"app": "x"}}}
@@ -373,8 +373,8 @@ def test_a_budget_that_holds_is_not_broken_for_the_sake_of_a_gang():
 
 
 @pytest.mark.parametrize("policy", [GANGS_FIRST, GANGS_LAST])
-def test_of_nodes_that_cost_the_same_the_one_where_no_gang_breaks_is_better(policy):
-    """Both of the gang are needed; by name it would be n1."""
+def test_of_nodes_that_cost_the_same_the_one_where_no_pod_group_breaks_is_better(policy):
+    """Both of the group are needed; by name it would be n1."""
     nodes = {
         node("n1", cpu="1"): [member("m1")],
         node("n2", cpu="1"): [pod("o")],
@@ -386,8 +386,8 @@ def test_of_nodes_that_cost_the_same_the_one_where_no_gang_breaks_is_better(poli
     assert kept(nodes, sent, OFFERED, others=[gang(2)]) == [("n1", ["m1"]), ("n2", ["o"])]
 
 
-def test_of_gangs_that_break_the_one_with_fewer_outsiders_is_better():
-    """2 of each node go. n1 breaks a gang and loses an outsider, n2 breaks a gang of which both go."""
+def test_of_pod_groups_that_break_the_one_with_fewer_outsiders_is_better():
+    """2 of each node go. n1 breaks a group and loses an outsider, n2 breaks a group of which both go."""
     nodes = {
         node("n1", cpu="2"): [pod("o"), member("m1", of="sort")],
         node("n2", cpu="2"): [member("m2"), member("m3")],

@@ -280,7 +280,7 @@ def test_the_share_counts_and_not_the_amount():
 
 
 def test_a_node_that_has_none_of_a_resource_wastes_none_of_it():
-    """There is no memory, and nobody asks for any."""
+    """The node has no memory, and no pod requests any."""
     assert keys({node("n1", cpu="2", memory="0"): [pod("a", "2")]}, "UnusedCapacity") == {"n1": (500_000,)}
 
 
@@ -305,7 +305,7 @@ def test_workloads_are_counted_once_each():
     assert found == {"n1": (1,), "n2": (2,)}
 
 
-# --- gangs ------------------------------------------------------------------------------------------------------------
+# --- pod groups -------------------------------------------------------------------------------------------------------
 
 
 def member(name, gang="train", **fields):
@@ -370,15 +370,15 @@ LEAVING = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
         ),
     ],
 )
-def test_gangs_that_fall_below_their_minimum_are_counted(here, elsewhere, groups, expected):
-    """(gangs, victims that are of none of these); all pods that run on n1 have to go."""
+def test_pod_groups_that_fall_below_their_minimum_are_counted(here, elsewhere, groups, expected):
+    """(pod groups, victims outside them); all pods that run on n1 have to go."""
     nodes = {node("n1", cpu=str(len(here))): here, node("n2", unschedulable=True): elsewhere}
     found = keys(nodes, "PodGroups", preemptor=incoming(cpu=str(len(here))), others=groups)
     assert found == {"n1": expected}
 
 
-def test_the_node_where_fewer_gangs_break_is_taken():
-    """On n1 two gangs lose a pod, on n2 one gang loses two and dies, on n3 two pods of no gang go."""
+def test_the_node_where_fewer_pod_groups_break_is_taken():
+    """On n1 two groups lose a pod, on n2 one group loses two and breaks, on n3 two pods without a group go."""
     nodes = {
         node("n1", cpu="2"): [member("a", "left"), member("b", "right")],
         node("n2", cpu="2"): [member("c", "left"), member("d", "left")],
@@ -388,7 +388,7 @@ def test_the_node_where_fewer_gangs_break_is_taken():
     assert order_of(nodes, profile("HighestPriority", "PodGroups"), incoming(cpu="2")) == ["n2", "n1", "n3"]
 
 
-def test_of_as_many_gangs_the_node_with_fewer_other_victims_is_taken():
+def test_of_as_many_pod_groups_the_node_with_fewer_other_victims_is_taken():
     nodes = {
         node("n1", cpu="2"): [member("a", "left"), pod("b")],
         node("n2", cpu="2"): [member("c", "right", priority=5), member("d", "right")],
@@ -399,8 +399,8 @@ def test_of_as_many_gangs_the_node_with_fewer_other_victims_is_taken():
     assert kept.node == "n2"
 
 
-def test_a_gang_that_breaks_goes_as_a_whole_rather_than_others():
-    """2 of 3 cores are wanted: the gang of two dies anyway, so that the other pod need not go."""
+def test_a_pod_group_that_breaks_goes_as_a_whole_rather_than_others():
+    """2 of 3 cores are wanted: the group of two breaks anyway, so that the other pod need not go."""
     nodes = {node("n1", cpu="3"): [member("a", priority=3), pod("x", priority=2), member("b", priority=1)]}
     here = built(cluster(nodes))
     (kept,) = engine.preempt(here, typed(incoming(cpu="2")), {"n1": SentCandidate(())}, profile("PodGroups")).kept
@@ -444,7 +444,7 @@ def step(here, chance, number):
 
 
 def plain_spares(here):
-    """Gang -> how many it may lose, in plain Python."""
+    """Pod group -> how many pods it may lose, in plain Python."""
     tables = {SCHEDULING: here.objects.pod_groups, COSCHEDULING: here.objects.coscheduling_groups}
     found = {}
     for _, running in here.running_pods():

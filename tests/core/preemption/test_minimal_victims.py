@@ -47,7 +47,7 @@ def problem(
     strict: bool = False,
     evictable: Sequence[int] | None = None,
 ) -> MinimalVictimsProblem:
-    """`violating`: ranks; `budgets`: (what it allows, whose loss it is charged for)."""
+    """`violating`: ranks; `budgets`: (what it allows, the ranks that count against it)."""
     size = len(priority)
     return MinimalVictimsProblem(
         constraints,
@@ -134,7 +134,7 @@ def test_a_set_is_enough_only_with_room_in_every_column():
     assert best(problem(resources, priority=[0, 0, 0])) == [1, 2]
 
 
-def test_who_is_in_the_way_leaves_and_frees_what_it_takes():
+def test_a_pod_in_the_way_is_evicted_and_frees_what_it_takes():
     """The conflict is with rank 1; its 1 is half of the 2 that must go, so one of the others goes with it."""
     resources = columns(Resources, [2, 1, 1, 1], 3)
     conflicts = columns(ConflictConstraint, [0, 1, 0, 0], 0, reason="in the way")
@@ -171,7 +171,7 @@ def test_the_fewest_violations_are_found_where_there_must_be_some():
     assert best(cpu([1, 2, 4], 3, violating=[0, 1, 2])) == [2]
 
 
-def test_strict_a_budget_is_charged_for_as_many_as_it_allows():
+def test_strict_as_many_pods_of_a_budget_go_as_it_allows():
     """4 of 8 must go. The two of priority 0 would do, but their budget allows one of them: 2 + 2 with rank 1."""
     assert best(cpu([2, 2, 2, 2], 4, priority=[9, 5, 0, 0])) == [2, 3]
     assert best(cpu([2, 2, 2, 2], 4, priority=[9, 5, 0, 0], budgets=[(1, [2, 3])], strict=True)) == [1, 3]

@@ -214,7 +214,7 @@ def test_a_minimum_runtime_protects_until_it_is_over(start, seconds, said):
     assert why(pod("a", start=start), profile(rule), after(seconds)) == expected
 
 
-def test_a_minimum_runtime_alone_does_not_protect_whom_the_rule_does_not_mean():
+def test_a_minimum_runtime_does_not_protect_pods_that_the_rule_does_not_match():
     rule = Protection("young", namespaces=frozenset({"other"}), min_runtime=100 * SECOND)
     assert why(pod("a"), profile(rule)) == ()
 
@@ -269,7 +269,7 @@ def test_all_reasons_are_collected():
     )
 
 
-def test_who_is_leaving_already_is_not_protected():
+def test_a_terminating_pod_is_not_protected():
     leaving = pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     chosen = profile(Protection("all"), limits=Limits(workload_cooldown=MINUTE), tenant_label="tenant")
     evicted = Eviction(0, ("default", "Pod", "a"))
@@ -285,7 +285,7 @@ def test_who_is_leaving_already_is_not_protected():
     )
 
 
-def test_nobody_is_protected_without_a_policy():
+def test_no_pod_is_protected_without_a_policy():
     assert why(SHOP, Profile()) == ()
     assert not policies.may_change_victims(PreemptionPolicy())
 
@@ -332,7 +332,7 @@ FOREVER = 2**62
     ],
 )
 @pytest.mark.parametrize("prefix", [NEW_PREFIX, OLD_PREFIX], ids=["the key of the code", "the key of the proposal"])
-def test_a_priority_class_says_from_whom_and_for_how_long(prefix, minimum, seconds, expected):
+def test_a_priority_class_says_from_which_preemptors_and_for_how_long(prefix, minimum, seconds, expected):
     """The value is 100. Whatever does not parse is no toleration at all."""
     said = {"minimum-preemptable-priority": minimum, "toleration-seconds": seconds}
     given = {f"{prefix}/{key}": text for key, text in said.items() if text is not None}

@@ -142,7 +142,7 @@ THREE = "eviction rate limit (3 per minute) reached: not until"
         pytest.param([(1, "a"), (2, "b"), (3, "c")], f"{THREE} 2026-01-01T01:00:57Z", id="9: wherever they were"),
     ],
 )
-def test_nobody_is_evicted_when_nothing_is_left_of_the_limit(evicted, vetoed):
+def test_no_pod_is_evicted_when_nothing_is_left_of_the_limit(evicted, vetoed):
     check_veto(profile(evictions_per_minute=3), past(evicted), incoming(), vetoed)
 
 
@@ -248,7 +248,7 @@ def test_a_node_within_the_limits_is_taken_instead_although_it_costs_more():
         assert engine.prioritize(here, preemptor, ["n1", "n2"], chosen, past()).scores == (0, 5)
 
 
-def test_who_is_leaving_already_does_not_count():
+def test_terminating_pods_do_not_count():
     """Of three victims one is on its way out: two are evicted."""
     leaving = {"deletionTimestamp": "2026-01-01T00:59:00Z"}
     nodes = {node("n1", cpu="3"): [pod("a"), pod("b"), pod("c", metadata=leaving)]}

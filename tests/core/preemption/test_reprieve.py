@@ -69,7 +69,7 @@ def test_a_pod_comes_back_only_where_that_will_do_beside_the_nominated_pods_too(
     assert candidates(here, incoming(**mounts("claim-3"))) == {"n1": ["uid-second"]}
 
 
-def test_where_the_pod_does_not_fit_even_on_the_emptied_node_nobody_is_a_victim():
+def test_where_the_pod_does_not_fit_even_on_the_emptied_node_there_is_no_victim():
     here = built(cluster({node("n1", cpu="2"): [pod("small", cpu="1"), pod("tiny", cpu="100m")]}))
     filter_run = run_filter_plugins(scheduling_context(here, typed(incoming(cpu="4")), Profile()))
     grouped = potential_victims(filter_run.context)

@@ -1,4 +1,4 @@
-"""What is remembered of nodes between preemptions is what would be looked up anew, whatever has changed meanwhile."""
+"""What is cached between preemptions equals what would be looked up without a cache, whatever changed meanwhile."""
 
 from random import Random
 
@@ -34,7 +34,7 @@ def looked_up(snapshot, offered):
 
 
 def known(snapshot, offered):
-    """The same as decisions ask: node name and UIDs of each offer."""
+    """Resolve through the cache: node name and UIDs of each sent candidate."""
     nodes = [snapshot.node_row[name] for name, _ in offered]
     complete, rows = snapshot.index(VictimResolver).resolve(nodes, [uids for _, uids in offered])
     return complete.tolist(), rows.tolist()
@@ -70,18 +70,18 @@ def test_what_was_looked_up_is_not_looked_up_again_until_the_node_changes():
 
 
 def test_L3_no_more_victims_are_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(victim_resolver, "_MOST", 8)
+    monkeypatch.setattr(victim_resolver, "_MAX_CACHED_ENTRIES", 8)
     snapshot = world()
     index = snapshot.index(VictimResolver)
     for number in range(20):
         offered = [("n1", (f"uid-{number}", "uid-n1-a", "uid-n1-b")), ("n2", ("uid-n2-a",) * (number % 8))]
         assert known(snapshot, offered) == looked_up(snapshot, offered)
         assert index._count + index._begins[index._count] <= 8
-        assert index._offers.keys() == {(on, id(one)) for on, every in index._on.items() for one in every}
+        assert index._entry_of.keys() == {(on, id(one)) for on, every in index._uids_on_node.items() for one in every}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_after_any_changes_it_is_the_same_as_looked_up_and_laid_out_anew(seed):
+def test_after_any_changes_it_is_the_same_as_looked_up_without_a_cache(seed):
     chance, snapshot = Random(seed), world()
     uids = [tuple(chance.sample([f"uid-{one}" for one in "abcdef"], chance.randint(0, 3))) for _ in range(4)]
     offered = [(name, one) for name in (*NODES, "n4") for one in uids]
@@ -90,7 +90,7 @@ def test_after_any_changes_it_is_the_same_as_looked_up_and_laid_out_anew(seed):
         change(chance, snapshot)
         snapshot.refresh_layout()
         there = [one for one in chance.sample(offered, len(offered)) if one[0] in snapshot.node_row]
-        there = list({name: (name, uids) for name, uids in there}.values())  # a node is offered once
+        there = list({name: (name, uids) for name, uids in there}.values())  # a node is sent once
         assert known(snapshot, there) == looked_up(snapshot, there)
         rows = sorted(snapshot.node_row[name] for name in snapshot.node_names)
         found = residents.on(snapshot.layout, np.array(rows))

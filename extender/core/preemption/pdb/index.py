@@ -224,16 +224,13 @@ class BudgetIndex(Index):
                     (single[node],) = several.pop(node)
 
     def _reserve(self, row: int, width: int) -> None:
-        """Room for the pod row and so many budgets of one pod."""
-        budget_state = self.budget_rows.shape
-        if row >= budget_state[0] or width > budget_state[1]:
-            shape = (
-                max(budget_state[0], 2 * (row + 1)) if row >= budget_state[0] else budget_state[0],
-                max(budget_state[1], width),
-            )
-            charged = np.full(shape, _NO_BUDGET_ROW, np.int32)
-            charged[: budget_state[0], : budget_state[1]] = self.budget_rows
-            self.budget_rows = charged
+        """Grow `budget_rows` to hold this pod row, and `width` budgets of one pod."""
+        pods, slots = self.budget_rows.shape
+        if row >= pods or width > slots:
+            shape = (max(pods, 2 * (row + 1)) if row >= pods else pods, max(slots, width))
+            grown = np.full(shape, _NO_BUDGET_ROW, np.int32)
+            grown[:pods, :slots] = self.budget_rows
+            self.budget_rows = grown
 
     # --- budgets ---
 

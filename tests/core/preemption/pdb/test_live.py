@@ -1,4 +1,4 @@
-"""Live budgets: what a budget allows by the pods that we see, and what each of them charges.
+"""Live budgets: what a budget allows by the pods in the cache, and what each of them counts against.
 
 How much that is shows in decisions: with Strict, so many pods of the node `n1` may be lost, and not one more
 (`may_lose`). All pods take 1 cpu, and the sum of each case is min(reported, healthy - desired).
@@ -71,7 +71,7 @@ def may_lose(snapshot, policy=LIVE) -> int:
 
 
 def world(here, elsewhere=(), budgets=(), waiting=()) -> JSON:
-    """The node n1, and n2 on which nobody may be evicted."""
+    """The node n1, and n2 on which no pod may be evicted."""
     important = [dict(one, spec=one["spec"] | {"priority": 5000}) for one in elsewhere]
     nodes = {node("n1", cpu=str(len(here))): here, node("n2", cpu="9"): important}
     return cluster(nodes, budgets=budgets, waiting=waiting)
@@ -243,7 +243,7 @@ def test_a_pod_of_two_budgets_counts_as_healthy_in_both():
     assert may_lose(built(world([b, c], [], budgets))) == 0
 
 
-def test_a_pod_of_two_budgets_may_be_lost_when_it_leaves_or_has_been_charged_in_one_it_may_not():
+def test_a_pod_of_two_budgets_may_be_lost_when_it_terminates_but_not_when_one_budget_counted_it():
     assert may_lose(built(world([one("a", leaving=STARTED)], budgets=TWO))) == 1
     charged = [held(9, 0, disruptedPods={"a": STARTED}), TWO[1]]
     assert may_lose(built(world([one("a")], budgets=charged))) == 0
@@ -286,8 +286,8 @@ OF_THE_UNLABELLED = {"4: app does not exist": {"matchExpressions": [{"key": "app
         *(pytest.param(selector, 1, 1, id=name) for name, selector in (NONE | OF_THE_UNLABELLED).items()),
     ],
 )
-def test_whom_an_empty_selector_means(selector, everything, nothing, labels, accounting):
-    """0 may be lost of whom the budget means. A pod without labels is meant by an empty selector only."""
+def test_which_pods_an_empty_selector_selects(selector, everything, nothing, labels, accounting):
+    """The budget allows 0. A pod without labels is selected by an empty selector only."""
     here = one("a") | {"metadata": one("a")["metadata"] | {"labels": labels}}
     snapshot = built(world([here], budgets=[held(0, 1, selector=selector)]))
     policy = PreemptionPolicy(disruption_budgets="Strict", budget_accounting=accounting)
@@ -382,7 +382,7 @@ def test_a_change_is_heeded(here, before, changes, after):
 def test_who_goes_after_a_change_is_who_may():
     """Of a and b, 1 should stay healthy: b may go itself when it is not ready, and a may not."""
     snapshot = built(world([B, A], budgets=BEFORE))
-    assert ask(snapshot, LIVE)[0] == {"n1": ["b"]}  # a charges second, and is put back first
+    assert ask(snapshot, LIVE)[0] == {"n1": ["b"]}  # a counts second, and is put back first
     put(snapshot, one("b", ready=False))
     snapshot.refresh_layout()
     assert ask(snapshot, LIVE)[0] == {"n1": ["b"]}

@@ -29,7 +29,7 @@ class Answer:
 
 
 def ask(nodes, preemptor=None, policy=STRICT, sent=None, keep=None, **others) -> Answer:
-    """Every node is offered, with nobody in particular, unless `sent` says otherwise; the guard has no objection."""
+    """Every node is sent, without victims, unless `sent` says otherwise; the guard has no objection."""
     snapshot, waiting = built(cluster(nodes, **others)), typed(preemptor or incoming())
     given = dict.fromkeys(snapshot.node_names, ()) if sent is None else sent
     made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in given.items()}
@@ -58,7 +58,7 @@ def breaks(*names) -> str:
 
 @dataclass(frozen=True)
 class One:
-    """A node that is full, and whom Strict evicts; None: nobody, because of these budgets."""
+    """A full node, and the pods that Strict evicts; None: none, because of these budgets."""
 
     pods: list[JSON]
     budgets: list[JSON]
@@ -66,7 +66,7 @@ class One:
     broken: tuple[str, ...] = ()
     wanted: str = "1"
     left: str = "0"
-    """cpu that nobody takes."""
+    """cpu that is free."""
 
 
 def later(second) -> str:
@@ -74,7 +74,7 @@ def later(second) -> str:
 
 
 BIG_OR_SMALL = [of("x", "small", "1", priority=5), of("x", "big", "3")]
-"""Both charge one budget, the small one first because it is more important."""
+"""Both count against one budget, the small one first because it is more important."""
 
 ONE_BY_ONE = [
     pod("outsider", "1", priority=9),
@@ -98,7 +98,7 @@ ON_ONE_NODE = {
     "9: broken by kube-scheduler's count only: 1 charge of the 1 that is allowed": One(
         BIG_OR_SMALL, [budget(allowed=1, app="x")], ["big"], wanted="3"
     ),
-    # 5 cpu, 4 wanted: whom the first order spares is the outsider, and then both of x go. The other order spares the
+    # 5 cpu, 4 wanted: the first order spares the outsider, and then both of x go. The other order spares the
     # first of x before the outsider, so that 1 of x goes.
     "10: clean in the other order only": One(
         ONE_BY_ONE, [budget(allowed=1, app="x")], ["outsider", "second"], wanted="4"
@@ -140,7 +140,7 @@ ON_ONE_NODE = {
         [budget(selector={"matchExpressions": [{"key": "app", "operator": "In", "values": []}]})],
         ["a"],
     ),
-    # Flagged are b and c, whom kube-scheduler puts back first.
+    # b and c are violating, so kube-scheduler puts them back first.
     "23: a pod that stays charges nothing: 1 of 3 must go, 1 may": One(
         [of("x", "a", priority=5), of("x", "b", priority=5), of("x", "c")], [budget(allowed=1, app="x")], ["a"]
     ),
@@ -164,7 +164,7 @@ def test_on_one_node(case):
 
 
 def test_what_kube_scheduler_flags_is_no_violation_where_the_budget_holds():
-    """The small pod charges the budget that allows 1 before the big one does, but it stays."""
+    """The small pod counts against the budget that allows 1 before the big one does, but it stays."""
     nodes, budgets = {node("n1", cpu="4"): BIG_OR_SMALL}, [budget(allowed=1, app="x")]
     upstream = ask(nodes, incoming(cpu="3"), BEST_EFFORT, budgets=budgets)
     strict = ask(nodes, incoming(cpu="3"), budgets=budgets)
@@ -178,12 +178,12 @@ def test_the_other_order_is_asked_only_where_the_first_one_breaks_a_budget():
     assert ask(nodes, incoming(cpu="4"), budgets=[budget(allowed=2, app="x")]).kept == {"n1": ["first", "second"]}
 
 
-def test_a_budget_with_nothing_left_is_no_matter_where_nobody_may_be_evicted():
+def test_a_budget_with_nothing_left_does_not_matter_where_no_pod_may_be_evicted():
     answer = ask({node("n1", cpu="1"): [of("x", "a", priority=1000)]}, budgets=[budget(app="x")])
     assert answer == Answer({}, {}, {"n1": "No preemption victims found for incoming pod"})
 
 
-def test_pods_that_may_not_be_evicted_charge_nothing():
+def test_pods_that_may_not_be_evicted_do_not_count_against_budgets():
     """1 of x may go; the important one is not among those that can."""
     nodes = {node("n1", cpu="2"): [of("x", "a", priority=1000), of("x", "b")]}
     assert ask(nodes, budgets=[budget(allowed=1, app="x")]).kept == {"n1": ["b"]}
@@ -204,7 +204,7 @@ def test_of_several_nodes_the_clean_one_is_kept_alone():
     assert list(ask(nodes, policy=BEST_EFFORT, budgets=[budget(app="x")]).kept) == ["n2", "n1", "n3"]
 
 
-def test_where_all_would_break_a_budget_nobody_is_evicted():
+def test_where_all_would_break_a_budget_no_pod_is_evicted():
     nodes = {node("n1", cpu="1"): [of("x", "a")], node("n2", cpu="1"): [of("y", "b")]}
     answer = ask(nodes, keep=1, budgets=[budget("xs", app="x"), budget("ys", app="y")])
     assert answer == Answer({}, {}, {"n1": breaks("xs"), "n2": breaks("ys")})
@@ -289,14 +289,14 @@ def with_a_device(**fields):
     return incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}], **fields)
 
 
-def test_victims_as_offered_are_held_to_the_budgets_as_well():
+def test_victims_as_sent_are_held_to_the_budgets_as_well():
     nodes = {node("n1", cpu="1"): [of("x", "a")], node("n2", cpu="1"): [pod("b", priority=50)]}
     answer = ask(nodes, with_a_device(), sent={"n1": ["a"], "n2": ["b"]}, budgets=[budget(app="x")])
     assert answer == Answer({"n2": ["b"]}, {"n2": 0}, {"n1": breaks("budget")})
 
 
-def test_nobody_is_put_in_the_place_of_victims_as_offered():
-    """1 of x may go, 2 are offered; our own dry run would have done with 1."""
+def test_no_pod_replaces_victims_as_sent():
+    """1 of x may go, 2 are sent; our own dry run would have done with 1."""
     nodes = {node("n1", cpu="2"): [of("x", "a"), of("x", "b")]}
     sent, budgets = {"n1": ["a", "b"]}, [budget(allowed=1, app="x")]
     assert ask(nodes, with_a_device(), sent=sent, budgets=budgets).dropped == {"n1": breaks("budget")}
