@@ -1,4 +1,4 @@
-"""What was found for the last question is found again for the same one, and for no other."""
+"""FilterCache: the last filter run is reused for an equal pod and profile on an unchanged snapshot, and only then."""
 
 import gc
 import weakref
@@ -19,20 +19,20 @@ NAMES = ["n2", "n4", "n1", "n3"]
 PROFILE = Profile()
 
 
-def judged(snapshot, profile=PROFILE, **of_pod):
-    """What is found again is told by the checks, which are the same objects then."""
-    asked = scheduling_context(snapshot, typed(incoming(**({"cpu": "2"} | of_pod))), profile, EvictionHistory(7))
-    found = snapshot.index(FilterCache).filter_run(asked)
-    anew = run_filter_plugins(asked)
-    assert found.context is asked
-    assert (found.codes == anew.codes).all()
-    assert found.statuses(np.arange(len(found.codes))) == anew.statuses(np.arange(len(anew.codes)))
+def cached_checks(snapshot, profile=PROFILE, **of_pod):
+    """Filter through the cache and return the checks: a reused filter run has the identical object."""
+    context = scheduling_context(snapshot, typed(incoming(**({"cpu": "2"} | of_pod))), profile, EvictionHistory(7))
+    found = snapshot.index(FilterCache).filter_run(context)
+    expected = run_filter_plugins(context)
+    assert found.context is context
+    assert (found.codes == expected.codes).all()
+    assert found.statuses(np.arange(len(found.codes))) == expected.statuses(np.arange(len(expected.codes)))
     return found.checks
 
 
 def test_the_same_pod_is_not_filtered_twice():
     snapshot = world()
-    assert judged(snapshot) is judged(snapshot)
+    assert cached_checks(snapshot) is cached_checks(snapshot)
 
 
 @pytest.mark.parametrize(
@@ -40,97 +40,97 @@ def test_the_same_pod_is_not_filtered_twice():
     [{"cpu": "3"}, {"name": "other"}, {"priority": 7}, {"profile": replace(PROFILE, keep_candidates=3)}],
     ids=["other requests", "another name", "another priority", "another profile"],
 )
-def test_another_pod_or_profile_is_filtered_anew(other):
+def test_another_pod_or_profile_is_filtered_again(other):
     snapshot = world()
-    assert judged(snapshot) is not judged(snapshot, **other)
+    assert cached_checks(snapshot) is not cached_checks(snapshot, **other)
 
 
-def a_pod_comes(snapshot):
+def add_pod(snapshot):
     snapshot.put("Pod", typed(pod("new", "2", nodeName="n3")))
 
 
-def a_pod_goes(snapshot):
+def remove_pod(snapshot):
     snapshot.remove("Pod", ("default", "e"))
 
 
-def a_pod_is_nominated(snapshot):
+def nominate_pod(snapshot):
     snapshot.put("Pod", typed(incoming("waiting", cpu="7", priority=3000, status={"nominatedNodeName": "n3"})))
 
 
-def a_nominated_pod_goes(snapshot):
+def remove_nominated_pod(snapshot):
     snapshot.remove("Pod", ("default", "nominee"))
 
 
-def a_budget_comes(snapshot):
+def add_budget(snapshot):
     snapshot.put("PodDisruptionBudget", built(cluster({}, budgets=[budget("third", app="z")])).budgets[0])
 
 
-def a_node_comes(snapshot):
+def add_node(snapshot):
     snapshot.put("Node", built(cluster({node("n5"): []})).nodes[0])
 
 
-def a_node_is_another(snapshot):
+def replace_node(snapshot):
     snapshot.put("Node", built(cluster({node("n3", cpu="1"): []})).nodes[0])
 
 
-def a_node_goes(snapshot):
+def remove_node(snapshot):
     snapshot.remove("Node", ("", "n4"))
 
 
-def a_kind_may_not_be_read(snapshot):
+def revoke_permission(snapshot):
     snapshot.unreadable_tables = frozenset({"claims"})
 
 
 CHANGES = [
-    a_pod_comes,
-    a_pod_goes,
-    a_pod_is_nominated,
-    a_nominated_pod_goes,
-    a_budget_comes,
-    a_node_comes,
-    a_node_is_another,
-    a_node_goes,
-    a_kind_may_not_be_read,
+    add_pod,
+    remove_pod,
+    nominate_pod,
+    remove_nominated_pod,
+    add_budget,
+    add_node,
+    replace_node,
+    remove_node,
+    revoke_permission,
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_after_a_change_the_pod_is_filtered_anew(change):
+def test_after_a_change_the_pod_is_filtered_again(change):
     snapshot = world()
-    before = judged(snapshot)
+    before = cached_checks(snapshot)
     change(snapshot)
     snapshot.refresh_layout()
-    assert judged(snapshot) is not before
+    assert cached_checks(snapshot) is not before
 
 
-def test_nodes_that_were_offered_last_are_not_looked_up_again():
+def test_the_same_node_names_are_not_looked_up_again():
     snapshot = world()
-    last = snapshot.index(FilterCache)
-    rows = last.rows(NAMES)
+    cache = snapshot.index(FilterCache)
+    rows = cache.rows(NAMES)
     assert [snapshot.node_names[row] for row in rows] == NAMES
-    assert last.rows(list(NAMES)) is rows
-    assert [snapshot.node_names[row] for row in last.rows(NAMES[::-1])] == NAMES[::-1]
+    assert cache.rows(list(NAMES)) is rows
+    assert [snapshot.node_names[row] for row in cache.rows(NAMES[::-1])] == NAMES[::-1]
 
 
 def test_nodes_are_looked_up_again_once_one_has_another_row():
     snapshot = world()
-    last = snapshot.index(FilterCache)
-    before = last.rows(["n4"]).tolist()
+    cache = snapshot.index(FilterCache)
+    before = cache.rows(["n4"]).tolist()
     snapshot.remove("Node", ("", "n1"))
-    assert [snapshot.node_names[row] for row in last.rows(["n4"])] == ["n4"]
-    assert last.rows(["n4"]).tolist() != before
+    assert [snapshot.node_names[row] for row in cache.rows(["n4"])] == ["n4"]
+    assert cache.rows(["n4"]).tolist() != before
 
 
-def test_a_list_that_was_changed_since_is_looked_up_anew():
+def test_a_list_changed_in_place_is_looked_up_again():
     snapshot, names = world(), list(NAMES)
-    last = snapshot.index(FilterCache)
-    last.rows(names)
+    cache = snapshot.index(FilterCache)
+    cache.rows(names)
     names.reverse()
-    assert [snapshot.node_names[row] for row in last.rows(names)] == names
+    assert [snapshot.node_names[row] for row in cache.rows(names)] == names
 
 
-def test_what_is_remembered_does_not_hold_the_snapshot():
-    """It is to be gone with its last reader, not when cycles are sought."""
+def test_the_cache_does_not_keep_the_snapshot_alive():
+    """It is freed with its last reference, without the garbage collector."""
     snapshot = world()
     engine.filter(snapshot, typed(incoming(cpu="2")), NAMES, PROFILE)
     held = weakref.ref(snapshot)

@@ -1,4 +1,4 @@
-"""Of many nodes that are asked about at once, each is told what it would be told alone."""
+"""Statuses of many nodes at once: each node gets the status that it gets alone."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from tests.builders import budget, incoming, node, pod, snapshot, typed
 
 
 @pytest.mark.parametrize("count", [2, 32, 33, 61, 70])
-def test_a_pod_may_ask_for_many_resources_of_which_each_node_lacks_others(count):
-    """The last ones asked for are lacking, where numbers with a bit for each would be largest."""
+def test_nodes_that_lack_different_resources_get_different_reasons(count):
+    """The last columns are insufficient, where the bit masks of the reason keys are largest."""
     names = [f"example.com/r{number:02}" for number in range(count)]
     nodes = []
     for number in range(400):
@@ -25,7 +25,7 @@ def test_a_pod_may_ask_for_many_resources_of_which_each_node_lacks_others(count)
 
 
 @pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])
-def test_each_node_is_told_its_own_budget_in_whatever_order_nodes_are_offered(order):
+def test_each_node_names_its_own_budget_in_any_order_of_candidates(order):
     here = snapshot(
         {node("n1"): [pod("vip", "0", priority=5000), pod("a", "4")], node("n2"): [pod("b", "4")]},
         budgets=[budget(f"budget-{name}", app=name) for name in ("a", "b", "vip")],

@@ -378,7 +378,7 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
 
 
 def _has_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
-    """Return [node]: does a CSIStorageCapacity that the node can use have room for the claim?
+    """Return [node]: can a CSIStorageCapacity that the node can use hold the claim?
 
     All nodes if the driver does not publish capacities (hasEnoughCapacity, v1.36).
     """

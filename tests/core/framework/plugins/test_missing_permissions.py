@@ -1,4 +1,4 @@
-"""What may not be read is not taken for what is not there."""
+"""Objects that the extender may not list are not treated as missing: the plugins that need them are not evaluated."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ SELECTING: dict[str, Any] = {
 NAMING: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
 
 
-def cut_off(*fields, running=()):
+def without_permission(*fields, running=()):
     snapshot = built(cluster({node("n1", cpu="2"): running, node("n2"): []}))
     snapshot.unreadable_tables = frozenset(fields)
     return snapshot
@@ -54,49 +54,49 @@ def not_evaluated(snapshot, pod, profile=DEFAULT):
         pytest.param(["device_classes", "priority_classes"], CLAIM | NAMING, (), id="kinds that no filter needs"),
     ],
 )
-def test_a_filter_says_nothing_where_it_may_not_read(fields, spec, expected):
-    assert not_evaluated(cut_off(*fields), incoming(**spec))[0] == expected
+def test_a_filter_without_permission_is_not_evaluated(fields, spec, expected):
+    assert not_evaluated(without_permission(*fields), incoming(**spec))[0] == expected
 
 
-def test_a_claim_that_may_not_be_read_rejects_no_node():
-    assert not_evaluated(cut_off("claims"), incoming(**CLAIM))[1] == 2
+def test_an_unreadable_claim_rejects_no_node():
+    assert not_evaluated(without_permission("claims"), incoming(**CLAIM))[1] == 2
 
 
-def test_a_claim_that_is_not_there_is_missing_where_claims_may_be_read():
-    assert not_evaluated(cut_off(), incoming(**CLAIM)) == ((), 0)
+def test_a_missing_claim_rejects_the_pod_where_claims_are_readable():
+    assert not_evaluated(without_permission(), incoming(**CLAIM)) == ((), 0)
 
 
-def test_a_running_pod_that_selects_namespaces_makes_them_needed():
-    snapshot = cut_off("namespaces", running=[pod("a", **SELECTING)])
+def test_a_running_pod_with_a_namespace_selector_requires_namespaces():
+    snapshot = without_permission("namespaces", running=[pod("a", **SELECTING)])
     assert not_evaluated(snapshot, incoming())[0] == ("InterPodAffinity",)
 
 
-def test_hard_default_constraints_need_services_and_controllers():
+def test_hard_default_constraints_require_services_and_controllers():
     hard = TopologySpreadConstraint(1, "kubernetes.io/hostname", "DoNotSchedule")
     profile = Profile(default_spread_constraints=(hard,))
-    assert not_evaluated(cut_off("services"), incoming(), profile)[0] == ("PodTopologySpread",)
+    assert not_evaluated(without_permission("services"), incoming(), profile)[0] == ("PodTopologySpread",)
 
 
-def test_a_score_that_may_not_read_is_left_out():
-    scored = evaluate(cut_off(), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
-    left = evaluate(cut_off("services"), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
+def test_a_score_plugin_without_permission_is_skipped():
+    scored = evaluate(without_permission(), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
+    left = evaluate(without_permission("services"), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
     assert "InterPodAffinity" not in left
     assert {name: value for name, value in scored.items() if name != "PodTopologySpread"} == {
         name: value for name, value in left.items() if name != "PodTopologySpread"
     }
 
 
-def test_a_preemption_keeps_what_kube_scheduler_chose_where_it_may_not_read():
-    snapshot = cut_off("claims", running=[pod("a"), pod("b", priority=5)])
+def test_preemption_keeps_the_schedulers_victims_without_permission():
+    snapshot = without_permission("claims", running=[pod("a"), pod("b", priority=5)])
     decision = engine.preempt(snapshot, typed(incoming(**CLAIM)), {"n1": SentCandidate(("uid-b",))}, Profile())
     assert [(one.node, [victim.metadata.name for victim in one.victims]) for one in decision.kept] == [("n1", ["b"])]
     assert decision.as_sent == {"n1"}
 
 
-def test_where_device_classes_may_not_be_read_any_extended_resource_may_be_backed_by_one():
+def test_with_unreadable_device_classes_any_extended_resource_may_be_backed_by_one():
     asking = incoming(requests={"example.com/gpu": "1"})
-    assert not_evaluated(cut_off(), asking) == ((), 0)
-    assert not_evaluated(cut_off("device_classes"), asking) == (("DynamicResources",), 2)
+    assert not_evaluated(without_permission(), asking) == ((), 0)
+    assert not_evaluated(without_permission("device_classes"), asking) == (("DynamicResources",), 2)
 
 
 # --- what protects pods ---------------------------------------------------------------------------------------------
@@ -119,9 +119,9 @@ def test_where_device_classes_may_not_be_read_any_extended_resource_may_be_backe
         (["priority_classes", "namespaces"], {}, None),
     ],
 )
-def test_nobody_is_evicted_where_it_cannot_be_known_who_is_protected(fields, policy, vetoed):
+def test_no_pod_is_evicted_if_protections_cannot_be_evaluated(fields, policy, vetoed):
     """n1 has 2 cores: a takes them, the preemptor wants them."""
-    snapshot = cut_off(*fields, running=[pod("a", cpu="2")])
+    snapshot = without_permission(*fields, running=[pod("a", cpu="2")])
     profile = Profile(preemption=PreemptionPolicy(**policy))
     decision = engine.preempt(snapshot, typed(incoming(cpu="2")), {"n1": SentCandidate(("uid-a",))}, profile)
     assert decision.vetoed == vetoed

@@ -1,4 +1,4 @@
-"""What corpus and generated cases do not ask of the plugins: volumes of old plugins, devices, and arguments."""
+"""Plugin behaviour that the parity corpus does not cover: migrated in-tree volumes, device classes, arguments."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def codes(evaluation):
 # --- the tables -----------------------------------------------------------------------------------------------------
 
 
-def test_the_tables_and_the_default_profile_name_the_same_plugins():
+def test_the_registry_and_the_default_profile_name_the_same_plugins():
     assert tuple(FILTERS) == FILTER_PLUGINS
     assert set(SCORES) == set(SCORE_WEIGHTS)
 
@@ -86,7 +86,7 @@ EBS = {"awsElasticBlockStore": {"volumeID": "aws://eu-1a/vol-1"}}
         ("pxd_portworx_com", {"portworxVolume": {"volumeID": "123"}}),
     ],
 )
-def test_a_volume_of_an_old_plugin_counts_for_the_driver_that_took_it_over(driver, source):
+def test_a_volume_of_a_migrated_plugin_counts_for_its_csi_driver(driver, source):
     objects = cluster(
         {node("full"): [pod("a", **using("old"))], node("free"): []},
         others=[
@@ -126,13 +126,13 @@ def test_an_inline_disk_and_its_persistent_volume_are_one():
         ),
     ],
 )
-def test_the_handle_of_an_old_volume_is_the_drivers_own(source, labels, handle):
+def test_a_migrated_volume_has_the_csi_drivers_handle(source, labels, handle):
     found = migrated_volume(msgspec.convert(source, PersistentVolumeSpec), labels)
     assert found is not None
     assert found[1] == handle
 
 
-def test_a_class_of_an_old_provisioner_counts_for_its_driver_and_others_nowhere():
+def test_a_class_of_a_migrated_provisioner_counts_for_its_csi_driver_only():
     def with_provisioner(name):
         return cluster(
             {node("n1"): []},
@@ -148,7 +148,7 @@ def test_a_class_of_an_old_provisioner_counts_for_its_driver_and_others_nowhere(
     assert codes(said(with_provisioner("kubernetes.io/azure-file"), waiting)) == {"n1": "Success"}
 
 
-def test_zones_of_an_old_volume_are_the_drivers_own_where_the_kubelet_has_moved():
+def test_a_migrated_volume_uses_the_csi_drivers_zones_on_migrated_nodes():
     """`moved` has dropped the old label and has the driver's; `old` is the other way round; `wrong` has neither."""
     key = "topology.ebs.csi.aws.com/zone"
     terms = [{"matchExpressions": [{"key": BETA_ZONE, "operator": "In", "values": ["a"]}]}]
@@ -171,7 +171,7 @@ def test_zones_of_an_old_volume_are_the_drivers_own_where_the_kubelet_has_moved(
     assert codes(found) == {"moved": "Success", "old": "Success", "wrong": unresolvable, "half": unresolvable}
 
 
-def test_an_old_volume_without_affinity_is_in_the_zones_of_its_labels():
+def test_a_migrated_volume_without_affinity_is_in_the_zones_of_its_labels():
     key = "topology.gke.io/zone"
     disk = volume("old", {"gcePersistentDisk": {"pdName": "disk"}})
     disk["metadata"]["labels"] = {ZONE: "a__b"}
@@ -184,7 +184,7 @@ def test_an_old_volume_without_affinity_is_in_the_zones_of_its_labels():
     assert verdicts["out"]["reasons"] == ["node(s) didn't match PersistentVolume's node affinity"]
 
 
-def test_an_old_region_label_is_taken_for_todays_where_the_kubelet_has_moved():
+def test_a_beta_region_label_is_compared_as_ga_label_on_migrated_nodes():
     region, beta = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
     zone = {"key": BETA_ZONE, "operator": "In", "values": ["a"]}
     terms = [{"matchExpressions": [zone, {"key": beta, "operator": "In", "values": ["eu"]}]}]
@@ -201,7 +201,7 @@ def test_an_old_region_label_is_taken_for_todays_where_the_kubelet_has_moved():
     assert found == {"in": "Success", "out": "UnschedulableAndUnresolvable"}
 
 
-def test_a_volume_that_is_being_made_for_another_node_is_out_of_reach_even_if_that_node_is_gone():
+def test_a_claim_with_a_selected_node_fits_only_there_even_if_that_node_was_deleted():
     def told(selected):
         wanted = claim("new", storageClassName="fast")
         wanted["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": selected}
@@ -220,7 +220,7 @@ GPU = {"example.com/gpu": "1"}
 DEVICE_CLASS = thing("DeviceClass", "gpu", spec={"extendedResourceName": "example.com/gpu"})
 
 
-def test_a_resource_that_a_device_class_backs_is_left_to_the_scheduler_where_no_plugin_offers_it():
+def test_a_resource_backed_by_a_device_class_is_not_evaluated_where_no_device_plugin_provides_it():
     objects = cluster(
         {node("plugin", allocatable=GPU): [pod("a", requests=GPU)], node("none"): []},
         others=[DEVICE_CLASS],
@@ -234,7 +234,7 @@ def test_a_resource_that_a_device_class_backs_is_left_to_the_scheduler_where_no_
     assert decide("plugin") == ()
 
 
-def test_without_a_device_class_the_resource_is_refused():
+def test_without_a_device_class_the_resource_is_insufficient():
     evaluation = said(cluster({node("none"): []}), incoming(requests=GPU))
     assert evaluation["filter"]["none"]["reasons"] == ["Insufficient example.com/gpu"]
 
@@ -245,7 +245,7 @@ def test_the_name_of_a_device_class_is_a_resource_too():
     assert codes(said(cluster({node("n1"): []}), incoming(requests=asked))) == {"n1": "UnschedulableAndUnresolvable"}
 
 
-def test_the_schedulers_victims_are_kept_only_where_devices_decide():
+def test_the_schedulers_victims_are_kept_only_where_dynamic_resources_decide():
     """One victim would do on either node; `devices` keeps both that were offered."""
     objects = cluster(
         {
