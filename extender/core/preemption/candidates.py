@@ -11,9 +11,9 @@ earlier ones only if they are better: vetoed victims are worse than victims that
 decides.
 
 Minimal victims are searched on a few candidates only, because the search takes milliseconds per node: the best few by
-the reprieve's victims (`top_k`). As the search can only improve a candidate, and the best candidate by the reprieve is
-among those searched, the answer is never worse than the reprieve's. It is not guaranteed to be the best in the cluster:
-a node outside the best few may have had a still better set.
+the victims selected so far (`top_k`). The search starts from these victims and can only improve them, and the best
+candidate is among those searched, so the answer is never worse than without the search. It is not guaranteed to be the
+best in the cluster: a node outside the best few may have a still better set.
 
 Rule: pods are put back in `dry_run` only; this module decides in which groups and in which order.
 """

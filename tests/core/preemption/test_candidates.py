@@ -162,7 +162,7 @@ def test_the_node_within_its_budgets_is_found_that_was_not_sent():
     assert kept(nodes, {"n1": ["a"]}, replace(strict, candidates="Sent"), budgets=budgets) == []
 
 
-# --- victims: Minimal --------------------------------------------------------------------------------------------------
+# --- victims: Minimal -------------------------------------------------------------------------------------------------
 
 
 def start(second) -> str:

@@ -1,7 +1,7 @@
-"""Who may not be a victim: every condition of a rule, tolerations, tenants and cooldowns, one by one and together.
+"""Which pods are protected: every condition of a rule, tolerations, tenants and cooldowns, one by one and together.
 
-What is said of one pod (`protection_reasons`) and what is found of all at once (`ProtectionIndex.mask`) is compared wherever either is
-asked. In all cases the preemptor has priority 1000, and everybody else less.
+The reasons for one pod (`protection_reasons`) and the mask of all pods (`ProtectionIndex.protected`) are compared
+wherever either is used. In all cases the preemptor has priority 1000, and all other pods less.
 """
 
 import random

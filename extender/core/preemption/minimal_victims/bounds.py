@@ -123,7 +123,7 @@ class EncodedPods:
     ranks: tuple[int, ...]
     """[place]: rank of the pod."""
     weights: tuple[int, ...]
-    """[place]: (priority + 2^31) * (pods + 1) + 1; sums of it order sets by the sum of (priority + 2^31), then by size."""
+    """[place]: (priority + 2^31) * (pods + 1) + 1; sums order sets by the sum of (priority + 2^31), then by size."""
     priority_blocks: tuple[tuple[int, PodSet], ...]
     """(priority, the pods that have it), the lowest priority first."""
     capped: tuple[PodSet, ...]

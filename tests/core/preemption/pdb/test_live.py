@@ -129,7 +129,10 @@ READY_PODS = {
         [A, B], held(1, 0), 1, (one("c", ready=False, leaving=ASSUMED_DELETION_TIMESTAMP),)
     ),
     "23: two assumed to leave, 2 - 2": Case(
-        [A, B], held(2, 0), 0, (one("c", leaving=ASSUMED_DELETION_TIMESTAMP), one("d", leaving=ASSUMED_DELETION_TIMESTAMP))
+        [A, B],
+        held(2, 0),
+        0,
+        (one("c", leaving=ASSUMED_DELETION_TIMESTAMP), one("d", leaving=ASSUMED_DELETION_TIMESTAMP)),
     ),
     "24: the status is of an older spec": Case([A, B], held(9, 0, observed=0), 0),
     "25: the status is of this spec": Case([A, B], held(9, 0, observed=1), 2),
@@ -361,7 +364,13 @@ BEFORE = (held(9, 1),)
             id="18: b is not charged any more",
         ),
         pytest.param([A], 0, [comes(B)], 1, id="19: b comes: 2 - 1"),
-        pytest.param([A, B], 1, [comes(one("b", leaving=ASSUMED_DELETION_TIMESTAMP)), comes(B)], 1, id="20: b stays after all"),
+        pytest.param(
+            [A, B],
+            1,
+            [comes(one("b", leaving=ASSUMED_DELETION_TIMESTAMP)), comes(B)],
+            1,
+            id="20: b stays after all",
+        ),
         pytest.param(
             [A, B], 1, [comes(one("b", ready=False)), comes(held(9, 1, lets_go="AlwaysAllow"))], 1, id="21: b may go"
         ),
