@@ -38,7 +38,7 @@ class CacheCollector(Collector):
         yield _gauge("cache_ready", "1 if the cluster cache is ready for decisions, else 0.", ready)
         yield _gauge(
             "assumed_pods",
-            "Number of assumed pods: bound or evicted by an answer, but not yet confirmed by a watch event.",
+            "Number of assumed pods: bound, nominated or evicted by an answer, but not yet confirmed by a watch event.",
             len(self._cache.assumed),
         )
         reflector_statuses = self._source.reflector_statuses()

@@ -101,7 +101,7 @@ CASES = [
         "11m",
         "has not been scraped for 10 minutes.",
     ),
-    silent("ExtenderInstanceDown", {of("up"): "0+0x20"}, "11m"),  # nobody knows that it is ours; ExtenderDown fires
+    silent("ExtenderInstanceDown", {of("up"): "0+0x20"}, "11m"),  # not recognizable as an extender; ExtenderDown fires
     silent(
         "ExtenderInstanceDown",
         {'up{instance="z", job="other"}': "0+0x20", of("up"): "1+0x20", BUILD: "1+0x20"},
@@ -164,7 +164,7 @@ CASES = [
         "4m",
         "600ms at worst within the last minute.",
     ),
-    # --- picture
+    # --- cluster cache
     *gauge(
         "ExtenderPictureStale",
         of("extender_cache_age_seconds", 'kind="Pod"'),
@@ -298,7 +298,7 @@ CASES = [
     ),
     silent(
         "ExtenderFileDescriptorsNearLimit",
-        {of("process_open_fds"): "81+0x20", of("process_max_fds"): "100+0x20"},  # somebody else's process
+        {of("process_open_fds"): "81+0x20", of("process_max_fds"): "100+0x20"},  # a process of another job
         "11m",
     ),
     *counter(

@@ -16,11 +16,11 @@ TARGET = frozenset({"job", "instance"})
 """Labels that Prometheus adds to everything that it scrapes."""
 
 OF_PROMETHEUS = {"up": Series()}
-"""What it says itself of what it scrapes."""
+"""Series that Prometheus itself adds for every target."""
 
 
 def alerts() -> list[dict[str, Any]]:
-    """Of the PrometheusRule, in its order."""
+    """Return the alerts of the PrometheusRule, in order."""
     return [rule for group in rule_groups() for rule in group["rules"]]
 
 

@@ -13,7 +13,7 @@ ROWS = [panel for panel in DASHBOARD["panels"] if panel["type"] == "row"]
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 UNITS = {"none", "short", "s", "bytes", "reqps", "eps", "percentunit"}
-"""Of Grafana."""
+"""Units of Grafana that panels may use."""
 
 VARIABLES = {"$__rate_interval": "5m", "$__range": "3h"}
 
@@ -34,7 +34,7 @@ def expressions():
 
 def test_there_is_a_row_for_each_part():
     titles = [row["title"] for row in ROWS]
-    assert titles == ["State", "Traffic", "Latency", "Decisions", "Picture", "Process"]
+    assert titles == ["State", "Traffic", "Latency", "Decisions", "Cluster cache", "Process"]
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])

@@ -53,7 +53,7 @@ def test_no_scripts_import_each_other_in_a_circle():
     TopologicalSorter(imports).prepare()
 
 
-def test_a_missing_browser_is_said_with_what_to_install(monkeypatch, tmp_path):
+def test_the_error_of_a_missing_browser_names_the_package(monkeypatch, tmp_path):
     monkeypatch.setattr(browser, "CHROMIUM", tmp_path / "chromium")
     with pytest.raises(RuntimeError, match="apt-get install chromium"), browser.chromium():
         pass

@@ -19,7 +19,7 @@ def simulate(page):
 
 def test_the_result_is_that_of_simulate(tabs):
     own = requests.pod("new")
-    said = tabs.served.simulate({"pods": [own], "preset": "upstream"})
+    response = tabs.served.simulate({"pods": [own], "preset": "upstream"})
     page = tabs.open("#/what-if")
     fill(page, own)
     page.get_by_label("Policies").select_option("upstream")
@@ -27,14 +27,16 @@ def test_the_result_is_that_of_simulate(tabs):
     result = page.locator("#result")
     expect(result.get_by_role("heading", name="Result")).to_be_focused()
     cycles = result.locator(".cycles li")
-    expect(cycles).to_have_count(len(said["cycles"]))
-    for item, cycle in zip(cycles.all(), said["cycles"], strict=True):
+    expect(cycles).to_have_count(len(response["cycles"]))
+    for item, cycle in zip(cycles.all(), response["cycles"], strict=True):
         expect(item).to_contain_text(cycle["pod"])
         expect(item).to_contain_text(cycle["message"])
         expect(item).to_contain_text(cycle["node"] or cycle["nominatedNode"])
     rows = result.locator(".evicted tbody tr")
-    expect(rows.locator("th")).to_have_text([one["pod"] for one in said["evicted"]])
-    expect(result.locator(".changed-node .node-name")).to_have_text([one["name"] for one in said["summary"]["nodes"]])
+    expect(rows.locator("th")).to_have_text([one["pod"] for one in response["evicted"]])
+    expect(result.locator(".changed-node .node-name")).to_have_text(
+        [one["name"] for one in response["summary"]["nodes"]]
+    )
     expect(result).to_contain_text("1 scheduled · 0 pending · 1 evicted · no PDB violations")
 
 
@@ -48,22 +50,22 @@ def test_a_node_that_changes_is_shown_before_and_after(tabs):
     (node,) = answer["summary"]["nodes"]
     assert name == node["name"]
     for bar, when in ((cpu.first, "before"), (cpu.last, "after")):
-        said = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
-        expect(bar).to_have_attribute("aria-label", said)
+        response = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
+        expect(bar).to_have_attribute("aria-label", response)
 
 
 def test_two_policies_are_compared(tabs):
     """On worker-b2 the victim's budget allows no disruption, which the preset strict forbids to violate."""
     picky = requests.pod("picky")
     picky["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "worker-b2"}
-    said = tabs.served.simulate({"pods": [picky], "compare": ["upstream", "strict"]})
-    assert said["differences"]
+    response = tabs.served.simulate({"pods": [picky], "compare": ["upstream", "strict"]})
+    assert response["differences"]
     page = tabs.open("#/what-if")
     fill(page, picky)
     page.get_by_label("Policies").select_option("upstream")
     page.get_by_label("Compare with").select_option("strict")
     simulate(page)
-    expect(page.locator("#differences tbody th")).to_have_text([one["pod"] for one in said["differences"]])
+    expect(page.locator("#differences tbody th")).to_have_text([one["pod"] for one in response["differences"]])
     expect(page.locator(".compared > section")).to_have_count(2)
     expect(page.get_by_role("heading", name="With upstream")).to_be_visible()
     expect(page.locator("section[data-policy=upstream]")).to_contain_text("1 PDB violation")
@@ -71,12 +73,12 @@ def test_two_policies_are_compared(tabs):
 
 
 def test_pending_pods_can_be_simulated_without_pasting_any(tabs):
-    said = tabs.served.simulate({"pending": True})
+    response = tabs.served.simulate({"pending": True})
     page = tabs.open("#/what-if")
     page.get_by_label("include the pending pods of the cluster").check()
     simulate(page)
-    expect(page.locator(".cycles li")).to_have_count(len(said["cycles"]))
-    expect(page.locator(".cycles li").first).to_contain_text(said["cycles"][0]["pod"])
+    expect(page.locator(".cycles li")).to_have_count(len(response["cycles"]))
+    expect(page.locator(".cycles li").first).to_contain_text(response["cycles"][0]["pod"])
 
 
 def test_a_list_as_kubectl_prints_it_is_taken(tabs):

@@ -1,4 +1,4 @@
-"""The admin listener: what it answers to whom, and that nothing of it is on the scheduler's port."""
+"""The admin listener: which client may read what, and that the scheduler's listener has none of its paths."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ async def test_both_ports_speak_of_one_service():
 
 
 @pytest.mark.parametrize("path", ["/livez/", "/readyz/", "/metrics/", "/decisions/", "/status/", "/ui/app.js/", "//ui"])
-async def test_nobody_is_sent_elsewhere(path):
+async def test_no_path_redirects(path):
     async with admin() as people:
         answer = await people.get("http://127.0.0.1:8889" + path)
     assert answer.status_code == 404
@@ -138,10 +138,10 @@ async def test_who_is_about_to_end_is_not_ready(sections):
     assert (ready.status_code, error_of(ready)) == (503, DRAINING)
     assert verbose.status_code == 503
     assert verbose.text.splitlines()[-2:] == [f"[-] {DRAINING}", "readyz check failed"]
-    assert live.status_code == 200, "nobody should kill what is ending in good order"
+    assert live.status_code == 200, "a graceful shutdown must not be killed"
 
 
-async def test_what_is_wrong_with_certificates_is_told_and_keeps_nobody_from_being_ready(tmp_path):
+async def test_certificate_problems_are_warnings_and_the_process_stays_ready(tmp_path):
     pair = Certificates(tmp_path).client("extender")
     section = TLSSection(certificate=str(pair.certificate), key=str(pair.key))
     app = app_with()
@@ -155,7 +155,7 @@ async def test_what_is_wrong_with_certificates_is_told_and_keeps_nobody_from_bei
     assert status.json()["notes"] == ["certificate: server.tls.key: no key; using the previous one"]
 
 
-async def test_draining_is_said_before_anything_else():
+async def test_draining_is_reported_before_any_other_problem():
     app = app_with(ClusterCache())
     app.state.server_context.lifecycle.is_draining = True
     async with admin_client(app.state.server_context) as machine:

@@ -173,7 +173,7 @@ def test_a_file_that_is_wrong_is_a_gauge():
     assert shown(SettingsCollector(live_settings, Lifecycle(), 7))["extender_config_valid"] == 0
 
 
-def test_objects_are_counted_by_kind_and_0_without_a_picture():
+def test_objects_are_counted_by_kind_and_0_without_a_cluster():
     found = shown(CacheCollector(filled_cache(), NO_SOURCE))
     assert (found["extender_cache_objects", "Node"], found["extender_cache_objects", "Pod"]) == (3, 2)
     assert found["extender_cache_objects", "PodGroup.scheduling.x-k8s.io"] == 0

@@ -44,7 +44,7 @@ async def test_a_large_answer_is_whole():
     assert await ForkedWorker.start(lambda: large, SECONDS).result(SECONDS) == large
 
 
-async def test_what_it_changes_is_changed_for_nobody_else():
+async def test_changes_of_the_child_do_not_reach_the_parent():
     held = ["before"]
 
     def change():
@@ -78,7 +78,7 @@ async def test_a_copy_is_stopped_when_whoever_asked_has_gone():
     assert is_gone(copy.pid)
 
 
-def test_a_copy_that_nobody_waits_for_stops_by_itself(monkeypatch):
+def test_an_orphaned_child_exits_by_itself(monkeypatch):
     monkeypatch.setattr(fork_worker, "EXIT_GRACE_SECONDS", 0.01)
     copy = ForkedWorker.start(forever, 0)
     _, status = os.waitpid(copy.pid, 0)

@@ -163,7 +163,7 @@ async def test_the_oldest_decision_of_a_verb_goes_first():
     assert await both.listed() == ["filter-3", "filter-2", "preempt-1"]
 
 
-async def test_what_is_observed_is_not_said_to_be_answered():
+async def test_an_observed_decision_is_not_marked_as_answered():
     both = Both(mode="Observe")
     await both.ask("preempt")
     decision = await both.get("/decisions/preempt-1")
@@ -183,7 +183,7 @@ async def test_a_failure_is_kept_with_its_reason(both):
     answer = await both.scheduler.post("/filter", content=filter_body([*NODES, "worker-9"]))
     assert answer.status_code == 503
     decision = await both.get("/decisions/filter-1")
-    assert (decision["outcome"], decision["error"]) == ("failed", "1 of 4 nodes are not in the cluster picture")
+    assert (decision["outcome"], decision["error"]) == ("failed", "1 of 4 nodes are not in the cluster cache")
 
 
 async def test_a_decision_that_cannot_be_kept_is_answered_all_the_same(both, monkeypatch, caplog):
@@ -195,7 +195,7 @@ async def test_a_decision_that_cannot_be_kept_is_answered_all_the_same(both, mon
 # --- what if --------------------------------------------------------------------------------------------------------
 
 
-async def test_what_if_is_asked_of_the_picture_as_it_is(both):
+async def test_simulate_uses_the_current_cluster(both):
     question = {"pod": pod("urgent", cpu="4", priority=100)}
     answer = await both.people.post("/simulate", content=json.dumps(question), headers=JSON)
     assert answer.status_code == 200, answer.text
@@ -269,7 +269,7 @@ async def test_the_page_is_there(both, path):
 # --- listening ------------------------------------------------------------------------------------------------------
 
 
-def test_an_address_that_is_taken_is_said():
+def test_an_address_in_use_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = configuration(admin={"port": port})

@@ -25,7 +25,7 @@ def asked(body, nodes=None, base=None, history=None, **objects):
     return simulate.simulate_request(here, base or Profile(), json.dumps(body).encode(), history)
 
 
-def told(result):
+def outcomes(result):
     return [(one["pod"], one["outcome"], one["node"]) for one in result["cycles"]]
 
 
@@ -38,9 +38,9 @@ def refusal(body, **objects):
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_is_placed_and_all_is_told_in_plain_values():
+def test_the_result_is_plain_values():
     result = asked({"pod": incoming("new")})
-    assert told(result) == [("default/new", "Nominated", None), ("default/new", "Scheduled", "n1")]
+    assert outcomes(result) == [("default/new", "Nominated", None), ("default/new", "Scheduled", "n1")]
     assert result["cycles"][0]["postFilter"] == {"code": "Success", "reasons": []}
     assert result["evicted"] == [
         {
@@ -90,7 +90,7 @@ def test_the_policies_are_those_in_effect_unless_the_question_names_others():
 
 def test_other_policies_leave_filters_and_scores_as_they_are_configured():
     without_cpu = Profile(filter_plugins=("NodeUnschedulable",))
-    assert told(asked({"pod": incoming("new"), "preset": "strict"}, base=without_cpu))[0][1] == "Scheduled"
+    assert outcomes(asked({"pod": incoming("new"), "preset": "strict"}, base=without_cpu))[0][1] == "Scheduled"
 
 
 def test_of_a_seed_equal_nodes_are_drawn():

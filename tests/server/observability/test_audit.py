@@ -98,7 +98,7 @@ def audited(tmp_path):
 # --- what a line says -------------------------------------------------------------------------------------------------
 
 
-async def test_a_line_says_who_evicts_whom_from_where_and_what_that_costs(audited):
+async def test_a_line_names_preemptor_victims_nodes_and_budgets(audited):
     service = audited({"preemption": {"keepCandidates": "All"}})
     response = await service.post(body=preempt_body(**{"worker-1": ["uid-small"], "worker-2": ["uid-large"], "w9": []}))
     line = service.line()
@@ -150,7 +150,7 @@ async def test_a_line_says_who_evicts_whom_from_where_and_what_that_costs(audite
                 "budgets": [{"name": "shop/for-small", "before": 0, "after": -1}],
             },
         ],
-        "dropped": {"node is not in the cluster picture": ["w9"]},
+        "dropped": {"node is not in the cluster cache": ["w9"]},
         "policies": ["keepCandidates: All"],
         "cache": {"version": 1},
     }
@@ -160,7 +160,7 @@ async def test_nodes_are_grouped_by_why_they_are_not_in_the_answer(audited):
     service = audited()
     await service.post(body=preempt_body(**{"worker-1": ["uid-small"], "worker-2": ["uid-large"], "a": [], "b": []}))
     assert service.line()["dropped"] == {
-        "node is not in the cluster picture": ["a", "b"],
+        "node is not in the cluster cache": ["a", "b"],
         "another node is the better candidate": ["worker-1"],
     }
 
@@ -207,7 +207,7 @@ async def test_a_node_that_the_guard_rejects_is_dropped_and_says_so(audited, mon
     ],
     ids=["Observe", "kill switch, Veto", "kill switch, PassThrough"],
 )
-async def test_what_was_answered_is_told_apart_from_what_was_decided(audited, sections, mode, answer):
+async def test_the_answer_and_the_decision_are_separate_keys(audited, sections, mode, answer):
     service = audited(sections)
     await service.post()
     line = service.line()
@@ -290,11 +290,11 @@ async def test_of_a_live_cluster_it_says_version_and_age_of_each_kind(tmp_path):
             await live.read()
             await client.post("/preempt", content=preempt_body())
     (line,) = map(json.loads, (tmp_path / "audit.log").read_text().splitlines())
-    picture = line["cache"]
-    assert picture["version"] > 0
-    assert {"Node", "Pod", "PodDisruptionBudget"} <= set(picture["kinds"])
-    assert int(picture["kinds"]["Pod"]["version"]) > 0
-    assert 0 <= picture["kinds"]["Pod"]["age"] < 60
+    cache = line["cache"]
+    assert cache["version"] > 0
+    assert {"Node", "Pod", "PodDisruptionBudget"} <= set(cache["kinds"])
+    assert int(cache["kinds"]["Pod"]["version"]) > 0
+    assert 0 <= cache["kinds"]["Pod"]["age"] < 60
 
 
 # --- /bind ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where audit lines go: none is lost in silence, and nobody waits for a disk or a pipe that does not follow."""
+"""The audit log: no line is lost silently, and no answer waits for a blocked disk or pipe."""
 
 import errno
 import logging
@@ -100,8 +100,8 @@ def test_where_no_new_file_can_be_made_the_moved_one_is_written_on(started, path
 @pytest.mark.parametrize(
     ("name", "why"), [("missing/audit.log", "No such file or directory"), (".", "Is a directory"), ("pipe", "No such")]
 )
-def test_what_cannot_be_written_is_said_at_the_start(tmp_path, name, why):
-    os.mkfifo(tmp_path / "pipe")  # nobody reads it
+def test_an_unwritable_target_is_an_error_at_the_start(tmp_path, name, why):
+    os.mkfifo(tmp_path / "pipe")  # without a reader
     with pytest.raises(ConfigError, match=rf"audit.path: cannot write to .*: {why}"):
         check_writable(tmp_path / name)
     with pytest.raises(ConfigError):
@@ -129,7 +129,7 @@ class Time:
         return self.now
 
 
-def test_a_full_disk_is_counted_and_said_every_ten_seconds(caplog, monkeypatch):
+def test_a_full_disk_is_counted_and_logged_every_ten_seconds(caplog, monkeypatch):
     monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)  # on a busy machine
     clock = Time()
     log = AuditLog(full := Path("/dev/full"), clock=clock)

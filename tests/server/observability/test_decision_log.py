@@ -72,7 +72,7 @@ def test_of_the_verb_that_takes_most_the_oldest_goes_when_all_take_too_much():
 
 
 def test_one_decision_that_is_too_large_is_not_kept_and_takes_no_other_with_it():
-    """Of 200 nodes; there is room for two of one node each."""
+    """A decision about 200 nodes; there is room for two of one node each."""
     small, large = filtered(1), preempted_on_many(200)
     decisions = ring(small, large, filtered(2, at=1), most_bytes=3 * small.size)
     assert large.size > 3 * small.size
@@ -88,7 +88,7 @@ def preempted_on_many(count: int) -> KeptDecision:
 
 
 def preempted_again(number: int, pods: list[Pod]) -> KeptDecision:
-    """Of a node with these pods, `number` seconds after 1970."""
+    """A preemption on a node with these pods, `number` seconds after the Unix epoch."""
     snapshot = Snapshot.build(ClusterObjects(nodes=(N1,), pods=tuple(pods)))
     wanted, sent = typed(incoming()), {"n1": SentCandidate(())}
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
@@ -102,7 +102,7 @@ def many_pods(generation: int) -> list[Pod]:
     return [typed(placed(pod(f"g{generation}-{number}", cpu="1m"), "n1")) for number in range(10 * POD_SAMPLE_STRIDE)]
 
 
-def test_L3_pods_that_the_picture_does_not_hold_any_more_count():
+def test_L3_pods_that_the_cluster_cache_no_longer_holds_count():
     """Each preemption is of other pods: there is room for two times these."""
     generations, held = [many_pods(generation) for generation in range(6)], set[int]()
     room = 3 * preempted_again(0, generations[0]).size + 2 * 10 * POD_SAMPLE_STRIDE * POD_SIZE_BYTES
@@ -121,7 +121,7 @@ def test_L3_pods_that_the_picture_does_not_hold_any_more_count():
     [pytest.param(1, 21, id="there is room for them once"), pytest.param(0.5, 0, id="for half of them")],
 )
 def test_L3_a_pod_counts_once_however_many_decisions_refer_to_it(times, left):
-    """As long as the picture holds the pods, they take nothing."""
+    """While the cluster cache holds the pods, they take no memory of the log."""
     pods, number = many_pods(1), 0
     room = 22 * preempted_again(0, pods).size + int(times * 10 * POD_SAMPLE_STRIDE * POD_SIZE_BYTES)
     decisions = DecisionLog(100, room, lambda _: number < 20)
@@ -231,8 +231,8 @@ def test_a_call_that_is_answered_is_kept_as_it_was_answered():
     assert found.milliseconds > 0
 
 
-def test_the_victims_that_are_assumed_to_leave_are_told_as_they_were():
-    """The picture changes as soon as the answer is given."""
+def test_assumed_evictions_do_not_change_a_kept_decision():
+    """The cluster cache changes as soon as the answer is sent."""
     found = request("preempt", preempt_body())
     assert [pod.leaving for shown in found.nodes for pod in shown.pods if pod.role == "victim"] == [False, False]
 
@@ -241,7 +241,7 @@ def test_the_moment_of_the_decision_is_its_time():
     assert request("filter", filter_body(), EvictionHistory(5 * SECOND)).time == "1970-01-01T00:00:05.000Z"
 
 
-def test_a_preemption_that_evicts_nobody_says_so():
+def test_a_preemption_without_victims_says_so():
     found = request("preempt", preempt_body(incoming=INCOMING, **{"worker-3": []}))
     assert (found.outcome, found.chosen) == ("noVictims", [])
     assert found.sentence.startswith("evicts no pod for shop/incoming: ")
@@ -257,7 +257,7 @@ def test_a_preemption_that_may_not_be_says_so():
     assert {shown.outcome for shown in found.nodes} == {"vetoed"}
 
 
-def test_what_is_only_observed_is_told_all_the_same():
+def test_an_observed_decision_is_kept():
     found = request("preempt", preempt_body(), mode="Observe")
     assert (found.outcome, len(found.chosen)) == ("observed", 1)
     assert found.sentence.startswith("would evict shop/small from worker-1 for shop/urgent: ")
@@ -274,7 +274,7 @@ def test_with_the_kill_switch_nothing_was_decided():
 def test_a_decision_that_could_not_be_made_says_why():
     found = request("filter", filter_body(nodes=["nowhere"]))
     assert (found.outcome, found.nodes) == ("failed", [])
-    assert found.error == "1 of 1 nodes are not in the cluster picture"
+    assert found.error == "1 of 1 nodes are not in the cluster cache"
     assert found.sentence == f"no decision for shop/incoming: {found.error}"
 
 
@@ -312,17 +312,17 @@ def test_a_decision_that_cannot_be_kept_does_not_cost_the_answer(caplog):
     assert "failed to store the decision" in caplog.text
 
 
-# --- told on another thread -------------------------------------------------------------------------------------------
+# --- rendered on another thread -------------------------------------------------------------------------------------------
 
 
-def test_a_decision_may_be_told_on_other_threads_while_others_are_made():
-    """Every thread reads the same, whatever becomes of the picture."""
+def test_a_decision_may_be_rendered_on_other_threads_during_decisions():
+    """Every thread renders the same decision, whatever happens to the cluster cache."""
     running = service()
     answer(VERBS["preempt"], running, preempt_body())
     (one,) = running.decisions.find(DecisionQuery())
     expected = msgspec.json.encode(one.decision())
-    told: list[bytes] = []
-    threads = [threading.Thread(target=lambda: told.extend(encoded(one) for _ in range(20))) for _ in range(3)]
+    rendered: list[bytes] = []
+    threads = [threading.Thread(target=lambda: rendered.extend(encoded(one) for _ in range(20))) for _ in range(3)]
     for thread in threads:
         thread.start()
     snapshot = running.cache.mutable_snapshot()
@@ -334,8 +334,8 @@ def test_a_decision_may_be_told_on_other_threads_while_others_are_made():
         snapshot.refresh_layout()
     for thread in threads:
         thread.join()
-    assert set(told) == {expected}
-    assert len(told) == 60
+    assert set(rendered) == {expected}
+    assert len(rendered) == 60
 
 
 def encoded(one: KeptDecision) -> bytes:

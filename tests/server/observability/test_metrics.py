@@ -117,7 +117,7 @@ async def test_every_series_of_a_label_is_there_from_the_start_at_0():
     assert PLUGIN in UNEVALUATED_FILTERS
 
 
-async def test_metrics_are_there_without_a_picture_and_are_not_posted_to():
+async def test_metrics_do_not_need_the_cluster_cache_and_reject_post():
     async with served(ClusterCache()) as client:
         assert (await client.get("/metrics")).status_code == 200
         response = await client.post("/metrics")
@@ -140,8 +140,8 @@ async def test_a_pod_with_a_claim_is_counted_named_and_logged(path, caplog):
                 assert await not_evaluated(client) == {PLUGIN: times}
     pod = "shop/urgent" if verb == "preempt" else "shop/incoming"
     line = f"{verb} '{pod}': not evaluated, left to kube-scheduler: {PLUGIN}"
-    said = [record.getMessage() for record in caplog.records if "not evaluated" in record.getMessage()]
-    assert said == [line, line]
+    messages = [record.getMessage() for record in caplog.records if "not evaluated" in record.getMessage()]
+    assert messages == [line, line]
 
 
 async def test_whole_nodes_and_whole_victims_are_counted_too():
@@ -174,7 +174,7 @@ async def test_filter_and_prioritize_judge_by_the_other_plugins(path):
 
 
 async def test_victims_of_a_pod_with_a_claim_are_those_of_the_scheduler():
-    """incoming needs 2 cores and finds 3 free: our own dry run would evict nobody."""
+    """incoming needs 2 cores and finds 3 free: our own dry run would evict no pods."""
     body = preempt_body(claiming(INCOMING), **{"worker-1": ["uid-small"]})
     async with served() as client:
         answer = (await client.post("/preempt", content=body)).json()
@@ -202,7 +202,7 @@ async def test_two_applications_count_apart():
 
 
 @pytest.mark.parametrize("path", CLAIMING)
-@pytest.mark.parametrize("body", [b"{", None], ids=["a bad request", "no picture"])
+@pytest.mark.parametrize("body", [b"{", None], ids=["a bad request", "cache not ready"])
 async def test_no_decision_nothing_counted(path, body):
     async with served(ClusterCache() if body is None else None) as client:
         response = await client.post(path, content=body or CLAIMING[path])

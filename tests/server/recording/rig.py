@@ -1,6 +1,6 @@
-"""What the tests of recordings stand on: a service that records, and disks that fail or wait.
+"""Fixtures for recordings: a service that records, and disks that fail or block.
 
-Rule: no test waits for a time. `until` waits for something to happen, and fails when that takes too long.
+Rule: no test sleeps. `until` waits for a condition, and fails on a timeout.
 """
 
 import errno
@@ -42,7 +42,7 @@ def until(condition: Any) -> None:
 
 
 class Rig:
-    """A service on the small cluster, or on another store, that records into a directory once it is told to."""
+    """A service on the small cluster, or on another cache, with a recorder for a directory."""
 
     def __init__(
         self,
@@ -65,18 +65,18 @@ class Rig:
         self.cache.prepare_for(self.server_context.settings.profile)
 
     def ask(self, verb: str, body: bytes | dict[str, Any]) -> verbs.Answer:
-        """As the route does."""
+        """Answer as the route does."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return verbs.answer(verbs.VERBS[verb], self.server_context, raw)
 
     def note(self, key: str = "filter-1", body: bytes = b"", seconds: int = 0) -> None:
-        """A call as it is, whatever the service would answer."""
+        """Record a call without answering it."""
         request = body or b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":[]}'
         history = EvictionHistory(NOW + seconds * SECOND)
         self.recorder.record_call(key, "filter", request, 200, b"{}", history, self.server_context.settings)
 
     def results(self) -> list[ReplayResult]:
-        """All that was recorded, replayed once recording has ended."""
+        """Stop the recording and replay it."""
         self.recorder.stop()
         return list(open_recording(self.directory).results())
 

@@ -1,4 +1,4 @@
-"""The application records what it is asked over HTTP: from its start on, or once it is told to."""
+"""The application records calls over HTTP: from its start, or after POST /recording."""
 
 import pytest
 
@@ -85,7 +85,7 @@ async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
     assert replayed(tmp_path) == answers[1:2]
 
 
-async def test_nobody_chooses_a_directory_over_http(tmp_path):
+async def test_the_directory_cannot_be_chosen_over_http(tmp_path):
     app = create_app(filled_cache(), configuration())
     async with admin_client(app.state.server_context) as people:
         refused = await people.post("/recording", json={"enabled": True})

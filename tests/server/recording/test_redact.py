@@ -59,7 +59,7 @@ VOLUMES = [
 
 
 def telling(name, **given):
-    """A pod full of what is nobody's business."""
+    """A pod full of confidential fields."""
     plain = pod(name, **given)
     spec = {
         "containers": [CONTAINER],
@@ -382,7 +382,7 @@ def test_settings_with_everything_set_are_read_back_as_they_were():
 
 
 def test_everything_is_set_there():
-    """What is at its default might be lost and nobody would know; keepCandidates has to be 1 there."""
+    """A lost field would go unnoticed if it had its default; keepCandidates has to be 1 there."""
     settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
     plain = Settings(Profile())
     preemption, limits = settings.profile.preemption, settings.profile.preemption.limits

@@ -144,7 +144,7 @@ def test_a_contradictory_change_is_an_error_that_names_its_line(rig, line):
             "unknown kind 'Cat'",
             id="another kind of object",
         ),
-        pytest.param("cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "end-of-stream", id="half a picture"),
+        pytest.param("cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "end-of-stream", id="half a cluster"),
         pytest.param("calls.jsonl", None, "No such file", id="no calls"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_crash_leaves_what_was_written(rig):
     assert len(list(open_recording(rig.directory).results())) == 1
 
 
-def test_the_picture_is_a_cluster_file(rig):
+def test_the_cluster_is_a_cluster_file(rig):
     rig.recorder.start()
     rig.ask("filter", filter_body())
     rig.recorder.stop()
@@ -158,7 +158,7 @@ def test_the_picture_is_a_cluster_file(rig):
     assert load_cluster(segment / "cluster.json.gz") == load_cluster(CLUSTER)
 
 
-# --- the picture changes ----------------------------------------------------------------------------------------------
+# --- object changes ----------------------------------------------------------------------------------------------
 
 
 def test_changes_between_calls_are_recorded_in_their_order(rig):
@@ -333,7 +333,7 @@ def test_failures_of_ours_are_recorded_too(tmp_path, on_failure):
 
 
 @pytest.mark.parametrize("on_failure", ["Error", "Veto"])
-def test_without_a_picture_there_is_none_in_the_replay(tmp_path, on_failure):
+def test_an_empty_cache_stays_empty_in_the_replay(tmp_path, on_failure):
     rig = Rig(tmp_path, ClusterCache(), preemption={"onFailure": on_failure})
     rig.recorder.start()
     for verb, body in CALLS.items():
@@ -343,7 +343,7 @@ def test_without_a_picture_there_is_none_in_the_replay(tmp_path, on_failure):
     assert not (segment / "cluster.json.gz").exists()
 
 
-def test_a_picture_that_was_not_to_be_trusted_is_not_in_the_replay(tmp_path):
+def test_a_stale_cache_is_stale_in_the_replay(tmp_path):
     class Stale(NoSource):
         current: str | None = "not heard of Pods for 40 s"
 

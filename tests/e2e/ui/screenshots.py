@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.ui.pictures`: update the screenshots in docs/images, with the example cluster."""
+"""`python -m tests.e2e.ui.screenshots`: update the screenshots in docs/images, with the example cluster."""
 
 from pathlib import Path
 from typing import Literal
