@@ -45,8 +45,8 @@ __all__ = ["VERBS", "Answer", "Binder", "CallRecorder", "ServerContext", "VerbHa
 
 log = logging.getLogger(__name__)
 
-MAX_GUARDED_TRIES = 3
-"""Attempts to decide a /preempt, each without the nodes that the guard rejected before the call counts as failed."""
+MAX_GUARDED_ATTEMPTS = 3
+"""Attempts to decide one /preempt, each without the nodes that the guard rejected, before the call fails."""
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ MAX_GUARDED_TRIES = 3
 def read_filter(server_context: ServerContext, body: bytes) -> FilterRequest:
     """Parse the pod and the nodes of a /filter; raises RequestError if the body is malformed or too large."""
     request = decode_filter(body)
-    server_context.check_size(body, request.full)
+    server_context.check_size(body, request.has_whole_nodes)
     return request
 
 
@@ -78,7 +78,7 @@ def _log_filter(request: FilterRequest, decision: FilterDecision, _: str | None)
 def read_prioritize(server_context: ServerContext, body: bytes) -> PrioritizeRequest:
     """Parse the pod and the nodes of a /prioritize; raises RequestError if the body is malformed or too large."""
     request = decode_prioritize(body)
-    server_context.check_size(body, request.full)
+    server_context.check_size(body, request.has_whole_nodes)
     return request
 
 
@@ -109,7 +109,7 @@ def decide_preempt(
     server_context.forget_preemption(request.pod)
     snapshot, sent, rejected = server_context.snapshot(), dict(request.sent), dict[str, str]()
     profile, history = server_context.settings.profile, history or server_context.history()
-    for attempt in range(MAX_GUARDED_TRIES):
+    for attempt in range(MAX_GUARDED_ATTEMPTS):
         decision = engine.preempt(snapshot, request.pod, sent, profile, history)
         if attempt == 0:  # the same in every attempt: count and log once per request
             server_context.note_not_evaluated("preempt", request.pod, decision.not_evaluated)
@@ -150,7 +150,8 @@ def _assume_preemption(server_context: ServerContext, request: PreemptRequest, d
             server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
             server_context.eviction_log.record(request.pod, chosen.victims)
         except Exception:
-            server_context.cache.assumed.forget_preemption(request.pod)  # all or nothing
+            # A half-assumed preemption must not outlive the failed call: its answer evicts no pod.
+            server_context.cache.assumed.forget_preemption(request.pod)
             raise
     server_context.metrics.count_preemption(request, decision)
 
