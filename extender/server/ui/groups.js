@@ -16,7 +16,7 @@ function reasonOf(node) {
   if (node.outcome === "rejectedByPolicy" && !node.why) return violated.length ? `eviction would violate disruption budget ${violated.join(", ")}` : "";
   if (node.outcome === "noVictims") return node.counts?.protected ? "every pod is protected by a policy or at least as important as the preemptor" : node.counts ? "every pod is at least as important as the preemptor" : "the node runs no pods";
   const status = node.emptied ?? node.filter;
-  const plugin = status?.plugin ? `${verdict.plugin}: ` : "";
+  const plugin = status?.plugin ? `${status.plugin}: ` : "";
   return node.why ? (status?.reasons?.join(", ") === node.why ? plugin + node.why : node.why) : plugin + (status?.reasons ?? []).join(", ");
 }
 
