@@ -84,7 +84,7 @@ def test_victims_as_whole_pods_are_read_by_uid():
 
 
 @pytest.mark.parametrize("pods", ["[]", "null"])
-def test_a_node_may_be_offered_without_victims(pods):
+def test_a_node_may_be_sent_without_victims(pods):
     request = wire.decode_preempt(preemption(f'{{"n":{{"Pods":{pods},"NumPDBViolations":0}}}}'))
     assert request.sent == {"n": SentCandidate((), 0)}
 
@@ -175,7 +175,7 @@ def test_unknown_keys_are_ignored():
         (args(pod='{"metadata":{},"spec":{"overhead":{"cpu":1e999}}}'), "Pod.spec.overhead[...]: Number out of range"),
     ],
 )
-def test_what_is_wrong_with_filter_arguments_is_said(body, says):
+def test_errors_of_filter_arguments(body, says):
     assert says in refusal(wire.decode_filter, body)
 
 
@@ -196,11 +196,11 @@ def test_what_is_wrong_with_filter_arguments_is_said(body, says):
         (preemption("[]"), "NodeNameToMetaVictims: Expected `object | null`, got `array`"),
     ],
 )
-def test_what_is_wrong_with_preemption_arguments_is_said(body, says):
+def test_errors_of_preemption_arguments(body, says):
     assert says in refusal(wire.decode_preempt, body)
 
 
-GOOD_OFFER = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
+GOOD_CANDIDATE = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -213,18 +213,23 @@ GOOD_OFFER = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
         ("7", ": Expected `object`, got `int`"),
     ],
 )
-def test_E11_one_bad_offer_among_good_ones_is_refused_at_every_call(bad, says, place):
+def test_E11_one_bad_candidate_among_good_ones_is_refused_at_every_call(bad, says, place):
     """Also where all others were read before, and although nobody would look at its victims."""
-    sent = [GOOD_OFFER, GOOD_OFFER]
+    sent = [GOOD_CANDIDATE, GOOD_CANDIDATE]
     sent.insert(place, bad)
-    body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(sent)) + "}")
+    body = preemption("{" + ",".join(f'"n{number}":{candidate}' for number, candidate in enumerate(sent)) + "}")
     for _ in range(2):
         assert refusal(wire.decode_preempt, body) == f"NodeNameToMetaVictims[...]{says}"
 
 
-def test_offers_that_differ_in_one_byte_are_told_apart():
-    sent = [GOOD_OFFER, GOOD_OFFER.replace('"u"', '"v"'), GOOD_OFFER.replace(":0", ":1"), '{"pods":[{"uid":"u"}]}']
-    body = preemption("{" + ",".join(f'"n{number}":{offer}' for number, offer in enumerate(sent)) + "}")
+def test_candidates_that_differ_in_one_byte_are_distinct():
+    sent = [
+        GOOD_CANDIDATE,
+        GOOD_CANDIDATE.replace('"u"', '"v"'),
+        GOOD_CANDIDATE.replace(":0", ":1"),
+        '{"pods":[{"uid":"u"}]}',
+    ]
+    body = preemption("{" + ",".join(f'"n{number}":{candidate}' for number, candidate in enumerate(sent)) + "}")
     expected = {
         "n0": SentCandidate(("u",), 0),
         "n1": SentCandidate(("v",), 0),
@@ -235,7 +240,7 @@ def test_offers_that_differ_in_one_byte_are_told_apart():
         assert wire.decode_preempt(body).sent == expected
 
 
-def test_L3_offers_that_were_read_before_are_remembered_up_to_so_many_bytes():
+def test_L3_decoded_candidates_are_cached_up_to_a_number_of_bytes():
     read = wire._SentCandidateCache(max_bytes=200)
     for number in range(100):
         sent = f'{{"Pods":[{{"UID":"u{number}"}}],"NumPDBViolations":0}}'.encode()
@@ -421,7 +426,7 @@ def test_list_metadata_that_was_not_sent_is_empty():
     assert json.loads(answer)["Nodes"] == {"metadata": {}, "items": []}
 
 
-def test_a_node_offered_twice_is_accepted_twice_and_scored_once():
+def test_a_node_sent_twice_is_accepted_twice_and_scored_once():
     request = wire.decode_filter(args(names='["a","b","a"]'))
     answer = wire.encode_filter(request, FilterDecision((0, 2), {"b": "full"}, {}, ()))
     assert json.loads(answer)["NodeNames"] == ["a", "a"]
@@ -436,13 +441,13 @@ def test_a_preempt_answer_always_names_victims_by_uid():
     assert wire.encode_preempt([]) == b'{"NodeNameToMetaVictims":{}}'
 
 
-def test_what_was_offered_is_answered_with_every_node_victim_and_count_as_it_came():
+def test_sent_candidates_are_encoded_unchanged():
     meta = '{"b":{"Pods":[{"UID":"v"},{"UID":"u"}],"NumPDBViolations":3},"a":{"Pods":[],"NumPDBViolations":0}}'
     request = wire.decode_preempt(preemption(meta))
     assert wire.encode_sent_candidates(request.sent) == f'{{"NodeNameToMetaVictims":{meta}}}'.encode()
 
 
-def test_offered_whole_pods_are_answered_by_uid_and_null_victims_as_none():
+def test_whole_pods_are_answered_by_uid_and_null_victims_as_an_empty_list():
     whole = '{"n":{"Pods":[{"metadata":{"uid":"u"}}],"NumPDBViolations":1},"m":{"Pods":null,"NumPDBViolations":0}}'
     answer = wire.encode_sent_candidates(wire.decode_preempt(preemption(whole=whole)).sent)
     assert json.loads(answer)["NodeNameToMetaVictims"] == {

@@ -35,7 +35,7 @@ def refusal(body):
 # --- what is read -------------------------------------------------------------------------------------------------
 
 
-def test_who_goes_where_is_read():
+def test_the_pod_and_its_node_are_decoded():
     assert wire.decode_bind(BODY) == REQUEST
 
 
@@ -123,7 +123,7 @@ def test_a_field_of_another_type_is_named(key, value, got):
         (b'{"unknown":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"," + BODY[1:], "nested too deeply"),
     ],
 )
-def test_what_is_wrong_with_binding_arguments_is_said(body, says):
+def test_errors_of_binding_arguments(body, says):
     assert says in refusal(body)
 
 

@@ -53,7 +53,7 @@ class SchedulerEye:
         error = _string(_field(result, "Error")) or ""
         if error:
             raise SchedulerRefuses(error)
-        offered = _offered_names(request)
+        offered = _sent_names(request)
         names, nodes = _field(result, "NodeNames"), _field(result, "Nodes")
         failed, unresolvable = (_string_map(_field(result, k)) for k in ("FailedNodes", "FailedAndUnresolvableNodes"))
         left, whole = [], None
@@ -199,7 +199,7 @@ def _int64(value: Any, name: str) -> int:
     return value
 
 
-def _offered_names(request: bytes) -> set[str] | None:
+def _sent_names(request: bytes) -> set[str] | None:
     """The names that were sent; None if whole nodes were, of which nothing is checked."""
     names: list[str] | None = json.loads(request)["NodeNames"]
     return None if names is None else set(names)

@@ -59,7 +59,7 @@ def world():
     )
 
 
-def captures(policy: PreemptionPolicy) -> Iterator[tuple[Any, DecisionRecord]]:
+def records(policy: PreemptionPolicy) -> Iterator[tuple[Any, DecisionRecord]]:
     """(snapshot, capture) of every verb."""
     profile, history = (
         Profile(keep_candidates=None, preemption=policy),
@@ -117,8 +117,8 @@ def changeable(root: object, without: object = None) -> tuple[dict[int, np.ndarr
 
 
 @each_policy
-def test_nothing_in_a_capture_is_shared_with_the_snapshot(policy):
-    for snapshot, record in captures(policy):
+def test_a_record_shares_nothing_with_the_snapshot(policy):
+    for snapshot, record in records(policy):
         aside = record.request.context.snapshot  # which is never changed, but made anew
         theirs, their_containers = changeable(snapshot, aside)
         ours, our_containers = changeable(record, aside)
@@ -165,22 +165,22 @@ def renamed(metadata):
     return msgspec.structs.replace(metadata, name=f"{metadata.name}-2", uid=f"{metadata.uid}-2", labels={"app": "new"})
 
 
-def told(record: DecisionRecord) -> bytes:
+def rendered(record: DecisionRecord) -> bytes:
     found = render.render(record)
     parts = [found.nodes, found.ranking, found.highest, summary.summarize(record)]
     return msgspec.json.encode([*parts, record.request.filters, record.not_evaluated])
 
 
 @each_policy
-def test_what_is_told_before_and_after_everything_has_changed_is_the_same(policy):
-    told_before = [told(record) for _, record in captures(policy)]
-    kept = list(captures(policy))
+def test_a_record_renders_the_same_after_the_whole_cluster_changed(policy):
+    told_before = [rendered(record) for _, record in records(policy)]
+    kept = list(records(policy))
     for snapshot in {id(snapshot): snapshot for snapshot, _ in kept}.values():
         change_everything(snapshot)
-    assert [told(record) for _, record in kept] == told_before
+    assert [rendered(record) for _, record in kept] == told_before
 
 
-def test_a_decision_without_its_working_cannot_be_captured():
+def test_a_decision_without_its_context_cannot_be_recorded():
     snapshot = world()
     decision = replace(engine.filter(snapshot, typed(incoming()), ["n1"], Profile()), decision_context=None)
     with pytest.raises(ValueError, match="no DecisionContext"):
@@ -188,9 +188,9 @@ def test_a_decision_without_its_working_cannot_be_captured():
 
 
 @each_policy
-def test_a_capture_says_about_how_many_bytes_it_takes(policy):
+def test_a_record_estimates_its_memory(policy):
     """Within a factor of 10 of its arrays, which is good enough to bound memory by."""
-    for _, record in captures(policy):
+    for _, record in records(policy):
         arrays, _ = changeable(record)
         assert sum(array.nbytes for array in arrays.values()) / 10 < record.size < 100_000
 
@@ -198,26 +198,26 @@ def test_a_capture_says_about_how_many_bytes_it_takes(policy):
 @each_policy
 def test_the_snapshot_that_reasons_read_holds_no_more_than_they_do(policy):
     """No pod, no node, no budget of the cluster is kept alive by it."""
-    for _, record in captures(policy):
+    for _, record in records(policy):
         objects = record.request.context.snapshot.objects
         kept = {of_kind.field for of_kind in KINDS.values() if getattr(objects, of_kind.field)}
         assert kept == {"namespaces", "priority_classes"}
 
 
-def test_captures_of_the_same_namespaces_share_what_reasons_read():
+def test_records_of_the_same_namespaces_share_the_snapshot_for_reasons():
     snapshot = world()
     one, other = (record_filter(engine.filter(snapshot, typed(incoming()), ["n1"], Profile())) for _ in range(2))
     assert one.request.context.snapshot is other.request.context.snapshot
 
 
-def test_what_reasons_read_is_made_anew_when_a_namespace_changes():
+def test_the_snapshot_for_reasons_is_rebuilt_when_a_namespace_changes():
     snapshot, policy = world(), POLICIES["protections"]
     sent = {"n2": SentCandidate(("uid-d",))}
     profile = Profile(preemption=policy)
     before = record_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), sent, profile), sent)
-    said = told(before)
+    said = rendered(before)
     assert b"in another tenant: team is blue, not red" in said
     snapshot.put("Namespace", load_cluster(cluster({}, namespaces=[namespace("shop", team="green")])).namespaces[0])
     after = record_preempt(engine.preempt(snapshot, typed(incoming(cpu="2")), sent, profile), sent)
-    assert b"in another tenant: team is green, not red" in told(after)
-    assert told(before) == said
+    assert b"in another tenant: team is green, not red" in rendered(after)
+    assert rendered(before) == said

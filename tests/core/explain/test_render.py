@@ -79,7 +79,7 @@ FULL = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod(
 """n1 costs a pod of 10, n2 one of 20."""
 
 
-def test_the_best_candidate_is_chosen_and_the_other_one_beaten():
+def test_the_best_candidate_is_chosen_and_the_other_one_outranked():
     found = preempted(FULL)
     assert [(one.name, one.outcome, one.rank, one.loses_by) for one in found.nodes] == [
         ("n1", "chosen", 1, None),
@@ -185,7 +185,7 @@ def test_a_node_that_is_not_chosen(nodes, settings, outcome, why):
     assert found.chosen == []
 
 
-def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_anew_is_rejected():
+def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_again_is_rejected():
     """As the service does it: without the offer the engine knows nothing of n1."""
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
     rest = {"n2": SentCandidate(())}
@@ -198,7 +198,7 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_anew_is_re
     assert found.rejected == {"n1": "x"}
 
 
-def test_why_there_is_no_room_is_what_is_said_with_all_evictable_pods_gone():
+def test_a_node_without_enough_room_shows_its_status_without_potential_victims():
     """Before, memory lacks too."""
     nodes = {node("n1", cpu="2", memory="1Gi"): [pod("a", memory="1Gi"), pod("b", priority=2000)]}
     one = on(preempted(nodes, preemptor=incoming(cpu="2", memory="1Gi")), "n1")
@@ -209,7 +209,7 @@ def test_why_there_is_no_room_is_what_is_said_with_all_evictable_pods_gone():
     assert (one.filter.plugin, one.filter.code) == ("NodeResourcesFit", "Unschedulable")
 
 
-def test_with_all_nodes_those_that_were_not_offered_say_so():
+def test_with_all_nodes_those_that_were_not_sent_are_marked():
     found = preempted(FULL, {"n2": ["b"]}, PreemptionPolicy(candidates="AllNodes"))
     assert [(one.name, one.outcome, one.sent) for one in found.nodes] == [
         ("n1", "chosen", False),
@@ -217,7 +217,7 @@ def test_with_all_nodes_those_that_were_not_offered_say_so():
     ]
 
 
-def test_nodes_that_nobody_offered_are_left_out_altogether():
+def test_nodes_that_were_not_sent_are_left_out():
     assert [one.name for one in preempted(FULL, {"n2": []}).nodes] == ["n2"]
 
 
@@ -377,7 +377,7 @@ def test_of_equal_candidates_the_one_whose_victims_kube_scheduler_chose_is_the_b
     assert found.sentence.endswith(": both candidates cost the same, and kube-scheduler had chosen its victims")
 
 
-def test_of_equal_candidates_that_differ_from_the_offers_the_one_that_differs_less_is_the_best():
+def test_of_equal_candidates_that_differ_from_those_sent_the_one_that_differs_less_is_the_best():
     """2 of each node go; of n2 kube-scheduler named one."""
     nodes = {node(name, cpu="2"): [pod(f"{name}-a"), pod(f"{name}-b")] for name in ("n1", "n2")}
     found = preempted(nodes, {"n1": [], "n2": ["n2-a"]}, preemptor=incoming(cpu="2"))
@@ -395,7 +395,7 @@ def test_of_candidates_that_are_equal_in_that_too_the_first_by_name_is_the_best(
     assert found.sentence.endswith(": all 3 candidates cost the same, and its name comes first")
 
 
-def test_candidates_that_were_worse_are_not_said_to_cost_the_same():
+def test_worse_candidates_do_not_count_as_equal_cost():
     nodes = {node(name, cpu="1"): [pod(f"{name}-a")] for name in ("n1", "n2")}
     nodes[node("n3", cpu="1")] = [pod("dear", priority=5)]
     found = preempted(nodes)
@@ -424,15 +424,15 @@ def sentence(*args: Any, **others: Any) -> str:
     return preempted(*args, **others).sentence
 
 
-def test_a_few_victims_are_named():
+def test_at_most_three_victims_are_listed():
     nodes = {node("n1", cpu="5"): [pod(name) for name in "abcde"]}
-    said = [sentence(nodes, preemptor=incoming(cpu=str(cpu))) for cpu in (1, 3, 5)]
-    assert [one.partition(" for ")[0] for one in said] == [
+    sentences = [sentence(nodes, preemptor=incoming(cpu=str(cpu))) for cpu in (1, 3, 5)]
+    assert [one.partition(" for ")[0] for one in sentences] == [
         "evicts default/e from n1",
         "evicts default/c, default/d, default/e from n1",
         "evicts default/a, default/b, default/c and 2 more from n1",
     ]
-    assert said[0].endswith(" for default/incoming: the only candidate")
+    assert sentences[0].endswith(" for default/incoming: the only candidate")
 
 
 def test_where_several_nodes_are_answered_kube_scheduler_chooses():
@@ -443,8 +443,8 @@ def test_where_several_nodes_are_answered_kube_scheduler_chooses():
 
 
 def test_the_best_candidate_may_not_have_passed_the_last_check():
-    said = sentence(FULL, keep=None, rejected={"n1": "x"})
-    assert said == "evicts default/b from n2 for default/incoming: the best candidate that passed the last check"
+    found = sentence(FULL, keep=None, rejected={"n1": "x"})
+    assert found == "evicts default/b from n2 for default/incoming: the best candidate that passed the last check"
 
 
 @pytest.mark.parametrize(
@@ -494,7 +494,7 @@ def test_the_best_candidate_may_not_have_passed_the_last_check():
         ),
     ],
 )
-def test_why_nobody_is_evicted(nodes, settings, why):
+def test_reasons_for_evicting_no_pod(nodes, settings, why):
     assert sentence(nodes, **settings) == f"evicts no pod for default/incoming: {why}"
 
 
@@ -526,7 +526,7 @@ def test_pods_whose_loss_breaks_a_budget_are_put_back_first():
     assert running(found, "a").started == STARTED
 
 
-def test_pods_that_are_leaving_say_so():
+def test_terminating_pods_are_marked():
     leaving = pod("a", metadata={"deletionTimestamp": STARTED})
     assert running(preempted({node("n1", cpu="1"): [leaving]}), "a").leaving
 
@@ -580,13 +580,13 @@ def test_a_protected_pod_has_every_reason_there_is():
     assert on(found, "n1").outcome == "noVictims"
 
 
-def test_a_special_pod_that_kube_scheduler_named_is_not_protected():
+def test_a_system_pod_that_kube_scheduler_chose_is_not_protected():
     mirror = pod("a", metadata=annotated(MIRROR, "x"))
     found = preempted({node("n1", cpu="1"): [mirror]}, {"n1": ["a"]}, PreemptionPolicy(candidates="AllNodes"))
     assert (running(found, "a").role, running(found, "a").named) == ("victim", True)
 
 
-def test_reasons_are_those_of_the_moment_of_the_decision():
+def test_protection_reasons_use_the_history_of_the_decision():
     """Told after 31 seconds more it would no longer be protected."""
     policy = PreemptionPolicy(protections=(Protection("young", min_runtime=60 * SECOND),))
     found = preempted({node("n1", cpu="1"): [pod("a")]}, policy=policy, history=EvictionHistory(NOW))
@@ -726,7 +726,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
 
 
 @pytest.mark.parametrize("how", FOUND)
-def test_how_victims_were_found_is_said_where_putting_back_did_not_leave_them(how):
+def test_the_selection_method_is_shown_where_it_is_not_the_reprieve(how):
     policy, nodes, settings, victims = FOUND[how]
     found = preempted(nodes, policy=policy, **settings)
     one = on(found, "n1")
@@ -736,14 +736,14 @@ def test_how_victims_were_found_is_said_where_putting_back_did_not_leave_them(ho
     assert any(pod.order for pod in one.pods) == (how == "named of equals")
 
 
-def test_of_the_reprieve_nothing_is_said():
+def test_the_reprieve_is_not_shown_as_a_method():
     assert on(preempted(FULL), "n1").chosen_by == ""
 
 
 # --- the rules --------------------------------------------------------------------------------------------------------
 
 
-def test_policies_that_differ_from_kube_schedulers_are_named_with_their_values():
+def test_policies_that_differ_from_kube_schedulers_are_listed_with_their_values():
     policy = PreemptionPolicy(
         disruption_budgets="Strict",
         protections=(Protection("jobs"), Protection("young")),
@@ -760,7 +760,7 @@ def test_policies_that_differ_from_kube_schedulers_are_named_with_their_values()
     assert preempted(FULL).policies == []
 
 
-def test_the_incoming_pod_the_picture_and_the_filters_are_told():
+def test_the_incoming_pod_the_cache_status_and_the_filters_are_rendered():
     found = preempted(FULL)
     assert found.incoming == PodReport(
         key="default/incoming", uid="uid-incoming", priority=1000, requests={"cpu": 1000}
@@ -775,12 +775,12 @@ def test_the_incoming_pod_the_picture_and_the_filters_are_told():
     assert (found.id, found.time, found.milliseconds) == ("preempt-1", "2026-01-01T00:00:30.000Z", 1.0)
 
 
-def test_plugins_that_are_not_evaluated_are_named():
+def test_plugins_that_are_not_evaluated_are_listed():
     wanted = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     assert preempted(FULL, preemptor=wanted).not_evaluated == ["DynamicResources"]
 
 
-def test_of_one_node_only_that_one_is_told_and_its_pods():
+def test_one_node_is_rendered_alone_with_its_pods():
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
     sent = {"n1": SentCandidate(()), "n2": SentCandidate(())}
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
@@ -800,9 +800,9 @@ SOME = {
 }
 
 
-def filtered(nodes: Any, offered: list[str], preemptor: JSON | None = None) -> DecisionReport:
+def filtered(nodes: Any, requested: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
-    record = record_filter(engine.filter(snapshot, wanted, offered, Profile()))
+    record = record_filter(engine.filter(snapshot, wanted, requested, Profile()))
     return KeptDecision("filter-1", "filter", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
 
 
@@ -818,7 +818,7 @@ def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_wou
 
 
 @pytest.mark.parametrize(
-    ("offered", "said"),
+    ("requested", "expected"),
     [
         (["fits"], "default/incoming fits on fits"),
         (["fits", "fits-2"], "default/incoming fits on all 2 nodes"),
@@ -831,15 +831,15 @@ def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_wou
         ([], "kube-scheduler sent no node for default/incoming"),
     ],
 )
-def test_the_sentence_of_a_filter(offered, said):
-    assert filtered({**SOME, node("fits-2"): []}, offered).sentence == said
+def test_the_sentence_of_a_filter(requested, expected):
+    assert filtered({**SOME, node("fits-2"): []}, requested).sentence == expected
 
 
 def test_rarer_reasons_of_a_filter_are_counted_together():
     taints = [{"key": "x", "effect": "NoSchedule"}]
     nodes = {**SOME, node("tainted", taints=taints): [], node("small", memory="1Ki"): [], node("few", pods="0"): []}
-    said = filtered(nodes, [one.name for one in nodes], incoming(memory="1Gi")).sentence
-    assert said == (
+    found = filtered(nodes, [one.name for one in nodes], incoming(memory="1Gi")).sentence
+    assert found == (
         "default/incoming fits on 1 of 7 nodes; 2 Insufficient cpu, 1 node(s) were unschedulable, "
         "1 node(s) had untolerated taint(s), 2 for other reasons"
     )
@@ -848,13 +848,13 @@ def test_rarer_reasons_of_a_filter_are_counted_together():
 # --- /prioritize ------------------------------------------------------------------------------------------------------
 
 
-def scored(nodes: Any, offered: list[str], preemptor: JSON | None = None) -> DecisionReport:
+def scored(nodes: Any, requested: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
-    record = record_prioritize(engine.prioritize(snapshot, wanted, offered, Profile()))
+    record = record_prioritize(engine.prioritize(snapshot, wanted, requested, Profile()))
     return KeptDecision("prioritize-1", "prioritize", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
 
 
-def test_scores_are_told_plugin_by_plugin():
+def test_scores_are_rendered_plugin_by_plugin():
     """1 of 4 cpu is taken, and of 8 GiB what counts for a container that requests none, 200 MB: 75 and 97 of 100 are
     left, 86 in the mean."""
     found = scored({node("n1"): []}, ["n1"])
@@ -878,7 +878,7 @@ def test_nodes_on_which_the_pod_does_not_fit_say_what_their_score_stands_for():
 
 
 @pytest.mark.parametrize(
-    ("offered", "said"),
+    ("requested", "expected"),
     [
         (["fits"], r"fits scored \d+ of 10 for default/incoming"),
         (["fits", "fits-2"], r"all 2 nodes scored \d+ of 10 for default/incoming"),
@@ -887,6 +887,6 @@ def test_nodes_on_which_the_pod_does_not_fit_say_what_their_score_stands_for():
         ([], "kube-scheduler sent no node for default/incoming"),
     ],
 )
-def test_the_sentence_of_scores(offered, said):
-    found = scored({**SOME, node("fits-2"): []}, offered).sentence
-    assert re.fullmatch(said, found), found
+def test_the_sentence_of_scores(requested, expected):
+    found = scored({**SOME, node("fits-2"): []}, requested).sentence
+    assert re.fullmatch(expected, found), found

@@ -59,7 +59,7 @@ def test_not_tried_is(arriving, profile, message):
     assert (found.outcome, found.message, found.node, found.feasible) == ("Skipped", message, None, 0)
 
 
-def test_a_pod_of_another_scheduler_is_tried_if_nobody_says_whose_are():
+def test_a_pod_of_another_scheduler_is_tried_without_configured_scheduler_names():
     assert cycle({node("n1"): []}, incoming(schedulerName="other")).outcome == "Scheduled"
 
 
@@ -91,7 +91,7 @@ def test_of_equals_any_may_be_drawn():
     assert [cycle(nodes, draw=lambda _, n=n: n).node for n in range(3)] == ["n1", "n2", "n3"]
 
 
-def test_of_many_equals_ten_are_named_and_all_are_counted():
+def test_of_many_ties_ten_are_listed_and_all_are_counted():
     found = cycle({node(f"n{place:02}"): [] for place in range(15)})
     assert found.score is not None
     assert (found.score.tied, len(found.score.ties)) == (15, MAX_LISTED_TIES)
@@ -104,7 +104,7 @@ def test_nothing_is_drawn_where_there_is_no_choice():
     assert cycle({node("n1"): [], node("n2"): [pod("a")]}, draw=draw).node == "n1"
 
 
-def test_the_nominated_node_is_asked_first_and_taken_although_others_are_better():
+def test_the_nominated_node_is_filtered_first_and_chosen_although_others_are_better():
     nodes = {node("n1"): [pod("a", cpu="2")], node("n2"): []}
     found = cycle(nodes, incoming(status={"nominatedNodeName": "n1"}))
     assert (found.outcome, found.node, found.feasible, found.score) == ("Scheduled", "n1", 1, None)
@@ -112,7 +112,7 @@ def test_the_nominated_node_is_asked_first_and_taken_although_others_are_better(
 
 
 @pytest.mark.parametrize("nominated", ["n1", "gone"])
-def test_where_the_nominated_node_does_not_take_it_all_others_are_asked(nominated):
+def test_where_the_pod_does_not_fit_on_its_nominated_node_all_others_are_filtered(nominated):
     nodes = {node("n1", cpu="1"): [pod("a", priority=2000)], node("n2"): [], node("n3"): []}
     found = cycle(nodes, incoming(status={"nominatedNodeName": nominated}))
     assert (found.node, found.feasible) == ("n2", 2)
@@ -155,7 +155,7 @@ def test_reasons_are_counted_and_sorted_as_text():
     )
 
 
-def test_a_pod_that_never_preempts_is_told_so_and_keeps_its_nomination():
+def test_a_pod_that_never_preempts_gets_that_message_and_keeps_its_nomination():
     never = incoming(preemptionPolicy="Never", status={"nominatedNodeName": "n1"})
     found = cycle({node("n1", cpu="1"): [pod("a")]}, never)
     assert found.message == (
@@ -165,7 +165,7 @@ def test_a_pod_that_never_preempts_is_told_so_and_keeps_its_nomination():
     assert (found.nominated_node, victims(found)) == ("n1", [])
 
 
-def test_a_pod_whose_victims_are_still_leaving_waits_for_them():
+def test_a_pod_waits_for_its_terminating_victims():
     leaving = pod(
         "a",
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -210,12 +210,12 @@ def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominat
     )
 
 
-def test_it_is_said_which_plugins_rejected_nodes():
+def test_the_plugins_that_rejected_nodes_are_listed():
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", unschedulable=True): []}
     assert cycle(nodes).rejected_by == {"NodeResourcesFit", "NodeUnschedulable"}
 
 
-def test_plugins_that_are_not_evaluated_are_named_whatever_comes_of_it():
+def test_plugins_that_are_not_evaluated_are_listed_for_every_outcome():
     arriving = incoming(resourceClaims=[{"name": "gpu"}])
     assert cycle({node("n1"): []}, arriving).not_evaluated == ("DynamicResources",)
     assert cycle({node("n1", cpu="500m"): []}, arriving).not_evaluated == ("DynamicResources",)
@@ -225,7 +225,7 @@ def test_plugins_that_are_not_evaluated_are_named_whatever_comes_of_it():
 # --- preemption ---------------------------------------------------------------------------------------------------
 
 
-def test_the_best_candidate_is_nominated_and_nothing_is_said_of_preemption():
+def test_the_best_candidate_is_nominated_without_a_preemption_message():
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b", priority=5)]}
     found = cycle(nodes)
     assert (found.outcome, found.node, victims(found), found.nominated_node) == ("Nominated", "n2", ["b"], "n2")
@@ -285,7 +285,7 @@ def test_a_veto_leaves_the_pod_pending_with_kube_scheduler_s_words_and_the_exten
     assert found.nominated_node == "gone"
 
 
-def test_reasons_that_nodes_share_are_said_once_and_the_most_common_three_only():
+def test_shared_reasons_are_listed_once_and_only_the_most_common_three():
     nodes = {node(f"n{place}", cpu="1"): [pod(f"p{place}", labels={"app": f"a{place // 2}"})] for place in range(8)}
     budgets = [budget(f"b{number}", app=f"a{number}") for number in range(4)]
     found = cycle(nodes, profile=STRICT, budgets=budgets)
@@ -295,7 +295,7 @@ def test_reasons_that_nodes_share_are_said_once_and_the_most_common_three_only()
     ]
 
 
-def test_what_holds_for_all_nodes_is_said_once():
+def test_a_veto_for_all_nodes_is_listed_once():
     profile = Profile(preemption=PreemptionPolicy(limits=Limits(evictions_per_minute=1)))
     before = EvictionHistory(0, (Eviction(0, ("default", "Pod", "x")),))
     here = snapshot({node(f"n{place}", cpu="1"): [pod(f"p{place}")] for place in range(3)})
@@ -310,7 +310,7 @@ def test_all_nodes_helps_only_where_kube_scheduler_has_a_candidate_to_ask_about(
     assert (found.outcome, found.decision) == ("Unschedulable", None)
 
 
-def test_the_working_of_both_sides_is_at_hand():
+def test_the_dry_run_and_the_decision_are_available():
     found = cycle({node("n1", cpu="1"): [pod("a")]}, profile=STRICT)
     assert found.run is not None
     assert found.decision is not None

@@ -20,7 +20,7 @@ def run(here, *arriving, profile=None, **options):
     return simulate(here, profile or Profile(), [typed(one) for one in arriving], **options)
 
 
-def told(result):
+def outcomes_of(result):
     """One line a cycle: `pod outcome node -victims`."""
     return [
         " ".join(
@@ -41,7 +41,7 @@ def told(result):
 def test_a_pod_that_is_bound_takes_its_room_from_the_next_one():
     here = snapshot({node("n1", cpu="2"): [], node("n2", cpu="1"): []})
     result = run(here, *(incoming(name) for name in "abcd"))
-    assert told(result) == ["a Scheduled n1", "b Scheduled n1", "c Scheduled n2", "d Unschedulable"]
+    assert outcomes_of(result) == ["a Scheduled n1", "b Scheduled n1", "c Scheduled n2", "d Unschedulable"]
     assert here.used[0].tolist() == [2000, 1000]
     assert [one.pod for one in result.pending] == ["default/d"]
 
@@ -70,7 +70,7 @@ def test_pending_pods_come_by_priority_then_age_then_name_and_arrivals_after_the
     ]
 
 
-def test_of_the_pods_in_the_cluster_only_those_are_tried_that_wait():
+def test_only_pending_pods_of_the_cluster_are_tried():
     here = snapshot(
         {node("n1"): [pod("runs")]},
         waiting=[
@@ -82,17 +82,17 @@ def test_of_the_pods_in_the_cluster_only_those_are_tried_that_wait():
         ],
     )
     result = run(here, include_pending=True)
-    assert told(result) == ["gated Skipped", "waits Scheduled n1"]
+    assert outcomes_of(result) == ["gated Skipped", "waits Scheduled n1"]
     assert (result.summary.scheduled, result.summary.pending, result.summary.skipped) == (1, 0, 1)
 
 
-def test_a_pod_that_was_not_placed_is_not_tried_again_if_nothing_happens_that_may_help_it():
+def test_an_unschedulable_pod_is_not_requeued_without_an_event_that_may_help_it():
     here = snapshot({node("n1", cpu="2"): []})
     result = run(here, incoming("large", cpu="3", priority=2000), incoming("small"))
-    assert told(result) == ["large Unschedulable", "small Scheduled n1"]
+    assert outcomes_of(result) == ["large Unschedulable", "small Scheduled n1"]
 
 
-def test_pods_that_wait_are_tried_again_after_an_eviction_behind_those_that_were_not_tried_yet():
+def test_unschedulable_pods_are_requeued_after_an_eviction_behind_pods_not_tried_yet():
     """`waits` never preempts; the room beside the preemptor is enough for it once the victim has gone."""
     here = snapshot({node("n1", cpu="3"): [pod("victim", cpu="3")]})
     result = run(
@@ -101,7 +101,7 @@ def test_pods_that_wait_are_tried_again_after_an_eviction_behind_those_that_were
         incoming("preemptor"),
         incoming("last", cpu="5", priority=0),
     )
-    assert told(result) == [
+    assert outcomes_of(result) == [
         "waits Unschedulable",
         "preemptor Nominated n1 -victim",
         "last Unschedulable",
@@ -111,7 +111,7 @@ def test_pods_that_wait_are_tried_again_after_an_eviction_behind_those_that_were
     assert [one.attempt for one in result.cycles] == [1, 1, 1, 2, 2]
 
 
-def test_a_pod_that_is_bound_has_those_tried_again_that_want_to_be_near_it_and_nobody_else():
+def test_a_binding_requeues_only_pods_with_inter_pod_constraints():
     term = {"labelSelector": {"matchLabels": {"app": "leader"}}, "topologyKey": "kubernetes.io/hostname"}
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     result = run(
@@ -120,7 +120,7 @@ def test_a_pod_that_is_bound_has_those_tried_again_that_want_to_be_near_it_and_n
         incoming("huge", cpu="9", priority=1500),
         incoming("leader"),
     )
-    assert told(result) == [
+    assert outcomes_of(result) == [
         "follower Unschedulable",
         "huge Unschedulable",
         "leader Scheduled n1",
@@ -131,10 +131,10 @@ def test_a_pod_that_is_bound_has_those_tried_again_that_want_to_be_near_it_and_n
 # --- preemption ---------------------------------------------------------------------------------------------------
 
 
-def test_victims_go_the_preemptor_is_nominated_tried_again_and_bound():
+def test_victims_are_evicted_and_the_preemptor_is_nominated_requeued_and_bound():
     here = snapshot({node("n1", cpu="2"): [pod("a", priority=5), pod("b", priority=9)]})
     result = run(here, incoming("new"))
-    assert told(result) == ["new Nominated n1 -a", "new Scheduled n1"]
+    assert outcomes_of(result) == ["new Nominated n1 -a", "new Scheduled n1"]
     first, second = result.cycles
     assert first.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert (first.post_filter and first.post_filter.code, first.nominated_node, first.node) == ("Success", "n1", None)
@@ -147,10 +147,10 @@ def test_victims_go_the_preemptor_is_nominated_tried_again_and_bound():
 def test_room_of_a_nominated_pod_is_not_taken_by_less_important_ones_meanwhile():
     here = snapshot({node("n1", cpu="1"): [pod("victim", priority=1)]})
     result = run(here, incoming("new"), incoming("small", cpu="500m", priority=500))
-    assert told(result) == ["new Nominated n1 -victim", "small Unschedulable", "new Scheduled n1"]
+    assert outcomes_of(result) == ["new Nominated n1 -victim", "small Unschedulable", "new Scheduled n1"]
 
 
-def test_less_important_pods_lose_their_nomination_to_that_node_and_nobody_else_does():
+def test_only_pods_of_lower_priority_lose_their_nomination_to_that_node():
     nominated = [
         incoming("lower", priority=500, status={"nominatedNodeName": "n1"}),
         incoming("equal", cpu="100m", status={"nominatedNodeName": "n1"}),
@@ -159,7 +159,7 @@ def test_less_important_pods_lose_their_nomination_to_that_node_and_nobody_else_
     nodes = {node("n1", cpu="2"): [pod("victim", cpu="2", priority=1)], node("n2", cpu="1"): [pod("b", priority=5000)]}
     here = snapshot(nodes, waiting=nominated)
     result = run(here, incoming("new", cpu="1500m"))
-    assert told(result) == ["new Nominated n1 -victim", "new Scheduled n1"]
+    assert outcomes_of(result) == ["new Nominated n1 -victim", "new Scheduled n1"]
     kept = {key[1]: one.status.nominated_node_name for key, one in here.objects.pods.items() if not one.spec.node_name}
     assert kept == {"lower": "", "equal": "n1", "elsewhere": "n2"}
 
@@ -171,7 +171,7 @@ def test_nominations_of_another_scheduler_s_pods_stay():
     assert here.objects.pods["default", "lower"].status.nominated_node_name == "n1"
 
 
-def test_a_preemptor_whose_room_is_gone_preempts_elsewhere_or_loses_its_nomination():
+def test_a_preemptor_without_room_left_preempts_elsewhere_or_loses_its_nomination():
     """`great` waits for a pod of app `low`; when that runs, it takes the room that was made for `preemptor`."""
     zone = {"zone": "a"}
     term = {"labelSelector": {"matchLabels": {"app": "low"}}, "topologyKey": "zone"}
@@ -184,7 +184,7 @@ def test_a_preemptor_whose_room_is_gone_preempts_elsewhere_or_loses_its_nominati
         incoming("preemptor"),
         incoming("low", cpu="100m", priority=1),
     )
-    assert told(result) == [
+    assert outcomes_of(result) == [
         "great Unschedulable",
         "preemptor Nominated n1 -victim",
         "low Scheduled n2",
@@ -198,20 +198,25 @@ def test_a_preemptor_whose_room_is_gone_preempts_elsewhere_or_loses_its_nominati
     )
 
 
-def test_a_nomination_that_is_lost_has_those_tried_again_that_had_to_yield_to_it():
+def test_a_lost_nomination_requeues_the_pods_that_had_to_yield_to_it():
     """`big` is nominated but fits nowhere any more; `able`, tried before that is known, gets its room."""
     big = incoming("big", cpu="2", status={"nominatedNodeName": "n1"})
     here = snapshot(
         {node("n1", cpu="1"): []}, waiting=[big, incoming("able"), incoming("great", cpu="2", priority=2000)]
     )
     result = run(here, include_pending=True)
-    assert told(result) == ["great Unschedulable", "able Unschedulable", "big Unschedulable", "able Scheduled n1"]
+    assert outcomes_of(result) == [
+        "great Unschedulable",
+        "able Unschedulable",
+        "big Unschedulable",
+        "able Scheduled n1",
+    ]
 
 
-def test_pods_that_are_leaving_already_are_not_evicted_again_but_go():
+def test_terminating_pods_are_not_evicted_again_but_removed():
     here = snapshot({node("n1", cpu="1"): [pod("a", **LEAVING)]}, budgets=[budget(allowed=1, app="a")])
     result = run(here, incoming("new"))
-    assert told(result) == ["new Nominated n1 -a", "new Scheduled n1"]
+    assert outcomes_of(result) == ["new Nominated n1 -a", "new Scheduled n1"]
     assert [one.leaving for one in result.evicted] == [True]
     assert here.objects.budgets["default", "budget"].status.disruptions_allowed == 1
 
@@ -227,7 +232,7 @@ def test_a_pod_that_was_bound_before_may_be_evicted_for_one_that_waited():
         incoming("middle", priority=1000),
         incoming("low", cpu="100m", priority=1),
     )
-    assert told(result)[-3:] == ["low Scheduled n2", "great Nominated n1 -middle", "great Scheduled n1"]
+    assert outcomes_of(result)[-3:] == ["low Scheduled n2", "great Nominated n1 -middle", "great Scheduled n1"]
     assert (result.summary.scheduled, result.summary.evicted) == (2, 1)
 
 
@@ -242,7 +247,7 @@ def limited(**limits):
 
 def test_limits_count_what_was_evicted_in_the_run():
     result = run(snapshot(TWO_NODES), incoming("x"), incoming("y"), profile=limited(evictions_per_minute=1))
-    assert told(result) == ["x Nominated n1 -a", "y Unschedulable", "x Scheduled n1"]
+    assert outcomes_of(result) == ["x Nominated n1 -a", "y Unschedulable", "x Scheduled n1"]
     assert result.pending[0].vetoed == "eviction rate limit (1 per minute) reached: not until 1970-01-01T00:01:00Z"
 
 
@@ -252,7 +257,7 @@ def test_a_workload_cools_down_in_the_run():
         node(f"n{place}", cpu="1"): [pod(name, metadata={"ownerReferences": owner})] for place, name in enumerate("ab")
     }
     result = run(snapshot(nodes), incoming("x"), incoming("y"), profile=limited(workload_cooldown=5 * MINUTE))
-    assert told(result)[:2] == ["x Nominated n0 -a", "y Unschedulable"]
+    assert outcomes_of(result)[:2] == ["x Nominated n0 -a", "y Unschedulable"]
     assert run(snapshot(nodes), incoming("x"), incoming("y")).summary.evicted == 2
 
 
@@ -385,7 +390,7 @@ def test_a_class_that_is_not_there_or_may_not_be_read_is_an_error():
 def test_a_pod_that_waits_already_is_replaced_by_the_one_that_is_given():
     here = snapshot({node("n1"): []}, waiting=[incoming("new", cpu="9")])
     result = run(here, incoming("new", cpu="1"), include_pending=True)
-    assert told(result) == ["new Scheduled n1"]
+    assert outcomes_of(result) == ["new Scheduled n1"]
 
 
 def test_a_pod_that_runs_already_is_skipped():
@@ -397,7 +402,7 @@ def test_a_pod_that_runs_already_is_skipped():
 def test_a_pod_with_a_node_is_skipped_and_takes_no_room():
     here = snapshot({node("n1"): []})
     result = run(here, placed(pod("elsewhere"), "n1"))
-    assert told(result) == ["elsewhere Skipped"]
+    assert outcomes_of(result) == ["elsewhere Skipped"]
     assert here.pods_on("n1") == ()
 
 
@@ -414,7 +419,7 @@ def test_a_pod_with_a_node_is_skipped_and_takes_no_room():
         pytest.param([incoming("a", cpu="x")], "pod 'default/a': 'x' is not a quantity of cpu", id="no quantity"),
     ],
 )
-def test_pods_that_cannot_arrive_are_named(arriving, problem):
+def test_pods_that_cannot_be_admitted_are_named(arriving, problem):
     here = snapshot({node("n1"): [pod("runs", metadata={"uid": "uid-of-running"})]})
     with pytest.raises(RequestError) as refused:
         run(here, *arriving)
@@ -467,7 +472,7 @@ def test_a_volume_that_a_pod_got_is_no_other_pod_s():
     others = [storage_class("local"), local_volume("v1", "n1"), claim("one"), claim("two")]
     here = built(cluster({node("n1"): [], node("n2"): []}, others=others))
     result = run(here, using("a", "one"), using("b", "two"))
-    assert told(result) == ["a Scheduled n1", "b Unschedulable"]
+    assert outcomes_of(result) == ["a Scheduled n1", "b Unschedulable"]
     assert "2 node(s) didn't find available persistent volumes to bind" in result.pending[0].message
     bound = here.objects.claims["default", "one"]
     assert (bound.spec.volume_name, bound.status.phase) == ("v1", "Bound")
@@ -496,12 +501,12 @@ def test_a_claim_without_a_volume_has_one_made_on_the_node_that_its_first_pod_go
     others = [storage_class("made", "csi.example.com"), claim("one", storage_class="made")]
     here = built(cluster({node("n1", cpu="1"): [], node("n2", cpu="8"): []}, others=others))
     result = run(here, using("a", "one"), using("b", "one"))
-    assert told(result) == ["a Scheduled n2", "b Scheduled n2"]
+    assert outcomes_of(result) == ["a Scheduled n2", "b Scheduled n2"]
     annotations = here.objects.claims["default", "one"].metadata.annotations
     assert annotations == {"volume.kubernetes.io/selected-node": "n2"}
 
 
-def test_time_stands_still_at_the_given_moment():
+def test_time_stands_still_at_the_given_time():
     profile = Profile(preemption=PreemptionPolicy(min_pending_duration=MINUTE))
     young = incoming("new", metadata={"creationTimestamp": "1970-01-01T00:00:00Z"})
     assert run(snapshot(TWO_NODES), young, profile=profile, history=EvictionHistory(MINUTE - 1)).summary.evicted == 0
