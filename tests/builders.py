@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.engine import SentCandidate
-from extender.core.framework.filter import not_evaluated, run_filter_plugins, scheduling_context
+from extender.core.framework.filter import filters_not_evaluated, run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import PodAmounts
-from extender.core.snapshot.node_layout import NodeLayout, Placed
+from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
@@ -168,35 +168,37 @@ def built(cluster: JSON) -> Snapshot:
     return Snapshot.build(load_cluster(cluster))
 
 
-def offers_of_kube_scheduler(
+def candidates_sent_by_kube_scheduler(
     snapshot: Snapshot, pod: Pod, names: Collection[str] | None = None
 ) -> dict[str, SentCandidate]:
     """What it would offer by itself: every candidate, or those of these names, with its own victims. Not where a plugin
     has a say that is not modelled: nobody knows there."""
     if pod.spec.preemption_policy == "Never":
         return {}
-    incoming = scheduling_context(snapshot, pod, UPSTREAM)
-    filtering = run_filter_plugins(incoming)
-    run = find_candidates(incoming, filtering.checks, filtering.rows(Code.UNSCHEDULABLE))
-    undecided = set(np.flatnonzero(np.any([*not_evaluated(incoming).values()], axis=0)).tolist())
-    offers = {}
+    context = scheduling_context(snapshot, pod, UPSTREAM)
+    filter_run = run_filter_plugins(context)
+    run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
+    undecided = set(np.flatnonzero(np.any([*filters_not_evaluated(context).values()], axis=0)).tolist())
+    sent = {}
     for place in np.flatnonzero(run.candidate).tolist():
         name = snapshot.node_names[run.rows[place]]
         if run.rows[place] not in undecided and (names is None or name in names):
             victims = tuple(victim.metadata.uid for victim in run.victims_on(place))
-            offers[name] = SentCandidate(victims, int(run.violations[place]))
-    return offers
+            sent[name] = SentCandidate(victims, int(run.violations[place]))
+    return sent
 
 
 def typed(pod: JSON) -> Pod:
     return msgspec.convert(pod, Pod)
 
 
-def taken_of_one_node(takes: Sequence[Sequence[int]]) -> Placed:
+def taken_of_one_node(takes: Sequence[Sequence[int]]) -> RankedDemand:
     """What the pods of a single node take, [k][column], as a constraint wants it."""
     size = len(takes)
     layout, pods = NodeLayout(lambda _: ()), np.arange(size)
     layout.resize(size, 1, size)
     layout.rank[:] = pods
     amounts = zip(*takes, strict=True)
-    return Placed(layout, tuple(PodAmounts(pods, np.zeros_like(pods), np.array(one, np.int64)) for one in amounts))
+    return RankedDemand(
+        layout, tuple(PodAmounts(pods, np.zeros_like(pods), np.array(one, np.int64)) for one in amounts)
+    )

@@ -5,13 +5,13 @@ from collections import Counter
 import pytest
 
 from extender.core.profile import Profile
-from extender.core.simulator.schedule_one import run_cycle
+from extender.core.simulator.schedule_one import schedule_one
 from tests.builders import built, typed
 from tests.parity.agreement import CATEGORIES, JSON, exempt_nodes, load
 
 
 def cycle_of(scenario, draw=None):
-    return run_cycle(built(scenario["cluster"]), typed(scenario["pod"]), Profile(), draw=draw)
+    return schedule_one(built(scenario["cluster"]), typed(scenario["pod"]), Profile(), draw=draw)
 
 
 def chance(number, asked):

@@ -68,7 +68,7 @@ class Case:
     pod: JSON
     nodes: list[str]
     """Offered to `/filter`: some of the cluster's, in any order, at times twice."""
-    offers: JSON
+    sent: JSON
     """NodeNameToMetaVictims for `/preempt`, not always of known nodes and pods."""
 
 
@@ -651,7 +651,7 @@ def _offers(draw: Draw, names: list[str], pods: list[JSON], incoming: JSON) -> J
     """Most are as kube-scheduler would make them: lower-priority pods of a node that it knows."""
     limit = incoming["spec"].get("priority") or 0
     everyone = [pod["metadata"]["uid"] for pod in pods]
-    offers: JSON = {}
+    sent: JSON = {}
     for name in draw.shuffled([*names, "unknown"] if draw.maybe(0.1) else names):
         if draw.maybe(0.1):
             continue
@@ -661,8 +661,8 @@ def _offers(draw: Draw, names: list[str], pods: list[JSON], incoming: JSON) -> J
         if draw.maybe(0.12):
             victims = _unsound(draw, victims, [pod["metadata"]["uid"] for pod in here], everyone)
         pods_key = [{"UID": uid} for uid in victims]
-        offers[name] = {"Pods": pods_key, "NumPDBViolations": draw.below(3)}
-    return offers
+        sent[name] = {"Pods": pods_key, "NumPDBViolations": draw.below(3)}
+    return sent
 
 
 def _unsound(draw: Draw, victims: list[str], here: list[str], everyone: list[str]) -> list[str]:

@@ -8,26 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
-    IMPORTANCE,
-    MORE_IMPORTANCE,
-    MORE_RANKING,
-    RANKING,
+    DEFAULT_IMPORTANCE,
+    DEFAULT_RANKING,
+    EXTRA_IMPORTANCE,
+    EXTRA_RANKING,
     Limits,
     PreemptionPolicy,
     Profile,
     Protection,
 )
-from extender.core.snapshot.pod_table import LEAVING_SINCE
+from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, DO_NOT_DISRUPT, MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from extender.k8s.objects import COSCHEDULING_LABEL, LabelSelector
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND, parse_time
 from extender.k8s.workloads import workload_of
-from tests.builders import JSON, built, offers_of_kube_scheduler, thing, typed
+from tests.builders import JSON, built, candidates_sent_by_kube_scheduler, thing, typed
 from tests.property.generate import Draw, case
 
 NOW = parse_time("2026-02-01T08:00:30Z")
@@ -47,12 +47,12 @@ class Question:
     seed: int
     cluster: JSON
     pod: JSON
-    offers: Mapping[str, SentCandidate]
+    sent: Mapping[str, SentCandidate]
     profile: Profile
-    moment: EvictionHistory
+    history: EvictionHistory
 
     def ask(self, snapshot: Snapshot) -> engine.PreemptDecision:
-        return engine.preempt(snapshot, typed(self.pod), self.offers, self.profile, self.moment)
+        return engine.preempt(snapshot, typed(self.pod), self.sent, self.profile, self.history)
 
 
 def question(seed: int, policy: PreemptionPolicy | None = None, keep: int | None = None) -> Question:
@@ -63,7 +63,7 @@ def question(seed: int, policy: PreemptionPolicy | None = None, keep: int | None
         claims = [{"name": "gpu", "resourceClaimName": "gpu"}]  # no plugin of ours knows these: victims as offered
         pod = pod | {"spec": pod["spec"] | {"resourceClaims": claims}}
     profile = Profile(keep_candidates=keep, preemption=some_policy(draw) if policy is None else policy)
-    return Question(seed, cluster, pod, offers(draw, seed, cluster, pod), profile, moment(draw, cluster, pod))
+    return Question(seed, cluster, pod, sent(draw, seed, cluster, pod), profile, history(draw, cluster, pod))
 
 
 # --- clusters -------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def _of_pod(draw: Draw, pod: JSON, ready: float, odd: float) -> None:
         others = [one for one in status.get("conditions") or () if one["type"] != "Ready"]
         status["conditions"] = [*others, {"type": "Ready", "status": "True" if draw.maybe(ready) else "False"}]
     if draw.maybe(odd * 0.3):
-        metadata["deletionTimestamp"] = LEAVING_SINCE
+        metadata["deletionTimestamp"] = ASSUMED_DELETION_TIMESTAMP
     elif draw.maybe(odd * 0.3) and status["phase"] == "Running":
         status["phase"] = "Pending"
     if draw.maybe(odd * 0.2):
@@ -167,25 +167,27 @@ def _gangs(draw: Draw) -> list[JSON]:
 # --- what kube-scheduler offers, and when ---------------------------------------------------------------------------
 
 
-def offers(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, SentCandidate]:
+def sent(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, SentCandidate]:
     """Mostly what kube-scheduler finds in this cluster, on some of the nodes; at times anything at all."""
     if draw.maybe(0.15):
-        given = case(seed).offers.items()
+        given = case(seed).sent.items()
         return {
             node: SentCandidate(tuple(meta["UID"] for meta in one["Pods"]), one["NumPDBViolations"])
             for node, one in given
         }
     snapshot = built(cluster)
-    found = offers_of_kube_scheduler(snapshot, typed(pod))
+    found = candidates_sent_by_kube_scheduler(snapshot, typed(pod))
     return dict(draw.some(list(found.items()), draw.pick((0.4, 0.8, 1.0))))
 
 
 def every_node(snapshot: Snapshot, pod: JSON) -> dict[str, SentCandidate]:
     """All nodes, with whom kube-scheduler would evict there."""
-    return dict.fromkeys(snapshot.node_names, SentCandidate(())) | offers_of_kube_scheduler(snapshot, typed(pod))
+    return dict.fromkeys(snapshot.node_names, SentCandidate(())) | candidates_sent_by_kube_scheduler(
+        snapshot, typed(pod)
+    )
 
 
-def moment(draw: Draw, cluster: JSON, pod: JSON) -> EvictionHistory:
+def history(draw: Draw, cluster: JSON, pod: JSON) -> EvictionHistory:
     running = [typed(item) for item in cluster["items"] if item["kind"] == "Pod" and item["spec"].get("nodeName")]
     ages = sorted(draw.below(2 * MINUTE) for _ in range(draw.pick((0, 0, 1, 3)) if running else 0))
     evictions = tuple(Eviction(age, workload_of(draw.pick(running))) for age in ages)
@@ -202,15 +204,15 @@ def some_policy(draw: Draw) -> PreemptionPolicy:
         disruption_budgets="Strict" if draw.maybe(0.5) else "BestEffort",
         budget_accounting="Live" if draw.maybe(0.5) else "Reported",
         empty_selector="Everything" if draw.maybe(0.5) else "Nothing",
-        candidates="AllNodes" if draw.maybe(0.4) else "Offered",
-        victims="Fewest" if draw.maybe(0.4) else "Reprieve",
-        importance=_in_some_order(draw, IMPORTANCE, MORE_IMPORTANCE),
-        ranking=_in_some_order(draw, RANKING, MORE_RANKING),
+        candidates="AllNodes" if draw.maybe(0.4) else "Sent",
+        victim_selection="Minimal" if draw.maybe(0.4) else "Reprieve",
+        importance=_in_some_order(draw, DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE),
+        ranking=_in_some_order(draw, DEFAULT_RANKING, EXTRA_RANKING),
         eviction_cost_annotation="shop/cost",
         protections=some_protections(draw) if draw.maybe(0.4) else (),
         preemption_toleration=draw.maybe(0.3),
         tenant_label="team" if draw.maybe(0.2) else None,
-        preempt_after=10 * SECOND if draw.maybe(0.1) else 0,
+        min_pending_duration=10 * SECOND if draw.maybe(0.1) else 0,
         limits=some_limits(draw) if draw.maybe(0.4) else Limits(),
     )
 
@@ -238,6 +240,6 @@ def some_limits(draw: Draw) -> Limits:
         max_victims=draw.pick((None, None, 1, 2)),
         evictions_per_minute=draw.pick((None, None, 2, 4)),
         namespace_evictions_per_minute=draw.pick((None, None, 1, 3)),
-        cooldown=draw.pick((0, 0, MINUTE, 5 * MINUTE)),
+        workload_cooldown=draw.pick((0, 0, MINUTE, 5 * MINUTE)),
         max_attempts=draw.pick((None, None, 1, 3)),
     )

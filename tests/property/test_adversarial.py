@@ -5,8 +5,9 @@ import pytest
 import extender
 import tests.parity.reference
 from extender.core import engine
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
-from tests.builders import budget, built, cluster, incoming, node, offers_of_kube_scheduler, pod, typed
+from tests.builders import budget, built, candidates_sent_by_kube_scheduler, cluster, incoming, node, pod, typed
 
 HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 
@@ -18,12 +19,12 @@ def said(objects, waiting):
     return got
 
 
-def preempted(objects, waiting, offers=None, keep=None):
+def preempted(objects, waiting, sent=None, keep=None):
     """`/preempt` with every node offered -> {node: victims}, best first."""
     snapshot = built(objects)
-    given = {name: engine.SentCandidate(tuple(uids)) for name, uids in (offers or {}).items()}
-    if offers is None:
-        given = dict.fromkeys(snapshot.node_names, engine.SentCandidate(())) | offers_of_kube_scheduler(
+    given = {name: SentCandidate(tuple(uids)) for name, uids in (sent or {}).items()}
+    if sent is None:
+        given = dict.fromkeys(snapshot.node_names, SentCandidate(())) | candidates_sent_by_kube_scheduler(
             snapshot, typed(waiting)
         )
     decision = engine.preempt(snapshot, typed(waiting), given, Profile(keep_candidates=keep))
@@ -181,10 +182,10 @@ def test_offers_for_every_node_at_once_are_all_answered_for():
     """500 nodes; each pod holds all of its node, of five priorities: the lowest, 0, wins, then the first by name."""
     nodes = {node(f"n{i:03}", cpu="1"): [pod(f"p{i:03}", priority=i % 5)] for i in range(500)}
     objects = cluster(nodes)
-    offers = {f"n{i:03}": [f"uid-p{i:03}"] for i in range(500)}
-    answered = preempted(objects, incoming(), offers)
-    assert list(answered) == sorted(offers, key=lambda name: (int(name[1:]) % 5, name))
-    assert preempted(objects, incoming(), offers, keep=1) == {"n000": ["p000"]}
+    sent = {f"n{i:03}": [f"uid-p{i:03}"] for i in range(500)}
+    answered = preempted(objects, incoming(), sent)
+    assert list(answered) == sorted(sent, key=lambda name: (int(name[1:]) % 5, name))
+    assert preempted(objects, incoming(), sent, keep=1) == {"n000": ["p000"]}
 
 
 def test_an_offered_list_with_duplicates_is_answered_as_it_came():
@@ -228,5 +229,5 @@ def test_where_the_offer_decides_its_victims_are_kept_even_if_fewer_would_do():
 @pytest.mark.parametrize("priority", [1000, 1001, HIGHEST])
 def test_where_the_offer_decides_a_protected_victim_drops_the_node(priority):
     objects = cluster({node("n1", cpu="2"): [pod("a"), pod("b", priority=priority)], node("n2"): [pod("c", cpu="4")]})
-    offers = {"n1": ["uid-a", "uid-b"], "n2": ["uid-c"]}
-    assert preempted(objects, with_a_resource_claim(incoming()), offers) == {"n2": ["c"]}
+    sent = {"n1": ["uid-a", "uid-b"], "n2": ["uid-c"]}
+    assert preempted(objects, with_a_resource_claim(incoming()), sent) == {"n2": ["c"]}

@@ -58,7 +58,7 @@ def check(seed: int) -> None:
     for _ in range(STEPS):
         for _ in range(chance.randint(1, MOST_CHANGES)):
             change(changing, chance, material)
-        changing.settle()
+        changing.refresh_layout()
         compare(changing, chance.choice(pods))
 
 
@@ -114,7 +114,7 @@ def check_policies(seed: int) -> None:
     for _ in range(6):
         for _ in range(chance.randint(1, 4)):
             change_a_running_pod(changing, chance, others)
-        changing.settle()
+        changing.refresh_layout()
         assert asked.ask(changing) == asked.ask(Snapshot.build(changing.objects.frozen()))
 
 

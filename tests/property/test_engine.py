@@ -18,15 +18,16 @@ import tests.parity.reference
 from extender.core import engine
 from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
-from extender.core.framework.plugins.node_ports import PortConflicts
+from extender.core.framework.plugins.node_ports import PortConflictConstraint
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption, remove_pods
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.ranking import dense_rank, rank, tied_for_best
 from extender.core.preemption.reprieve import reprieve
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import NEVER
-from tests.builders import built, offers_of_kube_scheduler, typed
+from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.parity.agreement import compare
 from tests.parity.reference import best_nodes
 from tests.property import recount, values
@@ -74,25 +75,25 @@ def test_the_engine_says_what_the_slow_reference_says_at_length(seed):
 
 
 def one_row_is_all_rows(seed):
-    filtering = filtered(case(seed))
-    nodes = range(len(filtering.codes))
-    if filtering.prefilter is not None:
+    filter_run = filtered(case(seed))
+    nodes = range(len(filter_run.codes))
+    if filter_run.prefilter_status is not None:
         return
-    everywhere = dry_run_preemption(filtering.incoming, filtering.checks, np.array(nodes, np.int64))
+    everywhere = dry_run_preemption(filter_run.context, filter_run.checks, np.array(nodes, np.int64))
     for row in nodes:
         alone = np.array([row], np.int64)
-        checks = [check.at(alone) for check in filtering.checks]
-        assert evaluate_constraints(checks, [check.room for check in checks], 1).verdict(
+        checks = [check.at(alone) for check in filter_run.checks]
+        assert evaluate_constraints(checks, [check.headroom for check in checks], 1).status(
             0
-        ) == filtering.judgement.verdict(row)
-        here = dry_run_preemption(filtering.incoming, filtering.checks, alone)
+        ) == filter_run.results.status(row)
+        here = dry_run_preemption(filter_run.context, filter_run.checks, alone)
         assert outcome(here, 0) == outcome(everywhere, row)
 
 
 def outcome(run, place):
     """All that a dry run says of one node."""
     keys = [int(key[0]) for key in ranking_keys(run, np.array([place]))] if run.candidate[place] else []
-    said = (bool(run.candidate[place]), run.verdict(place), run.emptied.verdict(place), int(run.violations[place]))
+    said = (bool(run.candidate[place]), run.status(place), run.emptied.status(place), int(run.violations[place]))
     return said, keys, run.victims_on(place), run.victims[:, place].tolist()
 
 
@@ -112,10 +113,10 @@ def test_a_node_alone_fares_as_among_all_at_length(seed):
 @SOME
 @given(SEEDS)
 def test_many_nodes_asked_at_once_are_told_the_reasons_of_each(seed):
-    filtering = filtered(case(seed))
-    rows = np.arange(len(filtering.codes))[::-1].copy()
-    each = [filtering.verdict(row) for row in rows.tolist()]
-    at_once = filtering.verdicts(rows)
+    filter_run = filtered(case(seed))
+    rows = np.arange(len(filter_run.codes))[::-1].copy()
+    each = [filter_run.status(row) for row in rows.tolist()]
+    at_once = filter_run.statuses(rows)
     assert at_once == each
 
 
@@ -152,10 +153,10 @@ def test_filter_says_of_each_node_what_the_reference_says_of_the_cluster(seed):
 @given(SEEDS)
 def test_preempt_answers_the_candidates_of_the_reference_best_first(seed):
     one, expected, snapshot = judged(seed)
-    offers = dict.fromkeys(snapshot.node_names, engine.SentCandidate(())) | offers_of_kube_scheduler(
+    sent = dict.fromkeys(snapshot.node_names, SentCandidate(())) | candidates_sent_by_kube_scheduler(
         snapshot, typed(one.pod)
     )
-    decision = engine.preempt(snapshot, typed(one.pod), offers, Profile(keep_candidates=None))
+    decision = engine.preempt(snapshot, typed(one.pod), sent, Profile(keep_candidates=None))
     candidates = expected["candidates"] if one.pod["spec"].get("preemptionPolicy") != "Never" else {}
     assert {kept.node: plain(kept) for kept in decision.kept} == candidates
     assert decision.dropped.keys() == set(snapshot.node_names) - candidates.keys()
@@ -237,56 +238,60 @@ def interleaved(draw, items):
 @given(SEEDS)
 def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
     """Not of host ports: upstream keeps them as a set, so that one of two holders frees a port."""
-    filtering = filtered(case(seed))
-    incoming = filtering.incoming
-    evictable = potential_victims(incoming).evictable
-    before = copy.deepcopy([check.room for check in constraints(filtering)])
-    rooms = remove_pods(constraints(filtering), evictable)
-    for check, room in zip(constraints(filtering), rooms, strict=True):
-        if not isinstance(check, PortConflicts):
-            assert (room - (check.demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.room).all()
-    unchanged = zip(constraints(filtering), before, strict=True)
-    assert all((check.room == room).all() for check, room in unchanged)
+    filter_run = filtered(case(seed))
+    context = filter_run.context
+    evictable = potential_victims(context).evictable
+    before = copy.deepcopy([check.headroom for check in constraints(filter_run)])
+    headrooms = remove_pods(constraints(filter_run), evictable)
+    for check, headroom in zip(constraints(filter_run), headrooms, strict=True):
+        if not isinstance(check, PortConflictConstraint):
+            assert (headroom - (check.dense_demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.headroom).all()
+    unchanged = zip(constraints(filter_run), before, strict=True)
+    assert all((check.headroom == headroom).all() for check, headroom in unchanged)
 
 
 @SOME
 @given(SEEDS)
 def test_only_what_may_run_short_need_be_followed_while_pods_are_put_back(seed):
     """The victims are those of the plain way, which adds up all columns of all nodes, and also on some of the nodes."""
-    filtering = filtered(case(seed))
-    grouped = potential_victims(filtering.incoming)
-    follows_the_plain_way(filtering.checks, grouped)
-    rows = np.arange(0, len(filtering.codes), 2)
-    follows_the_plain_way([check.at(rows) for check in filtering.checks], grouped.at(rows))
+    filter_run = filtered(case(seed))
+    grouped = potential_victims(filter_run.context)
+    follows_the_plain_way(filter_run.checks, grouped)
+    rows = np.arange(0, len(filter_run.codes), 2)
+    follows_the_plain_way([check.at(rows) for check in filter_run.checks], grouped.at(rows))
 
 
 def follows_the_plain_way(checks, grouped):
-    rooms = remove_pods(checks, grouped.evictable)
-    emptied = evaluate_constraints(checks, rooms, grouped.violating.shape[1])
-    order = (grouped.violating, grouped.others)
-    plain = put_back_plainly(checks, rooms, order) & emptied.fits
+    headrooms = remove_pods(checks, grouped.evictable)
+    emptied = evaluate_constraints(checks, headrooms, grouped.violating.shape[1])
+    order = (grouped.violating, grouped.non_violating)
+    plain = put_back_plainly(checks, headrooms, order) & emptied.fits
     assert (reprieve(emptied, grouped.evictable, order) == plain).all()
 
 
-def put_back_plainly(checks, rooms, order):
+def put_back_plainly(checks, headrooms, order):
     """[k, node]: who cannot stay; every constraint is asked about all of its room, every time."""
-    parts = [(check, room.copy()) for check, room in zip(checks, rooms, strict=True) if isinstance(check, Constraint)]
+    parts = [
+        (check, headroom.copy())
+        for check, headroom in zip(checks, headrooms, strict=True)
+        if isinstance(check, Constraint)
+    ]
     victims = np.zeros_like(order[0])
     for group in order:
         for k, wanted in enumerate(group):
             stay = wanted.copy()
-            for check, room in parts:
-                stay &= check.fits(room - check.demand[k])
-                if check.nominated is not None:
-                    stay &= check.fits(room - check.demand[k] - check.nominated)
-            for check, room in parts:
-                room -= check.demand[k] * stay
+            for check, headroom in parts:
+                stay &= check.fits(headroom - check.dense_demand[k])
+                if check.nominated_demand is not None:
+                    stay &= check.fits(headroom - check.dense_demand[k] - check.nominated_demand)
+            for check, headroom in parts:
+                headroom -= check.dense_demand[k] * stay
             victims[k] |= wanted & ~stay
     return victims
 
 
-def constraints(filtering):
-    return [check for check in filtering.checks if isinstance(check, Constraint)]
+def constraints(filter_run):
+    return [check for check in filter_run.checks if isinstance(check, Constraint)]
 
 
 # --- victims --------------------------------------------------------------------------------------------------------
@@ -297,8 +302,8 @@ def constraints(filtering):
 def test_no_victim_is_protected_by_its_priority(seed):
     """E3, of every candidate."""
     one = case(seed)
-    filtering = filtered(one)
-    run = dry_run_preemption(filtering.incoming, filtering.checks, np.arange(len(filtering.codes)))
+    filter_run = filtered(one)
+    run = dry_run_preemption(filter_run.context, filter_run.checks, np.arange(len(filter_run.codes)))
     limit = recount.priority(one.pod)
     assert all(
         pod.priority < limit for place in np.flatnonzero(run.candidate).tolist() for pod in run.victims_on(place)

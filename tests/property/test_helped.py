@@ -14,12 +14,12 @@ from tests.property.test_engine import MANY, SEEDS
 SOME = settings(MANY, max_examples=150)
 
 
-def says_where_a_dry_run_finds_victims(filtering):
-    rows = filtering.rows(Code.UNSCHEDULABLE)
-    run = find_candidates(filtering.incoming, filtering.checks, rows)
-    assert preemption_would_help(filtering.incoming, filtering.checks, rows).tolist() == run.candidate.tolist()
+def says_where_a_dry_run_finds_victims(filter_run):
+    rows = filter_run.rows(Code.UNSCHEDULABLE)
+    run = find_candidates(filter_run.context, filter_run.checks, rows)
+    assert preemption_would_help(filter_run.context, filter_run.checks, rows).tolist() == run.candidate.tolist()
     some = rows[::2]
-    assert preemption_would_help(filtering.incoming, filtering.checks, some).tolist() == run.candidate[::2].tolist()
+    assert preemption_would_help(filter_run.context, filter_run.checks, some).tolist() == run.candidate[::2].tolist()
 
 
 @SOME
@@ -36,5 +36,5 @@ def test_eviction_helps_where_a_dry_run_finds_victims(seed):
 def test_eviction_helps_where_a_dry_run_finds_victims_that_all_policies_allow(seed):
     one = question(seed)
     snapshot = built(one.cluster)
-    incoming = scheduling_context(snapshot, typed(one.pod), one.profile, one.moment)
-    says_where_a_dry_run_finds_victims(run_filter_plugins(incoming))
+    context = scheduling_context(snapshot, typed(one.pod), one.profile, one.history)
+    says_where_a_dry_run_finds_victims(run_filter_plugins(context))

@@ -22,7 +22,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as source_module
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import WatchSettings
-from extender.cluster.watch.source import REDELIVERY_GRACE_SECONDS
+from extender.cluster.watch.source import EVENT_GRACE_SECONDS
 from extender.core.evaluation import evaluate
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -105,7 +105,7 @@ class Bugs(logging.Handler):
 
 async def at_once(seconds: float) -> None:
     """The source's sleep: a second look comes at once, everything else never."""
-    if seconds == REDELIVERY_GRACE_SECONDS:
+    if seconds == EVENT_GRACE_SECONDS:
         await asyncio.sleep(0)
     else:
         await asyncio.Event().wait()
@@ -210,7 +210,7 @@ def compare_all(world: World, rig: SourceRig) -> None:
 
 
 def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
-    """The server's objects, in the picture's order: that breaks ties."""
+    """The server's objects, in the cache's order: that breaks ties."""
     for kind in KINDS:
         for namespace, name in snapshot.objects.of(kind):
             yield kind, api.get(kind, name, namespace)

@@ -14,8 +14,9 @@ from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.framework.filter import scheduling_context
 from extender.core.preemption.potential_victims import potential_victims
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile
-from extender.core.snapshot.pod_table import LEAVING_SINCE
+from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.k8s.time import MINUTE, SECOND
 from extender.server.guard.guard import guard_preempt
 from tests.builders import built, typed
@@ -49,14 +50,14 @@ PROTECTING = {
     "protections": PreemptionPolicy(protections=some_protections(Draw(1), share=1.0)),
     "toleration": PreemptionPolicy(preemption_toleration=True),
     "tenants": PreemptionPolicy(tenant_label="team"),
-    "cooldown": PreemptionPolicy(limits=Limits(cooldown=5 * MINUTE)),
+    "workloadCooldown": PreemptionPolicy(limits=Limits(workload_cooldown=5 * MINUTE)),
 }
 """Policies that rule out victims."""
 
 OTHERS = {
     "live budgets": PreemptionPolicy(budget_accounting="Live"),
     "all nodes": PreemptionPolicy(candidates="AllNodes"),
-    "fewest": PreemptionPolicy(victims="Fewest"),
+    "fewest": PreemptionPolicy(victim_selection="Minimal"),
 }
 
 
@@ -71,7 +72,7 @@ class Asked:
         self.question = question(seed, policy, keep)
         self.snapshot = built(self.question.cluster)
         if everywhere:
-            self.question = replace(self.question, offers=every_node(self.snapshot, self.question.pod))
+            self.question = replace(self.question, sent=every_node(self.snapshot, self.question.pod))
         self.decision = self.question.ask(self.snapshot)
         items = self.question.cluster["items"]
         self.pods = {item["metadata"]["uid"]: item for item in items if item["kind"] == "Pod"}
@@ -89,12 +90,12 @@ class Asked:
     def evictable(self, policy):
         """[k, node], in upstream's layout."""
         profile = replace(self.question.profile, preemption=policy)
-        incoming = scheduling_context(self.snapshot, typed(self.question.pod), profile, self.question.history)
-        return potential_victims(incoming).evictable.mask.copy()
+        context = scheduling_context(self.snapshot, typed(self.question.pod), profile, self.question.history)
+        return potential_victims(context).evictable.mask.copy()
 
     def judged(self):
         """(node, victims) of the candidates that we judge ourselves."""
-        return [(node, uids) for node, uids in chosen(self.decision).items() if node not in self.decision.as_offered]
+        return [(node, uids) for node, uids in chosen(self.decision).items() if node not in self.decision.as_sent]
 
 
 def chosen(decision):
@@ -172,7 +173,7 @@ def test_a_veto_leaves_nothing(seed):
         decision = replace(asked.question, profile=profile, history=before).ask(asked.snapshot)
         assert decision.vetoed
         assert decision.kept == ()
-        assert decision.dropped == dict.fromkeys(asked.question.offers, decision.vetoed)
+        assert decision.dropped == dict.fromkeys(asked.question.sent, decision.vetoed)
 
 
 # --- strict budgets ---------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def left_over(asked, budget):
         if pod["spec"].get("nodeName") in nodes and not finished(pod) and charges_for(budget, pod, asked.policy)
     ]
     stamps = [pod["metadata"].get("deletionTimestamp") for pod in of_it if is_ready(pod)]
-    healthy, approved = stamps.count(None), stamps.count(LEAVING_SINCE)
+    healthy, approved = stamps.count(None), stamps.count(ASSUMED_DELETION_TIMESTAMP)
     desired = status["desiredHealthy"]
     free = budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
     free = free or (desired > 0 and min(healthy, status["currentHealthy"]) >= desired)
@@ -311,7 +312,7 @@ def test_no_special_pod_is_a_victim_that_kube_scheduler_did_not_name(seed):
     everywhere = Asked(seed, replace(asked.policy, candidates="AllNodes"))
     for node, uids in chosen(everywhere.decision).items():
         assert node in everywhere.snapshot.node_row
-        offer = everywhere.question.offers.get(node, engine.SentCandidate(()))
+        offer = everywhere.question.sent.get(node, SentCandidate(()))
         assert not [uid for uid in uids if uid not in offer.victims and is_special(everywhere.pods[uid])]
 
 
@@ -344,7 +345,7 @@ def test_the_best_of_all_nodes_is_no_worse_than_the_best_of_the_offered_ones(see
 @given(SEEDS)
 def test_the_fewest_are_no_worse_on_any_node(seed):
     """In the order of importance and of ranking that is upstream's."""
-    asked = Asked(seed, PreemptionPolicy(victims="Fewest"), everywhere=True)
+    asked = Asked(seed, PreemptionPolicy(victim_selection="Minimal"), everywhere=True)
     reprieve = {one.node: one for one in asked.under(UPSTREAM).kept}
     assert chosen(asked.decision).keys() >= reprieve.keys()  # who is put back may leave a special pod to be evicted
     for one in asked.decision.kept:
@@ -356,8 +357,8 @@ def test_the_fewest_are_no_worse_on_any_node(seed):
 def test_the_fewest_are_found_on_every_node_on_which_putting_back_finds_somebody(seed):
     """Under any policies: a better set never costs a candidate."""
     asked = Asked(seed, everywhere=True)
-    fewest = asked.under(replace(asked.policy, victims="Fewest"))
-    reprieve = asked.under(replace(asked.policy, victims="Reprieve"))
+    fewest = asked.under(replace(asked.policy, victim_selection="Minimal"))
+    reprieve = asked.under(replace(asked.policy, victim_selection="Reprieve"))
     assert chosen(fewest).keys() >= chosen(reprieve).keys()
 
 
@@ -370,9 +371,9 @@ def guards(seed):
     result = guard_preempt(
         asked.snapshot,
         typed(one.pod),
-        one.offers,
+        one.sent,
         asked.decision.kept,
-        as_offered=asked.decision.as_offered,
+        as_sent=asked.decision.as_sent,
         profile=one.profile,
         history=one.history,
     )
@@ -404,7 +405,7 @@ def test_the_same_question_has_the_same_answer(seed):
     replace(asked.question, profile=Profile(keep_candidates=None)).ask(changed)
     assert asked.question.ask(changed) == asked.decision
     told = chosen(asked.decision).keys() | asked.decision.dropped.keys()
-    assert told >= asked.question.offers.keys()
+    assert told >= asked.question.sent.keys()
     assert not chosen(asked.decision).keys() & asked.decision.dropped.keys()
 
 
@@ -421,7 +422,7 @@ def test_filter_says_that_eviction_helps_where_preempt_finds_somebody(seed):
     """Where all nodes are offered. In /filter special pods may be victims; in /preempt if kube-scheduler names them."""
     asked = Asked(seed, everywhere=True)
     one = asked.question
-    if asked.decision.as_offered or asked.policy.candidates == "AllNodes":
+    if asked.decision.as_sent or asked.policy.candidates == "AllNodes":
         return
     names = asked.snapshot.node_names
     failed = engine.filter(asked.snapshot, typed(one.pod), names, one.profile, one.history).failed

@@ -26,7 +26,7 @@ from extender.server.recording.recorder import Recorder
 from extender.server.recording.replay import open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
-from tests.builders import JSON, offers_of_kube_scheduler, typed
+from tests.builders import JSON, candidates_sent_by_kube_scheduler, typed
 from tests.property.generate import Draw
 from tests.property.policies import some_policy, world
 from tests.property.test_changes import with_uid_of_its_own
@@ -67,11 +67,11 @@ class Calls:
             self.build()
         section = RecordingSection(segment_size=self.chance.choice(SEGMENT_SIZES))
         self.recorder = Recorder(self.cache, section, self.source.problem)
-        self.service = verbs.ServerContext(
+        self.server_context = verbs.ServerContext(
             self.cache,
             LiveSettings(configuration()),
             self.source,
-            history=EvictionLog(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
+            eviction_log=EvictionLog(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
             recorder=self.recorder,
         )
         self.recorder.start(Path(directory))
@@ -105,7 +105,7 @@ class Calls:
             self.version += 1
             again = "-again" if self.rarely(10) else ""
             metadata = replace(one.metadata, uid=one.metadata.uid + again, resource_version=str(self.version))
-            held = list(self.cache.changing().objects.of(kind).values())
+            held = list(self.cache.mutable_snapshot().objects.of(kind).values())
             if held and self.rarely(2):
                 self.cache.apply(Change(kind, self.chance.choice(held), deleted=True))
             else:
@@ -115,7 +115,7 @@ class Calls:
     def relist(self) -> None:
         if self.cache.version:
             kind = self.chance.choice(list(KINDS))
-            held = list(self.cache.changing().objects.of(kind).values())
+            held = list(self.cache.mutable_snapshot().objects.of(kind).values())
             for _ in self.cache.relist(kind, [one for one in held if not self.rarely(3)], is_unread=self.rarely(2)):
                 pass
 
@@ -130,7 +130,7 @@ class Calls:
             ignored_resources=frozenset({"example.com/gpu"} if self.rarely(3) else ()),
             preemption=some_policy(self.draw),
         )
-        self.service.configured.settings = Settings(
+        self.server_context.live_settings.settings = Settings(
             profile,
             self.chance.choice(("Error", "Veto")),
             self.rarely(6),
@@ -157,10 +157,10 @@ class Calls:
         pod = self.chance.choice(self.pods)
         name = self.chance.choice(("filter", "prioritize", "preempt", "preempt", "preempt"))
         body = self.preemption(pod) if name == "preempt" else self.arguments(pod)
-        verbs.answer(verbs.VERBS[name], self.service, msgspec.json.encode(body))
+        verbs.answer(verbs.VERBS[name], self.server_context, msgspec.json.encode(body))
 
     def arguments(self, pod: JSON) -> JSON:
-        known = list(self.cache.changing().node_names) if self.cache.version else ["n1"]
+        known = list(self.cache.mutable_snapshot().node_names) if self.cache.version else ["n1"]
         names = self.chance.sample(known, self.chance.randint(0, len(known))) + ["unknown"] * self.rarely(20)
         if self.rarely(2):
             return {"Pod": pod, "Nodes": None, "NodeNames": names}
@@ -171,23 +171,23 @@ class Calls:
         return secret if self.rarely(2) else {"metadata": {"name": name}, "spec": "not what it should be"}
 
     def preemption(self, pod: JSON) -> JSON:
-        offers = {}
+        sent = {}
         if self.cache.version:
             snapshot = self.cache.snapshot()
-            offers = {
+            sent = {
                 node: (offer.victims, offer.num_pdb_violations)
-                for node, offer in offers_of_kube_scheduler(snapshot, typed(pod)).items()
+                for node, offer in candidates_sent_by_kube_scheduler(snapshot, typed(pod)).items()
                 if not self.rarely(4)
             }
         if self.rarely(2):
             whole = {
                 node: {"Pods": [{"metadata": {"uid": uid}} for uid in uids], "NumPDBViolations": broken}
-                for node, (uids, broken) in offers.items()
+                for node, (uids, broken) in sent.items()
             }
             return {"Pod": pod, "NodeNameToVictims": whole, "NodeNameToMetaVictims": None}
         meta = {
             node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": broken}
-            for node, (uids, broken) in offers.items()
+            for node, (uids, broken) in sent.items()
         }
         return {"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": meta}
 

@@ -105,7 +105,7 @@ def filter_body(one, pod, *, whole):
 
 
 def preempt_body(one, pod):
-    return msgspec.json.encode({"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": one.offers})
+    return msgspec.json.encode({"Pod": pod, "NodeNameToVictims": None, "NodeNameToMetaVictims": one.sent})
 
 
 def answer_filter(snapshot, question):
@@ -118,8 +118,8 @@ def answer_filter(snapshot, question):
 def answer_preempt(snapshot, question):
     """The answer, and what the guard had against it."""
     request = wire.decode_preempt(question.preempt_body)
-    decision = engine.preempt(snapshot, request.pod, request.offers, question.profile)
-    result = guard_preempt(snapshot, request.pod, request.offers, decision.kept, as_offered=decision.as_offered)
+    decision = engine.preempt(snapshot, request.pod, request.sent, question.profile)
+    result = guard_preempt(snapshot, request.pod, request.sent, decision.kept, as_sent=decision.as_sent)
     return wire.encode_preempt(result.kept), result.rejected
 
 
@@ -175,9 +175,9 @@ def is_strict_filter_answer(answer, question):
 def examine_preempt(report, question, body):
     one, seed = question.case, question.case.seed
     answer = json.loads(body)
-    report.check("E5", is_strict_preempt_answer(answer, one.offers), (seed, body))
+    report.check("E5", is_strict_preempt_answer(answer, one.sent), (seed, body))
     chosen = {node: [meta["UID"] for meta in each["Pods"]] for node, each in answer["NodeNameToMetaVictims"].items()}
-    report.check("E1", chosen.keys() <= one.offers.keys() & question.running.keys(), (seed, body))
+    report.check("E1", chosen.keys() <= one.sent.keys() & question.running.keys(), (seed, body))
     examine_offers(report, question, chosen)
     never = one.pod["spec"].get("preemptionPolicy") == "Never"
     if never:
@@ -204,7 +204,7 @@ def examine_preempt(report, question, body):
 def examine_offers(report, question, chosen):
     """An unknown victim drops the node; one of too high a priority is not taken over where offers are."""
     limit = priority(question.case.pod)
-    for node, offer in question.case.offers.items():
+    for node, offer in question.case.sent.items():
         here = question.running.get(node, {})
         if not all(meta["UID"] in here for meta in offer["Pods"]):
             report.check("E2 unknown", node not in chosen, (question.case.seed, node, offer))
@@ -212,14 +212,14 @@ def examine_offers(report, question, chosen):
             report.check("E3 offered", node not in chosen, (question.case.seed, node, offer))
 
 
-def is_strict_preempt_answer(answer, offers):
+def is_strict_preempt_answer(answer, sent):
     """Only what Go reads, with the types that it reads; `Pods` is empty only if it was offered empty."""
     if list(answer) != ["NodeNameToMetaVictims"] or type(answer["NodeNameToMetaVictims"]) is not dict:
         return False
     for node, each in answer["NodeNameToMetaVictims"].items():
         if list(each) != ["Pods", "NumPDBViolations"] or type(each["Pods"]) is not list:
             return False
-        if not each["Pods"] and offers.get(node, {}).get("Pods"):
+        if not each["Pods"] and sent.get(node, {}).get("Pods"):
             return False
         if not all(list(meta) == ["UID"] and type(meta["UID"]) is str and meta["UID"] for meta in each["Pods"]):
             return False

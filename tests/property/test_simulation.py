@@ -9,8 +9,8 @@ from collections import Counter
 from hypothesis import given, settings
 
 from extender.core.profile import PreemptionPolicy, Profile
-from extender.core.simulator.arrivals import admit
-from extender.core.simulator.schedule_one import draws, run_cycle
+from extender.core.simulator.arrivals import admit_pod
+from extender.core.simulator.schedule_one import schedule_one, seeded_draw
 from extender.core.simulator.simulator import Scheduler, simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
@@ -33,16 +33,16 @@ def arrivals(seed):
 
 
 def world(seed):
-    """(cluster, profile, moment): with any policies in half of the cases, else kube-scheduler's own."""
+    """(cluster, profile, history): with any policies in half of the cases, else kube-scheduler's own."""
     asked = question(seed)
     own = Draw(seed).maybe(0.5)
-    return asked.cluster, Profile(preemption=PreemptionPolicy()) if own else asked.profile, asked.moment
+    return asked.cluster, Profile(preemption=PreemptionPolicy()) if own else asked.profile, asked.history
 
 
 def simulated(seed, **options):
-    cluster, profile, moment = world(seed)
+    cluster, profile, history = world(seed)
     here = built(cluster)
-    return here, simulate(here, profile, arrivals(seed), waiting=True, moment=moment, **options)
+    return here, simulate(here, profile, arrivals(seed), include_pending=True, history=history, **options)
 
 
 @SOME
@@ -71,7 +71,7 @@ def test_every_run_ends_and_every_pod_has_its_lot(seed):
 @SOME
 @given(SEEDS)
 def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed):
-    cluster, profile, moment = world(seed)
+    cluster, profile, history = world(seed)
     here, gone = built(cluster), set()
 
     def watch(step):
@@ -83,7 +83,7 @@ def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed)
             gone.add(victim.metadata.uid)
         assert bool(step.cycle.victims) == (step.cycle.outcome == "Nominated")
 
-    result = simulate(here, profile, arrivals(seed), waiting=True, moment=moment, watch=watch)
+    result = simulate(here, profile, arrivals(seed), include_pending=True, history=history, on_step=watch)
     assert {one.uid for one in result.evicted} == gone
 
 
@@ -110,23 +110,23 @@ def test_no_pod_is_bound_where_there_is_no_room_for_what_it_requests(seed):
 @FEW
 @given(SEEDS)
 def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
-    cluster, profile, moment = world(seed)
+    cluster, profile, history = world(seed)
     here = built(cluster)
-    pods = [admit(here, pod) for pod in arrivals(seed)]
+    pods = [admit_pod(here, pod) for pod in arrivals(seed)]
     for pod in pods:
         here.put("Pod", pod)
-    here.settle()
-    scheduler = Scheduler(here, profile, moment)
+    here.refresh_layout()
+    scheduler = Scheduler(here, profile, history)
     scheduler.add(pods)
     for step in scheduler:
-        anew = run_cycle(Snapshot.build(here.frozen()), step.cycle.pod, profile, scheduler.moment)
+        anew = schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, profile, scheduler.history)
         assert anew == step.cycle
 
 
 @FEW
 @given(SEEDS)
 def test_a_seed_decides_everything(seed):
-    assert simulated(seed, draw=draws(seed))[1] == simulated(seed, draw=draws(seed))[1]
+    assert simulated(seed, draw=seeded_draw(seed))[1] == simulated(seed, draw=seeded_draw(seed))[1]
 
 
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one():
@@ -137,7 +137,7 @@ def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_vo
             continue
         here = built(world(seed)[0])
         bound_before = {key for key, one in here.objects.claims.items() if one.spec.volume_name}
-        simulate(here, Profile(), arrivals(seed), waiting=True)
+        simulate(here, Profile(), arrivals(seed), include_pending=True)
         volumes = [one.spec.volume_name for one in here.objects.claims.values() if one.spec.volume_name]
         fresh = {key: one for key, one in here.objects.claims.items() if key not in bound_before}
         for key, claim in fresh.items():

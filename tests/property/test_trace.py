@@ -11,16 +11,16 @@ from hypothesis import given, settings
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.engine import SentCandidate
 from extender.core.evaluation import evaluate
 from extender.core.explain import summary
-from extender.core.explain.record import capture_filter, capture_preempt, capture_prioritize
-from extender.core.explain.schema import Decision, NodeShown
+from extender.core.explain.record import record_filter, record_preempt, record_prioritize
+from extender.core.explain.schema import DecisionReport, NodeReport
+from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.requests import incoming_requests
-from extender.server.observability.decision_log import Kept
-from tests.builders import built, offers_of_kube_scheduler, typed
+from extender.server.observability.decision_log import KeptDecision
+from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.property.generate import Draw, case
 from tests.property.policies import Question, question, world
 from tests.property.test_engine import MANY, SEEDS
@@ -29,8 +29,8 @@ MANY = settings(MANY, max_examples=200)
 SOME = settings(MANY, max_examples=80)
 
 
-def kept(verb, pod, profile, capture, now=0):
-    return Kept(f"{verb}-1", verb, now, 1.0, typed(pod), profile, "answered", "version=1", capture)
+def kept(verb, pod, profile, record, now=0):
+    return KeptDecision(f"{verb}-1", verb, now, 1.0, typed(pod), profile, "answered", "version=1", record)
 
 
 class Asked:
@@ -43,14 +43,14 @@ class Asked:
 
     def kept(self):
         """Captured anew."""
-        capture = capture_preempt(self.decision, self.question.offers)
-        return kept("preempt", self.question.pod, self.question.profile, capture, self.question.moment.now)
+        record = record_preempt(self.decision, self.question.sent)
+        return kept("preempt", self.question.pod, self.question.profile, record, self.question.history.now)
 
-    def trace(self) -> Decision:
+    def trace(self) -> DecisionReport:
         return self.kept().decision()
 
 
-def by_name(decision: Decision) -> dict[str, NodeShown]:
+def by_name(decision: DecisionReport) -> dict[str, NodeReport]:
     nodes = {node.name: node for node in decision.nodes}
     assert len(nodes) == len(decision.nodes)
     return nodes
@@ -60,7 +60,7 @@ def keys(pods):
     return [pod.key for pod in pods]
 
 
-def victims_of(node: NodeShown):
+def victims_of(node: NodeReport):
     return [pod.uid for pod in node.pods if pod.role == "victim"]
 
 
@@ -80,13 +80,13 @@ def agrees_with_the_answer(seed, keep):
         assert sorted(victims_of(node)) == sorted(pod.metadata.uid for pod in one.victims)
         assert node.violations == one.num_pdb_violations
     assert decision.dropped.keys() <= nodes.keys()
-    assert set(asked.question.offers) <= nodes.keys()
+    assert set(asked.question.sent) <= nodes.keys()
     for name, why in decision.dropped.items():
         assert nodes[name].why == why
-        assert nodes[name].offered
-    assert {name for name, node in nodes.items() if node.offered} == set(asked.question.offers)
+        assert nodes[name].sent
+    assert {name for name, node in nodes.items() if node.sent} == set(asked.question.sent)
     assert (trace.outcome == "vetoed") == (decision.vetoed is not None)
-    assert (trace.outcome == "nobody") == (decision.vetoed is None and not decision.kept)
+    assert (trace.outcome == "noVictims") == (decision.vetoed is None and not decision.kept)
 
 
 @MANY
@@ -110,7 +110,9 @@ def test_its_candidates_stand_in_the_order_in_which_all_of_them_would_be_answere
     every = replace(asked.question, profile=profile).ask(asked.snapshot).kept
     trace = asked.trace()
     ranked = [node for node in trace.nodes if node.rank is not None]
-    if asked.question.profile.preemption.victims == "Reprieve":  # the search looks at fewer nodes for one answer
+    if (
+        asked.question.profile.preemption.victim_selection == "Reprieve"
+    ):  # the search looks at fewer nodes for one answer
         assert [node.name for node in ranked] == [one.node for one in every]
         assert [sorted(node.victims) for node in ranked] == [sorted(keys(one.victims)) for one in every]
     assert [node.rank for node in ranked] == list(range(1, len(ranked) + 1))
@@ -156,19 +158,19 @@ def test_its_outcomes_can_be_followed(seed):
         roles = {pod.role for pod in node.pods}
         counts = {role: sum(pod.role == role for pod in node.pods) for role in roles}
         assert node.counts == counts
-        assert bool(node.victims) == (node.outcome in ("chosen", "beaten", "ruledOut"))
-        assert (node.rank is not None) == (node.outcome in ("chosen", "beaten"))
-        assert (node.emptied is not None) == (node.outcome == "noRoom")
+        assert bool(node.victims) == (node.outcome in ("chosen", "outranked", "rejectedByPolicy"))
+        assert (node.rank is not None) == (node.outcome in ("chosen", "outranked"))
+        assert (node.emptied is not None) == (node.outcome == "insufficientAfterPreemption")
         if node.outcome == "noVictims":
             assert not roles & {"victim", "reprieved"}
-        if node.outcome == "noRoom":
+        if node.outcome == "insufficientAfterPreemption":
             assert "reprieved" in roles
             assert node.emptied is not None
             assert node.emptied.code != "Success"
         if node.outcome == "fits":
             assert node.filter is not None
             assert node.filter.code == "Success"
-        if node.outcome not in ("chosen", "fits") and node.offered:
+        if node.outcome not in ("chosen", "fits") and node.sent:
             assert node.why
         limit = asked.question.pod["spec"].get("priority") or 0
         for pod in node.pods:
@@ -183,7 +185,7 @@ def test_the_preemptor_fits_where_it_says_so(seed):
     wanted = incoming_requests(typed(asked.question.pod)) | {"pods": 1}
     trace = asked.trace()
     for node in trace.nodes:
-        if node.outcome == "chosen" and node.name not in asked.decision.as_offered:
+        if node.outcome == "chosen" and node.name not in asked.decision.as_sent:
             for name, amount in wanted.items():
                 left = node.allocatable.get(name, 0) - node.used.get(name, 0) + node.freed.get(name, 0)
                 assert amount == 0 or amount <= left, (node.name, name)
@@ -205,7 +207,7 @@ def test_budgets_are_charged_by_those_who_go(seed):
         for one in node.budgets:  # counted live, a budget stands there for its ready pods, and again for the others
             told[one.name] = told.get(one.name, 0) + one.charged
         assert told == charged
-        ours = node.outcome in ("chosen", "beaten") and node.name not in asked.decision.as_offered
+        ours = node.outcome in ("chosen", "outranked") and node.name not in asked.decision.as_sent
         if ours and asked.question.profile.preemption.disruption_budgets == "Strict":
             assert all(one.charged <= max(one.allowed, 0) for one in node.budgets)
 
@@ -216,7 +218,7 @@ def test_pods_are_put_back_in_turn_those_that_break_a_budget_first(seed):
     for node in Asked(seed).trace().nodes:
         turns = sorted((pod.order, not pod.violating) for pod in node.pods if pod.order is not None)
         taken_off = [pod for pod in node.pods if pod.role in ("victim", "reprieved")]
-        if node.chosen_by in ("", "named of equals"):
+        if node.chosen_by in ("", "scheduler preferred"):
             assert [order for order, _ in turns] == list(range(1, len(taken_off) + 1))
             assert [last for _, last in turns] == sorted(last for _, last in turns)
         else:
@@ -229,9 +231,11 @@ def test_without_policies_it_says_what_the_evaluation_of_the_cluster_says(seed):
     """On every node: the verdict, the victims, the violations, and why there are no victims."""
     cluster, pod = world(seed)
     snapshot = built(cluster)
-    offers = dict.fromkeys(snapshot.node_names, SentCandidate(())) | offers_of_kube_scheduler(snapshot, typed(pod))
-    decision = engine.preempt(snapshot, typed(pod), offers, Profile(keep_candidates=None))
-    nodes = by_name(kept("preempt", pod, Profile(), capture_preempt(decision, offers)).decision())
+    sent = dict.fromkeys(snapshot.node_names, SentCandidate(())) | candidates_sent_by_kube_scheduler(
+        snapshot, typed(pod)
+    )
+    decision = engine.preempt(snapshot, typed(pod), sent, Profile(keep_candidates=None))
+    nodes = by_name(kept("preempt", pod, Profile(), record_preempt(decision, sent)).decision())
     expected = evaluate(snapshot, typed(pod), Profile()).to_dict()
     if decision.vetoed is not None:
         assert {node.outcome for node in nodes.values()} <= {"vetoed"}
@@ -249,13 +253,13 @@ def test_without_policies_it_says_what_the_evaluation_of_the_cluster_says(seed):
         assert nodes[name].violations == candidate["numPDBViolations"]
     for name, verdict in expected["nonCandidates"].items():
         node = nodes[name]
-        assert node.outcome in ("noRoom", "noVictims")
+        assert node.outcome in ("insufficientAfterPreemption", "noVictims")
         said = [node.why] if node.emptied is None else node.emptied.reasons
         assert sorted(said) == verdict["reasons"]
     others = nodes.keys() - expected["candidates"].keys() - expected["nonCandidates"].keys()
     fitting = {name for name, verdict in expected["filter"].items() if verdict["code"] == "Success"}
     assert {name for name in others if nodes[name].outcome == "fits"} == fitting
-    assert {nodes[name].outcome for name in others - fitting} <= {"leftOut"}
+    assert {nodes[name].outcome for name in others - fitting} <= {"notEvaluated"}
     best = [name for name, node in nodes.items() if node.rank == 1]
     assert best == ([] if expected["selected"] is None else [expected["selected"]])
 
@@ -273,7 +277,7 @@ def test_the_trace_of_a_filter_says_what_was_answered(seed):
     one = case(seed)
     snapshot = built(one.cluster)
     decision = engine.filter(snapshot, typed(one.pod), one.nodes, Profile())
-    trace = kept("filter", one.pod, Profile(), capture_filter(decision)).decision()
+    trace = kept("filter", one.pod, Profile(), record_filter(decision)).decision()
     assert [node.name for node in trace.nodes] == one.nodes
     for place, node in enumerate(trace.nodes):
         assert (node.outcome == "accepted") == (place in decision.accepted)
@@ -291,7 +295,7 @@ def test_the_trace_of_scores_says_what_was_answered(seed):
     one = case(seed)
     snapshot = built(one.cluster)
     decision = engine.prioritize(snapshot, typed(one.pod), one.nodes, Profile())
-    trace = kept("prioritize", one.pod, Profile(), capture_prioritize(decision)).decision()
+    trace = kept("prioritize", one.pod, Profile(), record_prioritize(decision)).decision()
     assert [(node.name, node.score) for node in trace.nodes] == list(zip(one.nodes, decision.scores, strict=True))
     expected = evaluate(snapshot, typed(one.pod), Profile()).to_dict()
     everywhere = set(one.nodes) == set(snapshot.node_names)
@@ -306,9 +310,9 @@ def test_the_trace_of_scores_says_what_was_answered(seed):
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def round_trip(trace: Decision):
+def round_trip(trace: DecisionReport):
     encoded = msgspec.json.encode(trace)
-    assert msgspec.json.decode(encoded, type=Decision, strict=True) == trace
+    assert msgspec.json.decode(encoded, type=DecisionReport, strict=True) == trace
     assert trace.sentence
     assert trace.sentence.isprintable()
 
@@ -327,7 +331,7 @@ def test_every_decision_can_be_told_and_read_again(seed):
     assert not any(node.pods for node in one.decision(every_pod=False).nodes)
     assert one.decision("nowhere").nodes == []
     assert {node.name for node in trace.nodes} == set(one.nodes)
-    assert summary.sentence(one.capture, observed=True)
+    assert summary.summarize(one.record, observed=True)
 
 
 @SOME
@@ -353,4 +357,4 @@ def shake(snapshot, seed):
     for kind in KINDS:
         for key in draw.some([*snapshot.objects.of(kind)], 0.4):
             snapshot.remove(kind, key)
-    snapshot.settle()
+    snapshot.refresh_layout()

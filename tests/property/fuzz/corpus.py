@@ -52,7 +52,9 @@ def questions() -> tuple[bytes, ...]:
     rules = {
         "disruptionBudgets": "Strict",
         "ranking": ["PDBViolations", "VictimCount"],
-        "protections": [{"name": "databases", "selector": {"matchLabels": {"tier": "database"}}, "minRuntime": "5m"}],
+        "protections": {
+            "rules": [{"name": "databases", "selector": {"matchLabels": {"tier": "database"}}, "minRuntime": "5m"}]
+        },
         "limits": {"maxVictims": 3},
     }
     asked: list[dict[str, Any]] = [

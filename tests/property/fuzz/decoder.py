@@ -65,8 +65,8 @@ def told(request: FilterRequest | PreemptRequest | BindRequest) -> Summary:
     metadata, spec = request.pod.metadata, request.pod.spec
     pod = metadata.name, metadata.uid, spec.priority or 0
     if isinstance(request, FilterRequest):
-        return pod, request.full, request.nodes
-    return pod, {node: (list(offer.victims), offer.num_pdb_violations) for node, offer in request.offers.items()}
+        return pod, request.has_whole_nodes, request.nodes
+    return pod, {node: (list(offer.victims), offer.num_pdb_violations) for node, offer in request.sent.items()}
 
 
 # --- finding bytes --------------------------------------------------------------------------------------------------

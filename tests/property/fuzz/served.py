@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from extender import wire
-from extender.cluster.apiserver.binding import Api
+from extender.cluster.apiserver.binding import BindingApi
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.errors import RequestError
@@ -41,21 +41,21 @@ class Answer:
 class Served:
     """The service with the recorded cluster; `api`: where pods are bound. A busy machine makes it miss no deadline."""
 
-    def __init__(self, api: Api | None = None, **sections: Any) -> None:
-        config = Configuration.model_validate({"server": {"schedulerTimeout": "1h"}, **sections})
+    def __init__(self, api: BindingApi | None = None, **sections: Any) -> None:
+        config = Configuration.model_validate({"server": {"httpTimeout": "1h"}, **sections})
         self.cache = ClusterCache()
         self.cache.replace(cluster())
         self.scheduler = create_app(self.cache, config, api=api)
-        self.service = self.scheduler.state.service
-        self.admin = create_admin_app(self.service, config)
+        self.server_context = self.scheduler.state.server_context
+        self.admin = create_admin_app(self.server_context, config)
         self._runner = asyncio.Runner()
         self._good = {verb: self.post(f"/{verb}", corpus(verb)[0]).body for verb in DECIDING}
         self._next = cycle(DECIDING)
         self._version = self.cache.version
 
     def close(self) -> None:
-        if self.service.binder is not None:
-            self.service.binder.threads.shutdown()
+        if self.server_context.binder is not None:
+            self.server_context.binder.threads.shutdown()
         self._runner.close()
 
     def post(self, path: str, body: bytes, headers: Headers = JSON) -> Answer:
@@ -90,7 +90,7 @@ class Served:
         assert self.cache.version == self._version
 
     def is_unknown_node(self, body: bytes) -> bool:
-        """E10: does a right request for `/filter` name a node that is not in the picture?"""
+        """E10: does a right request for `/filter` name a node that is not in the cluster cache?"""
         try:
             return not set(wire.decode_filter(body).nodes) <= set(self.cache.snapshot().node_names)
         except RequestError:

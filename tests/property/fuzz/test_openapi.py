@@ -1,6 +1,6 @@
 """Schemathesis on both OpenAPI documents: what it makes of them, right and wrong, is answered as they say.
 
-503 is in the document of `/filter` for a node that is not in the picture (E10), and nodes that are made up never are.
+503 is in the document of `/filter` for a node that is not in the cluster cache (E10), and nodes that are made up never are.
 """
 
 import json
@@ -56,7 +56,7 @@ def served(tmp_path_factory):
     for verb in ("filter", "prioritize", "preempt"):
         one.post(f"/{verb}", corpus(verb)[0])
     yield one
-    one.service.recorder.stop()
+    one.server_context.recorder.stop()
     one.close()
 
 
@@ -84,7 +84,7 @@ def conforms(of, mode, cases, headers=None, may_name_it=False):
             found = {name: values[0] for name, values in response.headers.items()}
             assert_is_error(Answer(response.status_code, found, response.content), may_name_it=may_name_it)
         if (of.path, response.status_code) == ("/filter", 503):
-            assert b"not in the cluster picture" in response.content
+            assert b"not in the cluster cache" in response.content
         else:
             case.validate_response(response, checks=[not_a_server_error])
         case.validate_response(response, checks=CONFORMS)

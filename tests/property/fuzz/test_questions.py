@@ -23,7 +23,7 @@ def served(tmp_path_factory):
         for body in corpus(verb):
             one.post(f"/{verb}", body)
     yield one
-    one.service.recorder.stop()
+    one.server_context.recorder.stop()
     one.close()
 
 
