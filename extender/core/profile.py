@@ -58,13 +58,13 @@ class ScoringStrategy:
 # --- preemption -----------------------------------------------------------------------------------------------------
 
 DEFAULT_IMPORTANCE = ("Priority", "StartTime")
-"""Criteria by which kube-scheduler orders pods by importance (util.MoreImportantPod)."""
+"""Criteria of kube-scheduler for the more important of two pods (util.MoreImportantPod)."""
 
 EXTRA_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod")
 """Further criteria of importance that operators may configure."""
 
 DEFAULT_RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
-"""Criteria by which kube-scheduler ranks candidates (preemption.pickOneNodeForPreemption)."""
+"""Criteria of kube-scheduler for the better of two candidates (preemption.pickOneNodeForPreemption)."""
 
 EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
 """Further ranking criteria that operators may configure."""

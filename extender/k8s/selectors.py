@@ -25,8 +25,8 @@ from extender.k8s.objects import (
 )
 from extender.k8s.quantity import truncated
 
-_NAME_MAX = 63
-_PREFIX_MAX = 253
+_MAX_NAME_CHARACTERS = 63
+_MAX_PREFIX_CHARACTERS = 253
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_SUBDOMAIN_PART}(?:\.{_SUBDOMAIN_PART})*")
@@ -57,7 +57,7 @@ def is_qualified_name(name: str) -> bool:
     prefix, slash, rest = name.partition("/")
     if not slash:
         return _is_name(prefix)
-    return len(prefix) <= _PREFIX_MAX and _SUBDOMAIN.fullmatch(prefix) is not None and _is_name(rest)
+    return len(prefix) <= _MAX_PREFIX_CHARACTERS and _SUBDOMAIN.fullmatch(prefix) is not None and _is_name(rest)
 
 
 def is_label_value(value: str) -> bool:
@@ -69,7 +69,7 @@ def is_label_value(value: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return len(text) <= _NAME_MAX and _NAME.fullmatch(text) is not None
+    return len(text) <= _MAX_NAME_CHARACTERS and _NAME.fullmatch(text) is not None
 
 
 def _int64(text: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""What objects say of themselves beside their fields."""
+"""Properties of objects that are computed from their fields."""
 
 import msgspec
 import pytest
@@ -32,7 +32,7 @@ READY = {
 
 
 @pytest.mark.parametrize(("conditions", "wanted"), READY.values(), ids=READY)
-def test_a_pod_is_ready_if_its_condition_says_so(conditions, wanted):
+def test_a_pod_is_ready_if_its_condition_is_true(conditions, wanted):
     assert pod(conditions=conditions).is_ready is wanted
 
 
@@ -57,7 +57,7 @@ def test_the_group_of_a_pod(labels, spec, wanted):
     assert pod(labels, spec).pod_group == wanted
 
 
-def test_the_group_says_of_which_api_it_is():
+def test_a_pod_group_has_its_api_group():
     found = pod(LABELS).pod_group
     assert found is not None
     assert (found.api_group, found.name) == ("scheduling.x-k8s.io", "old")

@@ -1,4 +1,4 @@
-"""Quantities mean what resource.ParseQuantity (v1.36) makes of them; each case says the amount in nano-units."""
+"""Quantities have the amounts of resource.ParseQuantity (v1.36); each case states the amount in nano-units."""
 
 import decimal
 from decimal import Decimal
@@ -109,12 +109,12 @@ def test_accepted(text, nano):
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
-def test_refused(text):
+def test_rejected(text):
     with pytest.raises(QuantityError, match="is not a quantity"):
         parse(text)
 
 
-def test_the_message_says_which_text_and_why():
+def test_the_message_has_the_text_and_the_reason():
     with pytest.raises(QuantityError) as caught:
         parse("1Kib")
     assert str(caught.value) == (
@@ -122,7 +122,7 @@ def test_the_message_says_which_text_and_why():
     )
 
 
-def test_the_message_escapes_and_shortens_what_it_echoes():
+def test_the_message_escapes_and_truncates_the_text():
     with pytest.raises(QuantityError) as caught:
         parse("\n\x1b[31m" + "x" * 900)
     message = str(caught.value)
@@ -130,11 +130,11 @@ def test_the_message_escapes_and_shortens_what_it_echoes():
     assert len(message) < 250
 
 
-def test_the_message_can_say_what_it_was_a_quantity_of():
+def test_the_message_can_name_the_resource():
     assert str(QuantityError("x", "why", of="cpu")) == "'x' is not a quantity of cpu: why"
 
 
-def test_more_than_a_thousand_characters_are_refused():
+def test_more_than_a_thousand_characters_are_rejected():
     assert parse("0" * 999 + "1") == NANO
     with pytest.raises(QuantityError, match="it has 1001 characters, at most 1000"):
         parse("0" * 1001)
@@ -227,7 +227,7 @@ def test_an_int_is_what_its_digits_are(number):
 
 
 @given(st.text(max_size=12) | st.text("0123456789.+-eEinumkKMGTP ", max_size=12))
-def test_any_text_is_an_amount_within_the_cap_or_refused(text):
+def test_any_text_is_an_amount_within_the_cap_or_rejected(text):
     try:
         nano = parse(text)
     except QuantityError:

@@ -1,4 +1,4 @@
-"""What a pod asks for, and what a node has; each case says its sum. Units: millicores, bytes, whole devices."""
+"""Requests of pods and allocatable amounts of nodes; each case states its sum, in millicores, bytes or devices."""
 
 import pytest
 from hypothesis import given
@@ -149,7 +149,7 @@ def test_resources_that_the_scheduler_does_not_count_are_left_out():
     assert running_usage(asked).requests == counted
 
 
-def test_only_cpu_memory_and_huge_pages_can_be_asked_for_by_the_pod_as_a_whole():
+def test_only_cpu_memory_and_huge_pages_have_pod_level_requests():
     level = {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "2Mi", "example.com/gpu": "9", "ephemeral-storage": "9Gi"}
     asked = pod(container(ephemeral_storage="1Gi"), level=level)
     assert incoming_requests(asked) == {
@@ -160,7 +160,7 @@ def test_only_cpu_memory_and_huge_pages_can_be_asked_for_by_the_pod_as_a_whole()
     }
 
 
-def test_a_pod_that_asks_for_nothing():
+def test_a_pod_without_requests():
     assert incoming_requests(Pod(ObjectMeta(name="p"))) == {}
     assert running_usage(Pod(ObjectMeta(name="p"))) == Usage({}, 0, 0)
 
@@ -388,7 +388,7 @@ def test_allocatable_of_a_node():
     }
 
 
-def test_a_node_that_says_nothing_has_nothing():
+def test_a_node_without_allocatable_has_nothing():
     assert allocatable(None) == {}
     assert allocatable({}) == {}
 
@@ -431,15 +431,15 @@ def milli(one):
 
 
 @given(st.lists(plain, max_size=4), st.lists(init_like, max_size=5))
-def test_the_largest_moment_of_a_pods_life_counts(containers, inits):
-    """The formula of KEP-753, moment by moment."""
+def test_the_largest_step_of_a_pods_life_counts(containers, inits):
+    """The formula of KEP-753, step by step."""
 
-    def beside(moment):
-        return sum(milli(one) for one in inits[:moment] if one.restart_policy == "Always")
+    def sidecars_before(step):
+        return sum(milli(one) for one in inits[:step] if one.restart_policy == "Always")
 
-    moments = [beside(i) + milli(one) for i, one in enumerate(inits)]
-    moments.append(beside(len(inits)) + sum(map(milli, containers)))
-    assert incoming_requests(pod(*containers, init=inits)).get("cpu", 0) == max(moments)
+    steps = [sidecars_before(i) + milli(one) for i, one in enumerate(inits)]
+    steps.append(sidecars_before(len(inits)) + sum(map(milli, containers)))
+    assert incoming_requests(pod(*containers, init=inits)).get("cpu", 0) == max(steps)
 
 
 @given(st.lists(plain, min_size=1, max_size=5).flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))

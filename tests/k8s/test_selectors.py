@@ -1,4 +1,4 @@
-"""Selectors, node affinity and tolerations pick what the API machinery's (v1.36) pick."""
+"""Selectors, node affinity and tolerations match what the API machinery (v1.36) matches."""
 
 import pytest
 from hypothesis import given
@@ -98,7 +98,7 @@ def test_invalid_label_selectors(selector, message):
         compile_label_selector(selector)
 
 
-def test_the_message_shortens_what_it_echoes():
+def test_the_message_truncates_the_selector():
     with pytest.raises(SelectorError) as caught:
         compile_label_selector(label_selector(("x" * 10_000, "Exists")))
     assert len(str(caught.value)) < 150
@@ -250,7 +250,7 @@ def test_a_label_is_read_as_go_reads_an_integer(label, is_above_six):
     assert matcher.matches({"gen": label}, "n1") is is_above_six
 
 
-def test_fields_of_a_node_without_a_name_are_not_looked_at():
+def test_fields_of_a_node_without_a_name_are_not_checked():
     matcher = compile_node_selector(NodeSelector([term(fields=[("metadata.name", "In", ["n1"])])]))
     assert matcher.matches({}, "")
 
@@ -265,7 +265,7 @@ def pod(node_selector=None, required=None):
     return Pod(ObjectMeta(name="p"), PodSpec(node_selector=node_selector, affinity=affinity))
 
 
-def test_a_pod_that_demands_nothing_has_no_matcher():
+def test_a_pod_without_node_constraints_has_no_matcher():
     assert required_node_affinity(Pod(ObjectMeta(name="p"))) is None
     assert required_node_affinity(pod(node_selector={})) is None
 

@@ -1,4 +1,4 @@
-"""What a pod belongs to, and the quality of service that it was promised."""
+"""Workload and QoS class of a pod."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_pod_without_labels_or_owners_is_its_own_workload():
 
 
 def container(requests=None, limits=None):
-    """(cpu, memory, others) as texts."""
+    """A container with (cpu, memory, others) as texts."""
 
     def amounts(given):
         return {key: value for key, value in zip(("cpu", "memory", "x.com/gpu"), given, strict=False) if value}
@@ -87,7 +87,7 @@ HALF = container(("1", "1Gi"), ("2", "1Gi"))
         ),
     ],
 )
-def test_quality_of_service_is_computed_where_the_status_does_not_say(containers, expected):
+def test_the_qos_class_is_computed_where_the_status_has_none(containers, expected):
     """ComputePodQOS, after the defaults of the API server."""
     assert qos_class(typed(pod("a", containers=containers))) == expected
 
@@ -106,16 +106,16 @@ def test_init_containers_count_as_well():
         pytest.param({}, "BestEffort", id="3: set, but to nothing"),
     ],
 )
-def test_what_the_pod_asks_for_as_a_whole_goes_first(resources, expected):
+def test_pod_level_resources_go_first(resources, expected):
     assert qos_class(typed(pod("a", containers=[container(("1",))], resources=resources))) == expected
 
 
-@pytest.mark.parametrize("said", ["BestEffort", "Burstable", "Guaranteed"])
-def test_what_the_status_says_goes_before_all_else(said):
-    assert qos_class(typed(pod("a", containers=[FULL], status={"qosClass": said}))) == said
+@pytest.mark.parametrize("qos", ["BestEffort", "Burstable", "Guaranteed"])
+def test_the_qos_class_of_the_status_goes_first(qos):
+    assert qos_class(typed(pod("a", containers=[FULL], status={"qosClass": qos}))) == qos
 
 
-@pytest.mark.parametrize("said", ["", "Best", None])
-def test_a_class_that_there_is_not_is_not_said(said):
-    status = {} if said is None else {"qosClass": said}
+@pytest.mark.parametrize("qos", ["", "Best", None])
+def test_an_unknown_qos_class_is_ignored(qos):
+    status = {} if qos is None else {"qosClass": qos}
     assert qos_class(typed(pod("a", containers=[FULL], status=status))) == "Guaranteed"

@@ -1,7 +1,7 @@
 """Results computed from a snapshot and kept until what they were read from changes.
 
-Every aspect of the snapshot has a version, which a change of that aspect increments. `derived` and `derived_by` keep a
-function's result as long as the versions of the aspects that it reads stay the same.
+Every aspect of the snapshot has a version, which a change of that aspect increments. `derived` and `derived_by` return
+a function's stored result while the versions of the aspects that it reads are unchanged.
 
 Rule: a derived function reads only the aspects that it declares.
 """

@@ -29,7 +29,7 @@ def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
 
 @derived("device_classes")
 def device_class_resources(snapshot: Snapshot) -> frozenset[str]:
-    """Return every resource name by which pods can request a DeviceClass."""
+    """Return the resource names with which pods can request a DeviceClass."""
     classes = snapshot.objects.device_classes.values()
     named = {one.spec.extended_resource_name for one in classes if one.spec.extended_resource_name}
     return frozenset(named | {_CLASS_PREFIX + one.metadata.name for one in classes})

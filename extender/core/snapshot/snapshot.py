@@ -43,7 +43,7 @@ class Snapshot:
     def __init__(self) -> None:
         self.objects = ObjectTables()
         """Every object by kind and key, pods that are not running included."""
-        self._unread: frozenset[str] = frozenset()
+        self._unreadable_tables: frozenset[str] = frozenset()
         self.changes = 0
         """Number of changes so far: of objects, and of the set of kinds that may not be read."""
         self.pod_table = PodTable()
@@ -87,11 +87,11 @@ class Snapshot:
     @property
     def unreadable_tables(self) -> frozenset[str]:
         """Fields of ObjectTables whose kinds the service may not read (RBAC)."""
-        return self._unread
+        return self._unreadable_tables
 
     @unreadable_tables.setter
     def unreadable_tables(self, fields: frozenset[str]) -> None:
-        self._unread = fields
+        self._unreadable_tables = fields
         self.changes += 1
 
     # --- changes ----------------------------------------------------------------------------------------------

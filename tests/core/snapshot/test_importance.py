@@ -1,6 +1,6 @@
-"""The order in which pods are put back: each criterion, orders of several, and orders in a changing cluster.
+"""The order of importance: each criterion, several criteria, and orders in a changing cluster.
 
-In the tables a node of two cores runs two pods of one core each, and one of them has to leave.
+In the tables a node of two cores runs two pods of one core each, and one of them has to be evicted.
 """
 
 import copy
@@ -43,7 +43,7 @@ def victims(pods, chosen, cpu="1", size="2", **others):
     return [victim.metadata.name for one in decision.kept for victim in one.victims]
 
 
-def goes(pods, chosen):
+def evicted(pods, chosen):
     (name,) = victims(pods, chosen)
     return name
 
@@ -54,68 +54,70 @@ def goes(pods, chosen):
 @pytest.mark.parametrize(
     ("criterion", "less", "more"),
     [
-        pytest.param("Priority", {"priority": 1}, {"priority": 2}, id="1: the lower priority goes"),
-        pytest.param("Priority", {"priority": -1}, {}, id="2: no priority is 0"),
+        pytest.param("Priority", {"priority": 1}, {"priority": 2}, id="1: the lower priority is evicted"),
+        pytest.param("Priority", {"priority": -1}, {}, id="2: an unset priority is 0"),
         pytest.param(
             "StartTime",
             {"start": "2026-01-01T00:00:01Z"},
             {"start": "2026-01-01T00:00:00Z"},
-            id="3: who started later goes",
+            id="3: the later start is evicted",
         ),
-        pytest.param("StartTime", {"start": None}, {}, id="4: who has not started goes"),
-        pytest.param("PodDeletionCost", costs(1), costs(2), id="5: the lower deletion cost goes"),
-        pytest.param("PodDeletionCost", costs(-1), {}, id="6: no deletion cost is 0"),
+        pytest.param("StartTime", {"start": None}, {}, id="4: a pod that has not started is evicted"),
+        pytest.param("PodDeletionCost", costs(1), costs(2), id="5: the lower deletion cost is evicted"),
+        pytest.param("PodDeletionCost", costs(-1), {}, id="6: an unset deletion cost is 0"),
         pytest.param("PodDeletionCost", costs(9), costs(10), id="7: costs are numbers, not texts"),
         pytest.param("EvictionCost", costs(1, EVICTION_COST), costs(2, EVICTION_COST), id="8: the lower eviction cost"),
         pytest.param(
             "QoSClass",
             {"status": {"qosClass": "BestEffort"}},
             {"status": {"qosClass": "Burstable"}},
-            id="9: best effort goes before burstable",
+            id="9: best effort is evicted before burstable",
         ),
         pytest.param(
             "QoSClass",
             {"status": {"qosClass": "Burstable"}},
             {"status": {"qosClass": "Guaranteed"}},
-            id="10: burstable goes before guaranteed",
+            id="10: burstable is evicted before guaranteed",
         ),
         pytest.param(
             "GracePeriod",
             {"terminationGracePeriodSeconds": 1},
             {"terminationGracePeriodSeconds": 2},
-            id="11: who takes less time to stop goes",
+            id="11: the shorter grace period is evicted",
         ),
-        pytest.param("GracePeriod", {"terminationGracePeriodSeconds": 29}, {}, id="12: without a word it is 30 s"),
+        pytest.param("GracePeriod", {"terminationGracePeriodSeconds": 29}, {}, id="12: unset it is 30 s"),
         pytest.param("GracePeriod", {}, {"terminationGracePeriodSeconds": 31}, id="13: and no more"),
     ],
 )
-def test_a_criterion_says_who_goes(criterion, less, more):
-    """Whichever stands first; without the criterion it is the one that stands last."""
+def test_a_criterion_decides_which_pod_is_evicted(criterion, less, more):
+    """In either listing order; without the criterion the pod that is listed last is evicted."""
     one, other = pod("less", **less), pod("more", **more)
-    assert goes([one, other], profile(criterion)) == "less"
-    assert goes([other, one], profile(criterion)) == "less"
+    assert evicted([one, other], profile(criterion)) == "less"
+    assert evicted([other, one], profile(criterion)) == "less"
     if criterion not in DEFAULT_IMPORTANCE:
-        assert goes([one, other], profile()) == "more"
+        assert evicted([one, other], profile()) == "more"
 
 
 @pytest.mark.parametrize("criterion", ALL)
-def test_of_pods_that_are_equal_the_last_that_is_listed_goes(criterion):
-    assert goes([pod("a"), pod("b")], profile(criterion)) == "b"
-    assert goes([pod("b"), pod("a")], profile(criterion)) == "a"
+def test_of_equal_pods_the_last_in_listing_order_is_evicted(criterion):
+    assert evicted([pod("a"), pod("b")], profile(criterion)) == "b"
+    assert evicted([pod("b"), pod("a")], profile(criterion)) == "a"
 
 
-def test_another_annotation_may_hold_the_eviction_cost():
+def test_the_eviction_cost_annotation_is_configurable():
     pods = [pod("a", **costs(1, "example.com/cost")), pod("b", **costs(2, "example.com/cost"))]
-    assert goes(pods, profile("EvictionCost", annotation="example.com/cost")) == "a"
-    assert goes(pods, profile("EvictionCost")) == "b"
+    assert evicted(pods, profile("EvictionCost", annotation="example.com/cost")) == "a"
+    assert evicted(pods, profile("EvictionCost")) == "b"
 
 
-def test_a_pod_says_its_quality_of_service_by_requests_and_limits_where_its_status_does_not():
+def test_the_qos_class_is_computed_where_the_status_has_none():
     same = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
     guaranteed = pod("guaranteed", None, containers=[{"name": "main", "resources": same}])
     burstable = pod("burstable", "1")
-    assert goes([burstable, guaranteed], profile("QoSClass")) == "burstable"
-    assert goes([burstable, guaranteed | {"status": {"qosClass": "BestEffort"}}], profile("QoSClass")) == "guaranteed"
+    assert evicted([burstable, guaranteed], profile("QoSClass")) == "burstable"
+    assert (
+        evicted([burstable, guaranteed | {"status": {"qosClass": "BestEffort"}}], profile("QoSClass")) == "guaranteed"
+    )
 
 
 # --- several ----------------------------------------------------------------------------------------------------------
@@ -131,13 +133,13 @@ def test_a_pod_says_its_quality_of_service_by_requests_and_limits_where_its_stat
         pytest.param(("EvictionCost", "StartTime"), "low", id="5: it is equal in all: the last that is listed"),
     ],
 )
-def test_criteria_are_asked_in_order(order, expected):
-    """One has the lower priority and the other one the lower cost."""
+def test_criteria_apply_in_order(order, expected):
+    """One pod has the lower priority, the other the lower cost."""
     pods = [pod("cheap", priority=5, **costs(1)), pod("low", priority=1, **costs(2))]
-    assert goes(pods, profile(*order)) == expected
+    assert evicted(pods, profile(*order)) == expected
 
 
-def test_the_order_says_who_is_put_back_first_and_not_how_many_go():
+def test_importance_decides_which_pods_are_reprieved_first_and_not_how_many_are_evicted():
     """4 cores: a takes 2, b and c 1 each; 2 are wanted. By priority a is the least important, by cost the others."""
     pods = [
         pod("a", "2", priority=0, **costs(5)),
@@ -148,8 +150,8 @@ def test_the_order_says_who_is_put_back_first_and_not_how_many_go():
     assert victims(pods, profile("PodDeletionCost"), cpu="2", size="4") == ["c", "b"]
 
 
-def test_victims_are_told_by_priority_and_start_whatever_the_importance():
-    """kube-scheduler takes the first one for the most important."""
+def test_victims_are_listed_by_priority_and_start_whatever_the_importance():
+    """kube-scheduler takes the first victim for the most important one."""
     pods = [
         pod("young", priority=1, start="2026-01-02T00:00:00Z", **costs(9)),
         pod("first", priority=7, **costs(1)),
@@ -162,15 +164,15 @@ def test_victims_are_told_by_priority_and_start_whatever_the_importance():
     assert by_cost == ["first", "same", "old", "young"]  # of those that are equal the more important one first
 
 
-def test_pods_whose_loss_breaks_a_budget_are_put_back_first_in_any_order():
+def test_pods_whose_eviction_violates_a_budget_are_reprieved_first_in_any_order():
     pods = [pod("a", labels={"app": "kept"}, **costs(1)), pod("b", **costs(2))]
     here = {"budgets": [budget(app="kept")]}
     assert victims(pods, profile("PodDeletionCost"), **here) == ["b"]
-    assert goes(pods, profile("PodDeletionCost")) == "a"
+    assert evicted(pods, profile("PodDeletionCost")) == "a"
 
 
-def test_budgets_are_charged_by_importance():
-    """The budget allows one: by cost b charges it first, and a breaks it; otherwise a does, and b breaks it."""
+def test_pods_count_against_budgets_by_importance():
+    """The budget allows one eviction. By cost b uses it up and a violates it; otherwise a uses it up, b violates it."""
     pods = [pod(name, labels={"app": "kept"}, **costs(amount)) for name, amount in (("a", 1), ("b", 2))]
     allowing = {"budgets": [budget(allowed=1, app="kept")]}
     assert victims(pods, profile("PodDeletionCost"), **allowing) == ["b"]
@@ -213,7 +215,7 @@ def test_budgets_are_charged_by_importance():
         pytest.param("-" + "9" * 5000, 0, id="28: a very long one below zero"),
     ],
 )
-def test_a_cost_is_read_as_kubernetes_reads_it(text, expected):
+def test_a_cost_is_parsed_as_kubernetes_does(text, expected):
     """GetDeletionCostFromPodAnnotations: what does not parse is 0."""
     assert annotated_cost(typed(pod("a", **costs(text))), DELETION_COST) == expected
 
@@ -241,7 +243,7 @@ def test_a_grace_period_is_in_seconds(given, expected):
 
 
 def decorated(one, chance):
-    """A running pod with something of all that importance reads."""
+    """A running pod with every field that importance reads."""
     one = copy.deepcopy(one)
     annotations = one["metadata"].get("annotations") or {}
     drawn = {
@@ -278,7 +280,7 @@ KEYS = {
 
 
 def expected_of(raw, waiting, order):
-    """Candidates, and the other nodes that were tried, by the reference's own filters, nodes and budgets."""
+    """Candidates, and the other nodes of the dry run, by the reference's own filters, nodes and budgets."""
     cycle = reference.prepare(reference.Cluster.of(raw), waiting)
     found = {one.name: reprieved(cycle, one, order) for one in nodes_to_try(cycle)}
     candidates = {name: one for name, one in found.items() if isinstance(one, dict)}
@@ -312,7 +314,7 @@ def reprieved(cycle, original, order):
 
 @pytest.mark.parametrize("seed", range(300))
 def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
-    """On whatever the generator makes: extended resources, host ports, affinity, spreads, volumes and budgets."""
+    """On generated clusters: extended resources, host ports, affinity, spreads, volumes and budgets."""
     chance, one, raw = drawn(seed)
     order = tuple(chance.sample(ALL, chance.randint(1, 4)))
     got = evaluate(Snapshot.build(load_cluster(raw)), typed(one.pod), profile(*order)).to_dict()
@@ -322,7 +324,7 @@ def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
 
 
 def test_the_cases_of_the_reference_differ_from_the_order_of_kube_scheduler():
-    """Or the test above would not test much: in one case of six at least, some node's victims are others."""
+    """Guard the test above: in at least one case of six the victims of some node differ from kube-scheduler's."""
     others = 0
     for seed in range(60):
         chance, one, raw = drawn(seed)
@@ -334,7 +336,7 @@ def test_the_cases_of_the_reference_differ_from_the_order_of_kube_scheduler():
 # --- a changing cluster -----------------------------------------------------------------------------------------------
 
 
-def with_traits(kind, one, chance):
+def with_costs(kind, one, chance):
     if kind != "Pod":
         return one
     annotations = {key: str(chance.choice((0, 1, 5, -3))) for key in (DELETION_COST, EVICTION_COST)}
@@ -344,12 +346,12 @@ def with_traits(kind, one, chance):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_changed_cluster_is_decided_on_as_a_new_one(seed):
-    """Pods, nodes, budgets and all the others come, change and go; the orders are asked for all the while."""
+def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
+    """Objects of every kind are added, changed and removed, and each order is read in between."""
     chance = random.Random(seed)
     pods = [typed(case(seed + number).pod) for number in range(3)]
     material = [
-        (kind, with_traits(kind, one, chance))
+        (kind, with_costs(kind, one, chance))
         for number in range(3)
         for _ in range(2)
         for kind, one in objects_of(seed + number)
@@ -368,7 +370,7 @@ def test_a_changed_cluster_is_decided_on_as_a_new_one(seed):
             assert evaluate(changing, one, chosen).to_dict() == evaluate(anew, one, chosen).to_dict()
 
 
-def test_a_cost_that_changes_counts_at_once():
+def test_a_changed_cost_counts_at_once():
     raw = cluster({node("n1", cpu="2"): [pod("a", **costs(1)), pod("b", **costs(2))]})
     here, chosen = Snapshot.build(load_cluster(raw)), profile("PodDeletionCost")
 
@@ -387,10 +389,10 @@ def test_a_cost_that_changes_counts_at_once():
     assert gone() == "c"
 
 
-def test_terminating_pods_stand_in_the_order_as_all_others_do():
-    """As upstream: that it goes anyway does not count."""
+def test_terminating_pods_are_ordered_like_all_others():
+    """As upstream: a deletionTimestamp does not change the order."""
     leaving = pod(
         "leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {DELETION_COST: "9"}}
     )
     assert terminating(leaving)
-    assert goes([leaving, pod("a", **costs(1))], profile("PodDeletionCost")) == "a"
+    assert evicted([leaving, pod("a", **costs(1))], profile("PodDeletionCost")) == "a"
