@@ -1,6 +1,6 @@
 """Who may do what at the fake API server: tokens, RBAC, and kinds that the cluster does not have.
 
-Rule: every request asks anew; a watch that is open stays open.
+Rule: permissions are checked for every request; an open watch stays open.
 """
 
 from tests.fakes import statuses
@@ -12,7 +12,7 @@ VERBS = ("list", "watch", "get", "bind")
 
 
 class Access:
-    """What is forbidden, and to whom."""
+    """Accepted tokens, withdrawn permissions and removed kinds."""
 
     def __init__(self) -> None:
         self.tokens: set[str] | None = None

@@ -101,7 +101,7 @@ class Chaos:
     def cut_after(self, server_bytes: int | None, times: int | None = None) -> None:
         """Resets each connection, open or to come, after so many more bytes of its server; at most `times` connections.
 
-        None: no more cuts. A connection that was cut is not cut again, so a client that comes back gets as many anew.
+        None: no more cuts. A connection that was cut is not cut again, so a client that reconnects gets as many again.
         """
         with self._changed:
             self._conduct.cut_after, self._conduct.cuts_left = server_bytes, times

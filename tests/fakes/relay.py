@@ -105,7 +105,7 @@ class Relay:
         self._waker.wake()
 
     def run(self) -> None:
-        """Moves bytes until one side breaks off, both have ended, or somebody ends it."""
+        """Move bytes until one side breaks off, both have ended, or the relay is stopped."""
         try:
             self._server.connect(self._upstream)
             for sock in (self._client, self._server):

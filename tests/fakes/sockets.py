@@ -28,7 +28,7 @@ class Waker:
         return self._reader.fileno()
 
     def wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it will wake anyway; closed: nobody waits
+        with contextlib.suppress(OSError):  # full: a wake-up is pending; closed: no thread waits
             self._writer.send(b"\0")
 
     def drain(self) -> None:
@@ -64,7 +64,7 @@ def join(thread: threading.Thread) -> None:
 class Listener:
     """A loopback port that can stop and start to listen and keeps its number meanwhile.
 
-    While it does not listen the port stays bound: connections are refused, and nobody else gets the port.
+    While it does not listen the port stays bound: connections are refused, and no other process gets the port.
     """
 
     def __init__(self, accepted: Callable[[socket.socket], None]) -> None:

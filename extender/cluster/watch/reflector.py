@@ -195,9 +195,9 @@ class Reflector:
 
     def _regress(self, version: str) -> NoReturn:
         """Relist: etcd was restored from a backup, or a lagging API server answered."""
-        why = f"the API server is at resourceVersion {version}, the cache at {self.state.version}"
-        self._schedule_relist(why)
-        raise ApiUnreachable(why)
+        reason = f"the API server is at resourceVersion {version}, the cache at {self.state.version}"
+        self._schedule_relist(reason)
+        raise ApiUnreachable(reason)
 
     # --- watch ------------------------------------------------------------------------------------------------------
 
@@ -309,10 +309,10 @@ class Reflector:
         if self._clock() - (self._accepted_at or 0.0) > self._settings.initial_events_timeout:
             self._list_in_pages("initial events timed out")
 
-    def _list_in_pages(self, why: str) -> NoReturn:
-        log.info("falling back to paginated lists of %s: %s", self.resource.plural, why)
+    def _list_in_pages(self, reason: str) -> NoReturn:
+        log.info("falling back to paginated lists of %s: %s", self.resource.plural, reason)
         self._use_initial_events = False
-        raise ApiUnreachable(why)
+        raise ApiUnreachable(reason)
 
     def _advance(self, version: str) -> None:
         """Advance the last resourceVersion; it never goes backwards if old events are repeated."""
@@ -363,15 +363,15 @@ class Reflector:
         self._drop_kind("forbidden" if error.code == 403 else "absent", error)
         return self._settings.unreadable_retry_seconds
 
-    def _drop_kind(self, why: str, error: ApiError) -> None:
+    def _drop_kind(self, reason: str, error: ApiError) -> None:
         """Drop an optional kind until it is readable again."""
         state = self.state
-        if self._unreadable != why:
+        if self._unreadable != reason:
             seconds = self._settings.unreadable_retry_seconds
-            log.warning("%s %s, retrying in %.1fs: %s", self.resource.plural, why, seconds, error)
-        if state.phase != why:
-            self._store.drop(self.resource.kind, why)
-        self._unreadable = state.phase = why
+            log.warning("%s %s, retrying in %.1fs: %s", self.resource.plural, reason, seconds, error)
+        if state.phase != reason:
+            self._store.drop(self.resource.kind, reason)
+        self._unreadable = state.phase = reason
         self._must_list, self._synced = True, False
         state.version, state.last_error = "", str(error)
         state.broken_since, state.regressed = None, False
@@ -395,9 +395,9 @@ class Reflector:
         log.log(level, "%s of %s failed, retrying in %.1fs: %s", self._verb, self.resource.plural, seconds, error)
         return seconds
 
-    def _mark_broken(self, why: str) -> None:
+    def _mark_broken(self, reason: str) -> None:
         state = self.state
-        state.last_error = why
+        state.last_error = reason
         if state.phase not in UNREADABLE_PHASES:
             state.phase = "broken"
             if state.broken_since is None:

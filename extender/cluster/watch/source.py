@@ -49,7 +49,7 @@ INTERRUPTION_CHECK_SECONDS = 1.0
 MIN_REVERIFY_SECONDS = 300.0
 """Minimum seconds between two verifications of a kind that interruptions of its watch trigger."""
 
-REDELIVERY_GRACE_SECONDS = 5.0
+EVENT_GRACE_SECONDS = 5.0
 """Seconds after which a difference from the API server cannot be explained by an event in flight."""
 
 RELIST_DELAY_SECONDS = 1.0
@@ -382,7 +382,7 @@ class KubernetesSource:
         began = self._clock()
         differing = await self._differences(kind)
         if differing:
-            await self._sleep(REDELIVERY_GRACE_SECONDS)
+            await self._sleep(EVENT_GRACE_SECONDS)
             again = await self._differences(kind)
             if self.queue.oldest is not None and self.queue.oldest <= began:
                 return 0

@@ -42,7 +42,7 @@ def silently_gone(api, kind, name, namespace):
 async def compared(rig, kind="Pod"):
     """The answer of a compare that looks twice."""
     task = asyncio.create_task(rig.source.verify(kind))
-    await rig.sleeps.end(source_module.REDELIVERY_GRACE_SECONDS)
+    await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
     return await task
 
 
@@ -92,7 +92,7 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
         lists = 1 if api.watch_list else 2
         await asyncio.to_thread(api.wait_for, lambda: [one.status for one in api.asked("list", "Pod")] == [200] * lists)
         api.put("Pod", shop_pod("small", on="worker-1", cpu="3"))  # an event, in the end
-        await rig.sleeps.end(source_module.REDELIVERY_GRACE_SECONDS)
+        await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
         await rig.until(lambda: rig.holds(api))
         assert await comparing == 0
         assert rig.state("Pod").relists == 0
@@ -152,7 +152,7 @@ async def test_C15_every_kind_is_compared_every_half_hour_whatever_becomes_of_on
 
         rig.source.reflectors["Service"].list_metadata = fail  # type: ignore[method-assign]
         await rig.sleeps.end(HALF_AN_HOUR)
-        await rig.sleeps.end(source_module.REDELIVERY_GRACE_SECONDS)
+        await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
         await rig.until(lambda: rig.holds(api))
         await rig.sleeps.end(HALF_AN_HOUR)  # it goes on
         assert rig.source.problem() is None
@@ -167,7 +167,7 @@ async def test_C15_what_was_lost_while_a_stream_was_broken_is_found_soon(api):
         await rig.until(lambda: rig.state("Pod").interruptions and rig.state("Pod").phase == "watching")
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))  # after the reconnect: no event tells of it
         await rig.sleeps.end(source_module.INTERRUPTION_CHECK_SECONDS)
-        await rig.sleeps.end(source_module.REDELIVERY_GRACE_SECONDS)
+        await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
         await rig.until(lambda: rig.holds(api))
         assert rig.state("Pod").relists == 1
 

@@ -113,7 +113,7 @@ def test_and_so_are_those_to_come(chaos: Chaos):
         assert client.get(PODS)[0] == 200
 
 
-def test_nobody_behind_it_is_a_reset(api: FakeAPI, chaos: Chaos, client: Client):
+def test_a_missing_server_is_a_reset(api: FakeAPI, chaos: Chaos, client: Client):
     api.stop()
     with pytest.raises(ConnectionResetError):
         client.get(PODS)
