@@ -55,7 +55,7 @@ async def test_nothing_of_it_is_on_the_scheduler_s_port(path, method):
     async with scheduler_client(app_with()) as scheduler:
         answer = await scheduler.request(method, path, content=b"{}" if method == "POST" else None, headers=JSON)
     assert answer.status_code == 404
-    assert "health, metrics and what people look at are on the admin listener" in error_of(answer)
+    assert "health, metrics and debug pages are on the admin listener" in error_of(answer)
 
 
 @pytest.mark.parametrize("path", [*BODIES, "/bind"])

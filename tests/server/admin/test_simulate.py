@@ -105,7 +105,7 @@ def test_the_moment_is_the_given_one_or_now():
     young = {"pod": incoming("new", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})}
     assert asked(young, base=base)["summary"]["evicted"] == 1
     then = EvictionHistory(1_767_225_600 * 10**9 + MINUTE - 1)
-    assert asked(young, base=base, history=then)["pending"][0]["vetoed"].startswith("a pod may preempt once")
+    assert asked(young, base=base, history=then)["pending"][0]["vetoed"].startswith("pending for less than")
 
 
 # --- two policies -------------------------------------------------------------------------------------------------
@@ -185,8 +185,8 @@ def test_the_configured_policies_may_be_one_of_them():
             id="no such preset",
         ),
         pytest.param(
-            {"pending": True, "preemption": {"victim": "Minimal"}},
-            "body: preemption.victim: unknown key (did you mean victims?)",
+            {"pending": True, "preemption": {"victimSelecton": "Minimal"}},
+            "body: preemption.victimSelecton: unknown key (did you mean victimSelection?)",
             id="an unknown key of preemption",
         ),
         pytest.param(

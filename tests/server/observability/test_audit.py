@@ -331,7 +331,7 @@ async def test_a_binding_has_a_line(audited, api):
 async def test_a_binding_that_is_refused_says_why(audited, api):
     line = await bound(audited, api, PodUID="of-before")
     assert (line["mode"], line["outcome"]) == ("answered", "refused")
-    assert "another uid" in line["error"]
+    assert "another UID" in line["error"]
 
 
 async def test_a_binding_that_is_unknown_says_so(audited, api):

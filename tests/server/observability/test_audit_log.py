@@ -252,7 +252,7 @@ def test_what_does_not_fit_into_the_queue_is_counted(pipe, monkeypatch, caplog):
     log.stop()
     assert (log.written, log.dropped) == (0, 50)
     assert "the queue is full" in caplog.text
-    assert "at the end" in caplog.text
+    assert "shutdown timed out" in caplog.text
 
 
 def test_standard_output_is_the_target_without_a_path(capfd):

@@ -244,4 +244,4 @@ async def test_a_preempt_decision_that_the_guard_refuses_is_counted_once_however
         rejected = await guard_rejections(client)
         verbose = await client.get("/readyz?verbose")
     assert rejected == {"VictimUnknown": 1, "NodeNotSent": 2}
-    assert "rejected candidates: {'NodeNotOffered': 2, 'VictimUnknown': 1}" in verbose.text
+    assert "rejected candidates: {'NodeNotSent': 2, 'VictimUnknown': 1}" in verbose.text

@@ -516,7 +516,7 @@ def test_a_slow_disk_drops_calls_and_the_next_segment_is_complete(tmp_path, capl
 
 
 def test_a_blocked_disk_does_not_block_the_shutdown(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr("extender.server.recording.recorder.STOP_SECONDS", 0.01)
+    monkeypatch.setattr("extender.server.recording.recorder.STOP_TIMEOUT_SECONDS", 0.01)
     disk = WaitingDisk()
     rig = Rig(tmp_path, disk=disk)
     rig.recorder.start()
@@ -543,7 +543,7 @@ def test_an_internal_error_stops_the_recording_and_nothing_else(rig, caplog, mon
         raise ZeroDivisionError
 
     rig.recorder.start()
-    monkeypatch.setattr("extender.server.recording.redact.request", broken)
+    monkeypatch.setattr("extender.server.recording.redact.redact_request", broken)
     assert rig.ask("filter", filter_body()).status == 200
     until(lambda: not rig.recorder.is_on)
     assert rig.ask("filter", filter_body()).status == 200
