@@ -1,9 +1,9 @@
-"""docs/policies.md as values, and its examples as questions to the real service.
+"""Parse docs/policies.md, and turn its examples into requests to the real service.
 
-An example is a fenced YAML block with `nodes`. Its short forms (POD) are explained on the page itself; everything else
-in it is as Kubernetes or the configuration file spells it.
+An example is a fenced YAML block with `nodes`. The page itself explains the abbreviations (POD); everything else in it
+is spelled as in Kubernetes or in the configuration file.
 
-Rule: a key that is not known here is an error: the page must not say what nobody checks.
+Rule: an unknown key is an error, so that the page contains nothing that is not tested.
 """
 
 import json
@@ -32,7 +32,7 @@ PATH = Path(__file__).parents[2] / "docs" / "policies.md"
 PAGE = PATH.read_text(encoding="utf-8")
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
-"""When all examples take place."""
+"""Time of all examples."""
 
 EXAMPLE = {
     "nodes", "pods", "objects", "sent", "approved", "evicted", "attempts", "pod", "configuration",
@@ -43,17 +43,17 @@ POD = (
     "name", "node", "cpu", "priority", "namespace", "labels", "annotations", "owner", "class", "started", "created",
     "ready", "qos", "grace",
 )  # fmt: skip
-"""Keys of a pod, as the page's table has them."""
+"""Keys of a pod, in the order of the page's table."""
 
 HISTORY = ("name", "namespace", "owner", "ago")
-"""Keys of what was evicted before."""
+"""Keys of a pod that was evicted earlier."""
 
 
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
 def blocks() -> Iterator[tuple[str, Any]]:
-    """(heading above it, the block as a value) of each fenced YAML block, in order."""
+    """Yield (heading above it, its value) for each fenced YAML block, in order."""
     heading = ""
     for match in re.finditer(r"^##+ (?P<heading>.+)$|^ *```yaml\n(?P<block>(?:.*\n)*?) *```$", PAGE, re.MULTILINE):
         if match["heading"]:
@@ -63,7 +63,7 @@ def blocks() -> Iterator[tuple[str, Any]]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Times stay texts."""
+    """Keeps timestamps as strings."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -73,7 +73,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def examples() -> Iterator[tuple[str, JSON]]:
-    """(heading and number below it, example)."""
+    """Yield (heading and number below it, example)."""
     numbers: dict[str, int] = {}
     for heading, block in blocks():
         if isinstance(block, dict) and "nodes" in block:
@@ -82,7 +82,7 @@ def examples() -> Iterator[tuple[str, JSON]]:
 
 
 def table_below(heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading, without its head."""
+    """Return the cells of the first table below a heading, without its header."""
     section = re.split(r"^##+ ", PAGE.partition(f" {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
     assert table is not None, f"there is no table below {heading!r}"
@@ -92,8 +92,8 @@ def table_below(heading: str) -> list[list[str]]:
 # --- an example -----------------------------------------------------------------------------------------------------
 
 
-def pod_of(short: Mapping[str, Any], *, waits: bool = False) -> JSON:
-    """A pod from its short form; `waits`: for a node."""
+def pod_of(short: Mapping[str, Any], *, is_pending: bool = False) -> JSON:
+    """Build a pod from its abbreviation; `is_pending`: it has no node."""
     unknown = short.keys() - set(POD)
     assert not unknown, f"no such key of a pod: {unknown}"
     metadata: JSON = {key: short[key] for key in ("annotations",) if key in short}
@@ -115,36 +115,35 @@ def pod_of(short: Mapping[str, Any], *, waits: bool = False) -> JSON:
         namespace=short.get("namespace", "default"),
         labels=short.get("labels", {}),
         metadata=metadata,
-        status={} if waits else status,
-        phase="Pending" if waits else "Running",
-        start=None if waits else short.get("started", "2026-01-01T00:00:00Z"),
+        status={} if is_pending else status,
+        phase="Pending" if is_pending else "Running",
+        start=None if is_pending else short.get("started", "2026-01-01T00:00:00Z"),
         **spec,
     )
-    return made if waits else placed(made, short["node"])
+    return made if is_pending else placed(made, short["node"])
 
 
 def cluster_of(example: JSON) -> JSON:
-    """A List."""
+    """Build the List of the example's cluster."""
     nodes = {node(name, cpu=str(given["cpu"])): () for name, given in example["nodes"].items()}
     return cluster(nodes, others=[*map(pod_of, example.get("pods", ())), *example.get("objects", ())])
 
 
-def offers_of(example: JSON) -> JSON:
-    """What kube-scheduler offers: what its own dry run finds, on all nodes or on those that it looked at."""
-    looked_at = example.get("sent", list(example["nodes"]))
-    return kube_scheduler(example, None, looked_at)
+def sent_candidates_of(example: JSON) -> JSON:
+    """Return the candidates that kube-scheduler sends: those of its dry run, on all nodes or on those in `sent`."""
+    return kube_scheduler(example, None, example.get("sent", list(example["nodes"])))
 
 
-def kube_scheduler(example: JSON, keep: int | None, looked_at: list[str]) -> JSON:
-    """Node -> names of the victims, of the best nodes, by the unconfigured engine."""
-    snapshot, preemptor = built(cluster_of(example)), typed(pod_of(example["pod"], waits=True))
-    sent = candidates_sent_by_kube_scheduler(snapshot, preemptor, looked_at)
+def kube_scheduler(example: JSON, keep: int | None, nodes: list[str]) -> JSON:
+    """Return node -> names of the victims, for the best `keep` of these nodes, by the unconfigured engine."""
+    snapshot, preemptor = built(cluster_of(example)), typed(pod_of(example["pod"], is_pending=True))
+    sent = candidates_sent_by_kube_scheduler(snapshot, preemptor, nodes)
     decision = engine.preempt(snapshot, preemptor, sent, Profile(keep_candidates=keep))
     return {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
 
 
 def served(example: JSON) -> httpx.AsyncClient:
-    """A client of the service, as the example configures it, after what it says happened before."""
+    """Return a client of the service, configured as in the example, with the example's earlier evictions."""
     cache = ClusterCache()
     cache.replace(load_cluster(cluster_of(example)))
     app = create_app(cache, Configuration.model_validate(example["configuration"]))
@@ -157,8 +156,8 @@ def served(example: JSON) -> httpx.AsyncClient:
 
 
 def history_of(example: JSON) -> EvictionLog:
-    """What was approved before: `evicted` for others, `attempts` of the pod itself."""
-    other, own = typed(pod("another-preemptor")), typed(pod_of(example["pod"], waits=True))
+    """Return the earlier evictions: `evicted` by other preemptors, `attempts` by the pod itself."""
+    other, own = typed(pod("another-preemptor")), typed(pod_of(example["pod"], is_pending=True))
     past = [(seconds(one["ago"]), other, victim_of(one)) for one in example.get("evicted", ())]
     past += [(seconds(ago), own, typed(pod("earlier-victim"))) for ago in example.get("attempts", ())]
     elapsed = 0
@@ -172,7 +171,7 @@ def history_of(example: JSON) -> EvictionLog:
 
 def victim_of(short: JSON) -> Any:
     unknown = short.keys() - set(HISTORY)
-    assert not unknown, f"no such key of what was evicted: {unknown}"
+    assert not unknown, f"no such key of an evicted pod: {unknown}"
     about = {key: value for key, value in short.items() if key != "ago"}
     return typed(pod_of(about | {"cpu": 0, "node": "n1"}))
 
@@ -183,13 +182,13 @@ def seconds(text: str) -> int:
 
 
 def body_of(example: JSON) -> bytes:
-    """What kube-scheduler asks."""
-    offered = offers_of(example).items()
-    meta = {name: {"Pods": [{"UID": f"uid-{one}"} for one in victims]} for name, victims in offered}
-    return json.dumps({"Pod": pod_of(example["pod"], waits=True), "NodeNameToMetaVictims": meta}).encode()
+    """Return the body of kube-scheduler's request."""
+    sent = sent_candidates_of(example).items()
+    meta = {name: {"Pods": [{"UID": f"uid-{one}"} for one in victims]} for name, victims in sent}
+    return json.dumps({"Pod": pod_of(example["pod"], is_pending=True), "NodeNameToMetaVictims": meta}).encode()
 
 
 def named(answer: httpx.Response) -> JSON:
-    """Node -> names of the victims."""
+    """Return node -> names of the victims."""
     nodes = answer.json()["NodeNameToMetaVictims"].items()
     return {name: [one["UID"].removeprefix("uid-") for one in victims["Pods"]] for name, victims in nodes}

@@ -1,4 +1,4 @@
-"""docs/policies.md is true: its examples answer as printed, its tables are the code's, no key is left out."""
+"""docs/policies.md agrees with the code: its examples, its tables, and every key."""
 
 import logging
 import re
@@ -63,8 +63,8 @@ async def test_an_example_answers_as_printed(example, caplog):
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
 def test_kube_scheduler_by_itself_would_do_as_printed(example):
-    looked_at = example.get("sent", list(example["nodes"]))
-    assert kube_scheduler(example, 1, looked_at) == example["kube-scheduler"]
+    nodes = example.get("sent", list(example["nodes"]))
+    assert kube_scheduler(example, 1, nodes) == example["kube-scheduler"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
@@ -101,7 +101,7 @@ def test_the_configuration_of_the_readme_is_one():
 
 
 def values(section: Section) -> dict[str, str]:
-    """Key below `preemption`, as `protections.builtin.ownPods` -> its value as text."""
+    """Return key below `preemption`, such as `protections.builtin.ownPods` -> its value as text."""
     found = {}
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -114,7 +114,7 @@ def values(section: Section) -> dict[str, str]:
 
 
 def _text(value: object) -> str:
-    """As it stands in the file."""
+    """Render the value as in the configuration file."""
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -138,11 +138,11 @@ def test_the_table_of_ranking_has_every_criterion():
 
 
 def numbers(name: str) -> dict[str, list[int]]:
-    """Node -> what the criterion makes of it, in the example below the table."""
+    """Return node -> keys of the criterion, in the example below the table."""
     example = EXAMPLES["ranking 1"]
     policy = PreemptionPolicy(ranking=(name,))
     run = evaluate(
-        built(cluster_of(example)), typed(pod_of(example["pod"], waits=True)), Profile(preemption=policy)
+        built(cluster_of(example)), typed(pod_of(example["pod"], is_pending=True)), Profile(preemption=policy)
     ).dry_run
     keys = ranking_keys(run, np.flatnonzero(run.candidate))
     rows = run.rows[run.candidate].tolist()
@@ -157,24 +157,24 @@ def test_the_numbers_of_criteria_are_those_of_the_example(row):
 
 
 def _number(text: str) -> int:
-    """Of a time: the later, the smaller."""
+    """Parse a number, or a time: a later time is a smaller number."""
     return -round(datetime.fromisoformat(text).timestamp()) * 10**9 if "T" in text else int(text)
 
 
-def test_the_table_of_switches_has_every_switch():
+def test_the_table_of_builtin_protections_is_complete():
     assert [row[0].strip("`") for row in table_below("`protections.builtin`")] == [
         f"protections.builtin.{field.alias}" for field in BuiltinProtectionsSection.model_fields.values()
     ]
 
 
-def test_every_default_is_said():
-    """Headings and the tables below them name the keys; the page's table of keys says what each is by default."""
+def test_every_default_is_documented():
+    """The key reference has every key with its default."""
     shown = {row[0].strip("`"): row[1].strip("`") for row in table_below("Key reference")}
     assert shown == values(Configuration().preemption)
 
 
-def test_of_every_key_that_vetoes_there_is_an_example():
-    """Set, and the answer is not what kube-scheduler does by itself."""
+def test_every_key_that_can_veto_has_an_example():
+    """The key is set, and the response differs from kube-scheduler's own choice."""
     differing = [one["configuration"] for one in EXAMPLES.values() if one["answer"] != one["kube-scheduler"]]
     shown = [values(Configuration.model_validate(one).preemption) for one in differing]
     default = values(Configuration().preemption)
@@ -183,7 +183,7 @@ def test_of_every_key_that_vetoes_there_is_an_example():
         assert veto not in ("yes", "with Strict") or any(one[name] != default[name] for one in shown), name
 
 
-def test_how_long_the_fewest_are_searched_is_said():
+def test_the_search_limits_are_documented():
     assert f"on the {MIN_SEARCHED_CANDIDATES} best nodes" in PAGE
     assert f"at most {MAX_SEARCHED_CANDIDATES} nodes, and at most {MAX_SEARCH_STEPS:,} sets on each" in PAGE
 
@@ -192,7 +192,7 @@ def test_every_key_is_mentioned_in_the_text():
     text = PAGE.partition("## Key reference")[0]
     keys = [*values(Configuration().preemption), "mode", "killSwitch.enabled", "killSwitch.preempt"]
     missing = [key for key in keys if not re.search(rf"`[^`\n]*\b{re.escape(key.rpartition('.')[2])}\b", text)]
-    assert missing == [], "docs/policies.md does not say what these are"
+    assert missing == [], "docs/policies.md does not describe these"
 
 
 def test_links_lead_somewhere():
@@ -211,5 +211,5 @@ def test_links_lead_somewhere():
 
 
 def anchor(heading: str) -> str:
-    """As GitHub makes it."""
+    """Return the anchor that GitHub derives from a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
