@@ -28,7 +28,7 @@ from extender.server.scheduler import journal, passthrough
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.failure_policy import error_message, failure_answer, record_failure
 from extender.server.scheduler.journal import Call
-from extender.server.scheduler.result import Answer, CallResult, CallSummary, DecisionLike
+from extender.server.scheduler.result import Answer, CallResult, CallSummary, DecisionT
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -164,7 +164,6 @@ def _no_effects(server_context: ServerContext, request: FilterRequest, decision:
 
 
 RequestT = TypeVar("RequestT", FilterRequest, PreemptRequest)
-DecisionT = TypeVar("DecisionT", bound=DecisionLike)
 
 
 @dataclass(frozen=True, slots=True)
