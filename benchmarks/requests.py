@@ -36,8 +36,10 @@ def preempt_body(world: World, count: int = 0) -> bytes:
 
 
 def new_preempt_bodies(world: World, count: int, how_many: int, first: int = 1) -> list[bytes]:
-    """The same, each with other NumPDBViolations, `first` more than there are and so on: none of these offers, which
-    are remembered, was sent before."""
+    """Return bodies that differ in NumPDBViolations, starting with `first` more than the candidates have.
+
+    Sent candidates are cached by their bytes; none of these was sent before.
+    """
     candidates, pod = world.candidates[: count or None], generate.incoming(world.plan)
     return [
         victims_body(pod, [replace(one, num_pdb_violations=one.num_pdb_violations + number) for one in candidates])

@@ -4,7 +4,7 @@
     generate.py        the cluster before the storm, and who arrives when
     truth.py           what is so: pods, rooms and budgets; whose eviction breaks one
     clock.py           simulated time
-    pictures.py        the cluster as kube-scheduler and the extender have observed it so far
+    observed.py        the cluster as kube-scheduler and the extender have observed it so far
     kube_scheduler.py  who is tried when, what is offered, what comes of the answer
     extender_side.py   the real engine on the extender's cache
     policies.py        the presets

@@ -78,13 +78,13 @@ OUTCOME_LABELS = {
 """Outcome -> text in the OUTCOME column; other outcomes are printed as they are."""
 
 VICTIM_SELECTION_NOTES = {
-    "other order": "least important pods counted against budgets first; the default order would violate a budget",
-    "whole gangs": "members of disrupted pod groups reprieved last",
-    "fewest": "best set found by the minimal-victims search",
-    "named of equals": "among equal pods, those that kube-scheduler chose",
+    "least important first": "least important pods counted against budgets first; the default order would violate a budget",
+    "whole pod groups": "members of disrupted pod groups reprieved last",
+    "minimal": "best set found by the minimal-victims search",
+    "scheduler preferred": "among equal pods, those that kube-scheduler chose",
     "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
 }
-"""Way in which victims were selected (dry_run.WAYS) -> note, for every way but the plain reprieve."""
+"""Way in which victims were selected (dry_run.VICTIM_SELECTION_METHODS) -> note, for every way but the plain reprieve."""
 
 MODE_DESCRIPTIONS = {
     "observed": "observe only: the decision was not sent to kube-scheduler",
@@ -151,7 +151,7 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
     rows = {
         "pod": f"{incoming.key}, priority {incoming.priority}{_describe_requests(incoming.requests)}",
         "when": f"{format_timestamp(decision.time)} UTC, {verb} in {milliseconds} ms",
-        "cache": decision.picture,
+        "cache": decision.cache,
         "policies": "; ".join(decision.policies) or "kube-scheduler's defaults",
         "mode": MODE_DESCRIPTIONS.get(decision.outcome, decision.outcome),
         "error": decision.error or "",
@@ -250,7 +250,7 @@ def candidates_table(
     rows = []
     for node in nodes:
         name = text(node.name, "bold" if node.outcome == "chosen" else "")
-        outcome = text(node.outcome + ("" if node.offered else ", not offered"), OUTCOME_STYLES.get(node.outcome, ""))
+        outcome = text(node.outcome + ("" if node.sent else ", not sent"), OUTCOME_STYLES.get(node.outcome, ""))
         victims = text(join_names(node.victims, most))
         rows.append((text(node.rank), name, outcome, *_criterion_cells(decision, criteria, node), victims))
     return AdaptiveTable(("#", "NODE", "OUTCOME", *criteria, "VICTIMS"), rows, lead=3)

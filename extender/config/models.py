@@ -124,14 +124,14 @@ class PreferredSchedulingTermSection(Section):
     """Term that a node must match."""
 
 
-class AddedAffinity(Section):
+class AddedAffinitySection(Section):
     required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
     """Nodes that pods may be placed on."""
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
     """Nodes that pods prefer."""
 
 
-class SpreadConstraint(Section):
+class DefaultSpreadConstraintSection(Section):
     max_skew: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
     """Largest allowed difference in matching pods between a domain and the domain with the fewest."""
     topology_key: ResourceName
@@ -146,7 +146,7 @@ class SpreadConstraint(Section):
     """Honor: skip nodes with taints that the pod does not tolerate when counting."""
 
     @model_validator(mode="after")
-    def _min_domains_needs_filter(self) -> "SpreadConstraint":
+    def _min_domains_needs_filter(self) -> "DefaultSpreadConstraintSection":
         if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
             raise ValueError("minDomains needs whenUnsatisfiable: DoNotSchedule")
         return self
@@ -160,15 +160,17 @@ class FilterSection(Section):
     """Extended resources that NodeResourcesFit ignores because another extender manages them."""
     ignored_resource_groups: list[ResourceGroup] = []
     """Groups of extended resources (the name before the slash) that NodeResourcesFit ignores."""
-    added_affinity: AddedAffinity | None = None
+    added_affinity: AddedAffinitySection | None = None
     """Node affinity added to every pod's own (NodeAffinityArgs.addedAffinity)."""
-    default_spread_constraints: list[SpreadConstraint] | None = None
+    default_spread_constraints: list[DefaultSpreadConstraintSection] | None = None
     """Constraints for pods that have none of their own (PodTopologySpreadArgs with defaultingType: List); []: none.
     Unset: the system defaults, which only affect scores."""
 
     @field_validator("default_spread_constraints")
     @classmethod
-    def _each_key_once(cls, constraints: list[SpreadConstraint] | None) -> list[SpreadConstraint] | None:
+    def _each_key_once(
+        cls, constraints: list[DefaultSpreadConstraintSection] | None
+    ) -> list[DefaultSpreadConstraintSection] | None:
         require_unique([f"{one.topology_key} with {one.when_unsatisfiable}" for one in constraints or ()])
         return constraints
 
@@ -377,13 +379,15 @@ def _balanced_resources(plugin: ScorePlugin | None) -> tuple[str, ...]:
     return tuple(resource.name for resource in plugin.args.resources)
 
 
-def _added_affinity(added: AddedAffinity | None) -> k8s.NodeAffinity | None:
+def _added_affinity(added: AddedAffinitySection | None) -> k8s.NodeAffinity | None:
     if added is None:
         return None
     return msgspec.convert(added.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)
 
 
-def _spread_constraints(constraints: list[SpreadConstraint] | None) -> tuple[k8s.TopologySpreadConstraint, ...] | None:
+def _spread_constraints(
+    constraints: list[DefaultSpreadConstraintSection] | None,
+) -> tuple[k8s.TopologySpreadConstraint, ...] | None:
     if constraints is None:
         return None
     plain = [constraint.model_dump(by_alias=True, exclude_none=True) for constraint in constraints]

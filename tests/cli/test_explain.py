@@ -233,7 +233,7 @@ def test_json_is_what_the_service_answers(url, arguments, path):
 
 def test_a_recording_says_in_json_what_the_service_said(url, recording):
     """But for when that was."""
-    differs = {"time", "milliseconds", "picture"}
+    differs = {"time", "milliseconds", "cache"}
     sources = ("--url", url), ("--recording", recording)
     answers = [json.loads(explain_stdout(*source, "preempt-1", "-o", "json")) for source in sources]
     service, again = ({key: value for key, value in one.items() if key not in differs} for one in answers)

@@ -512,7 +512,10 @@ MISTAKES = {
         "server:\n  tls:\n    certificate: tls.crt",
         "c.yaml:2: server.tls: certificate and key must be set together",
     ),
-    "a key without its certificate": ("admin: {tls: {key: tls.key}}", "admin.tls: certificate and key must be set together"),
+    "a key without its certificate": (
+        "admin: {tls: {key: tls.key}}",
+        "admin.tls: certificate and key must be set together",
+    ),
     "clients that show a certificate in the clear": (
         "server: {tls: {clientCA: ca.crt}}",
         "server.tls: clientCA needs certificate and key: a client can present a certificate over TLS only",

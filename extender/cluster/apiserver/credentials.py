@@ -135,7 +135,7 @@ def _kubeconfig_files(kubeconfig: str | None) -> list[Path]:
     found = [path for path in (Path(part).expanduser() for part in listed) if path.exists()]
     if not found:
         hint = "" if kubeconfig else ", and this is not a pod with a service account"
-        raise CredentialsError(f"kubeconfig {named}: there is no such file{hint}")
+        raise CredentialsError(f"kubeconfig {named}: no such file{hint}")
     return found
 
 
@@ -202,7 +202,7 @@ def _find_entry(merged: Any, section: str, name: str, place: str) -> Any:
         if entry.value["name"] == name:
             return entry
     there = ", ".join(str(entry.value["name"]) for entry in entries) or "none"
-    raise CredentialsError(f"{place}: there is no {section[:-1]} {name!r} (there are: {there})")
+    raise CredentialsError(f"{place}: unknown {section[:-1]} {name!r} (there are: {there})")
 
 
 def _entry_body(entry: Any, key: str, place: str) -> _Entry:

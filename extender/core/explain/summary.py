@@ -88,7 +88,7 @@ def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
 
 
 def _drop_reasons(dropped: Mapping[str, str]) -> str:
-    """`No preemption victims found for context pod (2 nodes); would break disruption budget shop/web (n3)`."""
+    """`No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
     nodes: dict[str, list[str]] = {}
     for node, why in dropped.items():
         reason, protected, _ = why.partition("; not evictable: ")  # the protected pods differ from node to node

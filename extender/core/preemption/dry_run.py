@@ -27,14 +27,21 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
 
-VICTIM_SELECTION_METHODS = ("reprieve", "other order", "whole gangs", "fewest", "named of equals", "kube-scheduler")
+VICTIM_SELECTION_METHODS = (
+    "reprieve",
+    "least important first",
+    "whole pod groups",
+    "minimal",
+    "scheduler preferred",
+    "kube-scheduler",
+)
 """How the victims of a node were selected, as decisions show it.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
-- other order: the same with budgets counted from the least important pod on.
-- whole gangs: the same with members of broken pod groups put back last.
-- fewest: by the search for minimal victims.
-- named of equals: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
+- least important first: the same with budgets counted from the least important pod on.
+- whole pod groups: the same with members of broken pod groups put back last.
+- minimal: by the search for minimal victims.
+- scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
 - kube-scheduler: kube-scheduler's own, because a filter plugin that is not modelled matters on the node.
 """
 

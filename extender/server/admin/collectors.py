@@ -203,7 +203,7 @@ MEMORY_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/me
 """Files with the memory limit of the container: control groups version 2, then version 1."""
 
 _UNLIMITED_BYTES = 1 << 60
-"""Control groups version 1 report a number of at least this size if there is no limit."""
+"""Control groups version 1 report a number of at least this size if unlimited."""
 
 
 class EventLoopCollector(Collector):

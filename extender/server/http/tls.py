@@ -1,8 +1,8 @@
 """TLS of a listener: server certificate, client CA (mTLS), allowed client names, and the reload of changed files.
 
 `server.http.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
-most 6 s after a change. Each reload makes a new SSLContext (`listener.py`), so that a removed client CA is no longer
-trusted: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
+most 6 s after a change. Each reload makes a new SSLContext (`listener.py`), so that a removed client CA loses
+trust: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
 began with. `allowedNames` is read only at startup.
 
 Rule: files that do not fit together never replace files that do; no message contains file contents.

@@ -668,7 +668,7 @@ def of(app: str, name: str, cpu: str = "1", **fields: Any) -> JSON:
 
 FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
     # 4 of 5 cpu are needed and 1 of x may go: whom the first order spares is the outsider, and both of x would go.
-    "other order": (
+    "least important first": (
         STRICT,
         {
             node("n1", cpu="5"): [
@@ -681,7 +681,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         ["default/outsider", "default/second"],
     ),
     # 2 of 3 cpu are needed; the first member is the most important pod, but without the second one it is worth nothing.
-    "whole gangs": (
+    "whole pod groups": (
         PreemptionPolicy(ranking=("PodGroups", *DEFAULT_RANKING)),
         {
             node("n1", cpu="3"): [
@@ -694,7 +694,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         ["default/first", "default/second"],
     ),
     # 3 of 6 cpu are needed: the big pod, or the three small ones, which is what putting back leaves of them.
-    "fewest": (
+    "minimal": (
         PreemptionPolicy(victim_selection="Minimal"),
         {
             node("n1", cpu="6"): [
@@ -706,7 +706,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         ["default/big"],
     ),
     # Of equal pods the last one listed would go.
-    "named of equals": (
+    "scheduler preferred": (
         UPSTREAM,
         {node("n1", cpu="2"): [of("x", "a"), of("x", "b")]},
         {"sent": {"n1": ["a"]}},
@@ -733,7 +733,7 @@ def test_the_selection_method_is_shown_where_it_is_not_the_reprieve(how):
     assert (one.outcome, one.chosen_by, one.victims) == ("chosen", how, victims)
     assert sorted(pod.key for pod in one.pods if pod.role == "victim") == sorted(victims)
     # In which order pods were put back says nothing of victims that were found otherwise.
-    assert any(pod.order for pod in one.pods) == (how == "named of equals")
+    assert any(pod.order for pod in one.pods) == (how == "scheduler preferred")
 
 
 def test_the_reprieve_is_not_shown_as_a_method():

@@ -50,7 +50,7 @@ CHARTED: Mapping[str, Object] = {
     "helm SecondScheduler, everything": {
         "config": {
             "mode": "Enforce",
-            "server": {"schedulerTimeout": "10s"},
+            "server": {"httpTimeout": "10s"},
             "bind": {"enabled": True},
             "preemption": {"preset": "careful", "ranking": ["PDBViolations", "PodGroups", "HighestPriority"]},
         },

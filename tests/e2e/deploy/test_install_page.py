@@ -284,7 +284,7 @@ def test_certificates_by_openssl_are_good_on_both_sides(tmp_path):
             except ssl.SSLWantReadError:
                 continue
     assert through == [True, True]
-    assert files.refusal(server) is None
+    assert files.rejection_message(server) is None
 
 
 @pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
@@ -344,7 +344,7 @@ def test_paths_that_are_asked_with_curl_exist():
     assert asked == {"/readyz", "/metrics"}
     assert asked <= admin.openapi_document()["paths"].keys()
     (pattern,) = [words[2] for words in commands("grep", "-E")]
-    metrics = app.state.service.metrics.text().decode()
+    metrics = app.state.server_context.metrics.exposition().decode()
     assert [one for one in pattern.split("|") if f"extender_{one}" not in metrics] == []
 
 

@@ -16,7 +16,7 @@ import yaml
 from extender import __version__, cli
 from extender.config import Configuration
 from extender.config.load import load_config
-from extender.config.preemption import ProtectSection
+from extender.config.preemption import BuiltinProtectionsSection
 from extender.server.admin import app as admin
 from tests.e2e.deploy.manifests import (
     ALL,
@@ -155,7 +155,7 @@ def test_probes_ask_what_the_admin_listener_answers(name):
     }  # fmt: skip
     for get in asked.values():
         assert get["path"] in admin.openapi_document()["paths"]
-        assert get["path"] in admin.FOR_EVERYBODY
+        assert get["path"] in admin.PUBLIC_PATHS
         assert get["port"] == "admin"
         assert get.get("scheme", "HTTP") == ("HTTPS" if config.admin.tls.is_on else "HTTP")
         assert get.get("host") == (config.admin.host if is_loopback(config.admin.host) else None)
@@ -195,7 +195,7 @@ def test_the_first_picture_has_its_time(name):
 
 @everywhere
 def test_the_pod_is_known_as_our_own_to_the_policies(name):
-    assert "kube-scheduler-extender" in (ProtectSection.__pydantic_fields__["own_pods"].description or "")
+    assert "kube-scheduler-extender" in (BuiltinProtectionsSection.__pydantic_fields__["own_pods"].description or "")
     assert pod_of(rendered(name))["metadata"]["labels"]["app.kubernetes.io/name"] == "kube-scheduler-extender"
 
 
@@ -334,7 +334,7 @@ def test_prometheus_asks_as_the_admin_listener_answers(name):
     for one in of_kind(rendered(name), "PodMonitor"):
         (endpoint,) = one["spec"]["podMetricsEndpoints"]
         assert (endpoint["port"], endpoint["path"]) == ("admin", "/metrics")
-        assert endpoint["path"] in admin.FOR_EVERYBODY
+        assert endpoint["path"] in admin.PUBLIC_PATHS
         assert endpoint["scheme"] == ("https" if config.admin.tls.is_on else "http")
         assert "insecureSkipVerify" not in str(endpoint)
         if config.admin.tls.is_on:

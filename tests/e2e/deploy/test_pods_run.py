@@ -114,7 +114,7 @@ def test_a_pod_is_ready_and_answers_those_who_may_call(started):
         for get in probes.values():
             wait_until(lambda path=get["path"]: kubelet.get(f"{admin}{path}").status_code == 200)
         # Where calls are only observed, it is ready before it has a picture.
-        wait_until(lambda: "extender_picture_ready 1.0" in kubelet.get(f"{admin}/metrics").text)
+        wait_until(lambda: "extender_cache_ready 1.0" in kubelet.get(f"{admin}/metrics").text)
     url = f"{local(addresses['scheduler'])}/filter"
     context = ssl.create_default_context(cafile=str(certificates.ca_file))
     if url.startswith("https"):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from extender.cluster.watch.decode import KEPT_ANNOTATIONS
-from extender.cluster.watch.list_watch import POD_GROUPS, RESOURCES
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from tests.e2e.deploy.manifests import (
     ALL,
     CHARTED,
@@ -55,7 +55,7 @@ def to_be_followed(resources):
 
 
 READING = to_be_followed(RESOURCES)
-READING_GROUPS = to_be_followed(POD_GROUPS)
+READING_GROUPS = to_be_followed(POD_GROUP_RESOURCES)
 BINDING = {("", "pods/binding", "create"), ("", "pods", "get")}
 
 
@@ -179,7 +179,7 @@ def test_the_documentation_has_every_kind_that_is_followed_with_its_path():
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     missing = [
         one.kind
-        for one in (*RESOURCES, *POD_GROUPS)
+        for one in (*RESOURCES, *POD_GROUP_RESOURCES)
         if not any(f"`{one.path}`" in row and ("core" if one.core else "optional") in row for row in rows)
     ]
     assert missing == []

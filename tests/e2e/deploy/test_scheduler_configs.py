@@ -102,7 +102,7 @@ def test_names_of_nodes_are_sent_and_both_sides_wait_for_the_same_time(source):
     extender = one_extender(source)
     assert extender["nodeCacheCapable"] is True
     told = {} if isinstance(source, Path) else held(source, "extender.yaml")
-    timeout = ServerSection.model_validate(told.get("server", {})).scheduler_timeout
+    timeout = ServerSection.model_validate(told.get("server", {})).http_timeout
     assert extender["httpTimeout"] == f"{timeout:.0f}s"
 
 

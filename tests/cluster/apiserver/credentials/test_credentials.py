@@ -61,9 +61,7 @@ def test_a_pod_without_the_authority_says_so(in_a_pod, monkeypatch, tmp_path):
 
 def test_without_a_token_file_it_is_no_pod(in_a_pod):
     in_a_pod.unlink()
-    with pytest.raises(
-        CredentialsError, match=r"^kubeconfig ~/.kube/config: there is no such file, and this is not a pod"
-    ):
+    with pytest.raises(CredentialsError, match=r"^kubeconfig ~/.kube/config: no such file, and this is not a pod"):
         credentials.load()
 
 
@@ -92,14 +90,14 @@ def test_a_context_may_be_named(tmp_path):
     )
     assert credentials.load(path).configuration.host == "https://dev"
     assert credentials.load(path, "prod").configuration.host == "https://prod"
-    with pytest.raises(CredentialsError, match=r"config: there is no context 'test' \(there are: dev, prod\)"):
+    with pytest.raises(CredentialsError, match=r"config: unknown context 'test' \(there are: dev, prod\)"):
         credentials.load(path, "test")
 
 
 TO_USER_C = "current-context: a\ncontexts: [{name: a, context: {cluster: b, user: c}}]\nclusters: [{name: b}]"
 
 BROKEN = {
-    "no such file": (None, "there is no such file$"),
+    "no such file": (None, "no such file$"),
     "empty": ("", "this is not a kubeconfig"),
     "a list": ("- a\n- b\n", "this is not a kubeconfig"),
     "text": (SECRET, "this is not a kubeconfig"),
@@ -109,11 +107,11 @@ BROKEN = {
     "no current-context": (f"users: []\ntoken: {SECRET}", "no current-context"),
     "no such cluster": (
         "current-context: a\ncontexts: [{name: a, context: {cluster: b}}]",
-        r"context a: there is no cluster 'b' \(there are: none\)",
+        r"context a: unknown cluster 'b' \(there are: none\)",
     ),
     "no such user": (
         TO_USER_C,
-        "there is no user 'c'",
+        "unknown user 'c'",
     ),
     "no server": (
         "current-context: a\ncontexts: [{name: a, context: {cluster: b}}]\nclusters: [{name: b}]",
