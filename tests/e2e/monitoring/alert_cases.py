@@ -107,7 +107,12 @@ CASES = [
         {'up{instance="z", job="other"}': "0+0x20", of("up"): "1+0x20", BUILD: "1+0x20"},
         "11m",
     ),
-    fires("ExtenderNotReady", readiness(0, 0, 0), "3m", "answers every call by the failure rule; /readyz says why."),
+    fires(
+        "ExtenderNotReady",
+        readiness(0, 0, 0),
+        "3m",
+        "answers every call by the failure policy; /readyz gives the reason.",
+    ),
     silent("ExtenderNotReady", readiness(0, 0, 0), "1m"),
     silent("ExtenderNotReady", readiness(1, 0, 0), "3m"),
     silent("ExtenderNotReady", readiness(0, 1, 0), "3m"),
@@ -115,7 +120,7 @@ CASES = [
     *counter(
         "ExtenderOverloaded",
         of("extender_failures_total", 'reason="Overloaded"'),
-        "refused about 1 calls within 5 minutes.",
+        "rejected about 1 requests within 5 minutes.",
         reason="Overloaded",
     ),
     silent("ExtenderOverloaded", {of("extender_failures_total", 'reason="NotReady"'): "0+1x10"}, "6m"),
@@ -126,23 +131,23 @@ CASES = [
         "ExtenderRefusesRequests",
         {of("extender_refused_requests_total", 'code="404"'): "0+1x30"},
         "15m",
-        "refused about 5 calls within 5 minutes.",
+        "rejected about 5 requests within 5 minutes.",
     ),
     silent("ExtenderRefusesRequests", {of("extender_refused_requests_total", 'code="404"'): "0 0 1+0x30"}, "15m"),
     # --- decisions
     *counter(
         "ExtenderGuardRejected",
         of("extender_guard_rejections_total", 'rule="VictimProtected"'),
-        "rejected by the rule VictimProtected: a bug, please report it.",
+        "guard rule VictimProtected failed: this is a bug, please report it.",
         rule="VictimProtected",
     ),
     *counter(
         "ExtenderInternalError",
         of("extender_failures_total", 'reason="Internal"'),
-        "logged a stack, or what the guard refused: a bug, please report it.",
+        "logged a stack trace or a guard rejection: this is a bug, please report it.",
     ),
     silent("ExtenderInternalError", {of("extender_failures_total", 'reason="NotReady"'): "0+1x10"}, "6m"),
-    fires("ExtenderVetoing", vetoing(19, 1), "65m", "evicts nobody in 95% of /preempt.", verb="preempt"),
+    fires("ExtenderVetoing", vetoing(19, 1), "65m", "vetoes 95% of all /preempt calls.", verb="preempt"),
     silent("ExtenderVetoing", vetoing(8, 2), "65m"),
     silent("ExtenderVetoing", dict.fromkeys(vetoing(1, 0), "0 0 20 20+0x70"), "65m"),  # few preemptions
     # --- latency
@@ -152,7 +157,7 @@ CASES = [
     *counter(
         "ExtenderDeadlineMissed",
         of("extender_failures_total", 'reason="DeadlineMissed"'),
-        "failed about 1 calls for it within 10 minutes.",
+        "failed about 1 calls within 10 minutes.",
         reason="DeadlineMissed",
     ),
     *gauge(
@@ -189,7 +194,7 @@ CASES = [
     *counter(
         "ExtenderDivergence",
         of("extender_cache_divergences_total"),
-        "about 1 objects within an hour; listed anew.",
+        "about 1 objects within an hour; they were relisted.",
     ),
     *counter(
         "ExtenderObjectsSkipped",
@@ -218,7 +223,7 @@ CASES = [
         "1+0",
         "6m",
         "4m",
-        "keeps its settings; it would not start again with this file.",
+        "keeps its settings; a restart with this file would fail.",
     ),
     *gauge(
         "ExtenderKillSwitchOn",
@@ -227,7 +232,7 @@ CASES = [
         "0+0",
         "61m",
         "59m",
-        "decides nothing, so no policy of preemption protects any pod.",
+        "makes no decisions, so no preemption policy protects pods.",
     ),
     *gauge(
         "ExtenderObserving",
@@ -236,7 +241,7 @@ CASES = [
         "0+0",
         "1441m",
         "1430m",
-        "decides and counts, but answers as if it were not there.",
+        "decides and counts, but answers as if it were not registered.",
     ),
     *gauge(
         "ExtenderCertificateExpiresSoon",
@@ -266,7 +271,7 @@ CASES = [
         "1+0",
         "6m",
         "4m",
-        "listener admin: the log says why.",
+        "listener admin: the log gives the reason.",
         listener="admin",
     ),
     fires(
@@ -282,7 +287,7 @@ CASES = [
         "ExtenderMemoryNearLimit",
         {of("process_resident_memory_bytes"): "950+0x20", of("extender_memory_limit_bytes"): "1000+0x20"},
         "11m",
-        "takes 95% of its limit.",
+        "uses 95% of its limit.",
     ),
     silent(
         "ExtenderMemoryNearLimit",
@@ -294,7 +299,7 @@ CASES = [
         "ExtenderFileDescriptorsNearLimit",
         {of("process_open_fds"): "81+0x20", of("process_max_fds"): "100+0x20", BUILD: "1+0x20"},
         "11m",
-        "has 81% of what it may have open.",
+        "uses 81% of its file descriptors.",
     ),
     silent(
         "ExtenderFileDescriptorsNearLimit",
@@ -304,12 +309,12 @@ CASES = [
     *counter(
         "ExtenderRecordingDropping",
         of("extender_recording_dropped_total"),
-        "about 1 within 10 minutes; the log says why.",
+        "about 1 within 10 minutes; the log gives the reason.",
     ),
     *counter(
         "ExtenderAuditDropping",
         of("extender_audit_dropped_total"),
-        "about 1 within 10 minutes; the log says why.",
+        "about 1 within 10 minutes; the log gives the reason.",
     ),
 ]
 
