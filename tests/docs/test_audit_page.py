@@ -42,5 +42,5 @@ def test_the_limits_are_those_of_the_code():
         10.0,
         2.0,
     )
-    for said in ("at most 100 ms", "Up to 16 MiB", "at most every 10 s", "2 s are given"):
+    for said in ("at most 100 ms", "Up to 16 MiB", "at most every 10 s", "up to 2 s"):
         assert said in PAGE

@@ -189,8 +189,8 @@ def test_after_a_rejection_at_prefilter_preemption_is_not_even_tried():
     found = cycle({node("n1", cpu="1"): [pod("a")]}, lost)
     assert found.message == '0/1 nodes are available: persistentvolumeclaim "data" not found. not found'
     assert found.post_filter is not None
-    assert (found.post_filter.code, found.run) == ("Error", None)
-    assert found.rejected_by == {"VolumeRestrictions"}
+    assert (found.post_filter.code, found.dry_run) == ("Error", None)
+    assert found.unschedulable_plugins == {"VolumeRestrictions"}
 
 
 def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominated_one():
@@ -212,7 +212,7 @@ def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominat
 
 def test_the_plugins_that_rejected_nodes_are_listed():
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", unschedulable=True): []}
-    assert cycle(nodes).rejected_by == {"NodeResourcesFit", "NodeUnschedulable"}
+    assert cycle(nodes).unschedulable_plugins == {"NodeResourcesFit", "NodeUnschedulable"}
 
 
 def test_plugins_that_are_not_evaluated_are_listed_for_every_outcome():
@@ -312,7 +312,7 @@ def test_all_nodes_helps_only_where_kube_scheduler_has_a_candidate_to_ask_about(
 
 def test_the_dry_run_and_the_decision_are_available():
     found = cycle({node("n1", cpu="1"): [pod("a")]}, profile=STRICT)
-    assert found.run is not None
+    assert found.dry_run is not None
     assert found.decision is not None
     assert [one.node for one in found.decision.kept] == ["n1"]
 
