@@ -312,7 +312,7 @@ def test_a_decision_that_cannot_be_kept_does_not_cost_the_answer(caplog):
     assert "failed to store the decision" in caplog.text
 
 
-# --- rendered on another thread -------------------------------------------------------------------------------------------
+# --- rendered on another thread -------------------------------------------------------------------------------------
 
 
 def test_a_decision_may_be_rendered_on_other_threads_during_decisions():
