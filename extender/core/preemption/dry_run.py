@@ -139,10 +139,10 @@ class DryRun:
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
-        return _dry_run(self.context, [check.at(places) for check in self.checks], self.rows[places], potential, order)
+        return _select_victims_on_nodes(self.context, [check.at(places) for check in self.checks], self.rows[places], potential, order)
 
     def are_interchangeable(self, place: int, k: int, other: int) -> bool:
-        """Whether the node's pods of ranks `k` and `other` can be exchanged as victims.
+        """Return whether the node's pods of ranks `k` and `other` can be exchanged as victims.
 
         They can if they are equally important, take the same room, and no policy distinguishes them.
         """
@@ -223,11 +223,11 @@ def dry_run_preemption(
     if len(rows) < len(context.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
         potential = potential.at(rows)
-    return _dry_run(context, checks, rows, potential, (potential.violating, potential.non_violating))
+    return _select_victims_on_nodes(context, checks, rows, potential, (potential.violating, potential.non_violating))
 
 
 def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
-    """[node]: the pod fits with all potential victims removed; `checks` cover the whole snapshot.
+    """Return [node]: the pod fits with all potential victims removed; `checks` cover the whole snapshot.
 
     On nodes that do not take the pod as they are, this is where a dry run finds victims: if it fits with all of them
     removed and does not fit with all of them put back, some pod cannot be put back.
@@ -237,24 +237,25 @@ def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[
 
 
 def remove_pods(checks: Sequence[Check], evictable: EvictablePods) -> list[IntArray]:
-    """Return for each check its room [column, node] without the evictable pods."""
+    """Return for each check its headroom [column, node] without the evictable pods."""
     return [check.remove_pods(evictable) for check in checks]
 
 
-def _dry_run(
+def _select_victims_on_nodes(
     context: SchedulingContext,
     checks: Sequence[Check],
     rows: NodeRows,
     potential: PotentialVictims,
     order: Sequence[BoolArray],
 ) -> DryRun:
+    """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
     emptied = evaluate_constraints(checks, remove_pods(checks, potential.evictable), len(rows))
     victims = reprieve(emptied, potential.evictable, order)
     return DryRun(context, rows, checks, emptied, potential, victims, np.full(len(rows), REPRIEVE, np.uint8))
 
 
 def _are_equal_to_policies(context: SchedulingContext, row: int, other: int) -> bool:
-    """Whether no policy distinguishes the running pods in these two pod rows."""
+    """Return whether no policy distinguishes the running pods in these two pod rows."""
     policy, snapshot = context.profile.preemption, context.snapshot
     pods, budgets = (snapshot.pods[row], snapshot.pods[other]), budget_index(snapshot, policy)
     costs = snapshot.index(PodCosts, policy.eviction_cost_annotation).by_criterion.values()
