@@ -162,11 +162,11 @@ class FilterRequest:
 
     @property
     def has_whole_nodes(self) -> bool:
-        """Whether whole Nodes were sent (nodeCacheCapable: false)."""
+        """Return whether whole Nodes were sent (nodeCacheCapable: false)."""
         return self.body is not None
 
     def raw_nodes(self) -> list[Raw]:
-        """The bytes of each Node, parallel to `nodes`; located only when an answer contains whole Nodes."""
+        """Return the bytes of each Node, parallel to `nodes`; located only when an answer contains whole Nodes."""
         if self.body is None:
             return []
         if self.items is not None:
@@ -266,7 +266,7 @@ _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{}
 
 
 def _items_as_sent(body: bytes) -> memoryview | None:
-    """The bytes at the place where kube-scheduler writes the list of whole Nodes; None in any other layout."""
+    """Return the bytes at the place where kube-scheduler writes the list of whole Nodes; None in any other layout."""
     if not (body.startswith(_BEFORE_POD) and body.endswith(_AFTER_ITEMS)):
         return None
     at = body.find(_BEFORE_ITEMS)
@@ -544,5 +544,5 @@ def _accepted_nodes(request: FilterRequest, positions: Sequence[int]) -> list[Ra
 
 
 def _pick(elements: list[T], positions: Sequence[int]) -> list[T]:
-    """The elements at these positions, which are ascending and distinct."""
+    """Return the elements at these positions, which are ascending and distinct."""
     return elements if len(positions) == len(elements) else list(map(elements.__getitem__, positions))

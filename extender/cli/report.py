@@ -41,7 +41,7 @@ class Invocation:
     command: str = "extender explain"
     """Command with the options that select the service or recording, shell-quoted."""
     is_replay: bool = False
-    """Whether the decisions were computed again from a recording."""
+    """True if the decisions were computed again from a recording."""
 
 
 MAX_TABLE_ROWS = 20

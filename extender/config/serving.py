@@ -31,7 +31,7 @@ class TLSSection(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether the listener serves HTTPS."""
+        """Return whether the listener serves HTTPS."""
         return self.certificate is not None
 
     @model_validator(mode="after")

@@ -124,14 +124,14 @@ class PreemptDecision:
     as_sent: frozenset[str]
     """Nodes answered with kube-scheduler's own victims, because a plugin that is not modelled decides there."""
     vetoed: str | None = None
-    """Why the pod may not preempt on any node now, and until when; None: it may."""
+    """Reason why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
     """Node -> the guard rule that its candidate broke; the candidate is then dropped."""
     decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
 
     @property
     def no_candidate_reason(self) -> str:
-        """Why the answer is empty: the veto that holds for all nodes, or the most common drop reasons."""
+        """Return why the answer is empty: the veto that holds for all nodes, or the most common drop reasons."""
         if self.vetoed is not None:
             return self.vetoed
         common = Counter(self.dropped.values()).most_common(MAX_LISTED_REASONS)
@@ -194,12 +194,12 @@ def _not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple
 
 
 def _rows_with_code(filter_run: FilterRun, rows: NodeRows, code: Code) -> NodeRows:
-    """The rows that have the code, ascending and without duplicates."""
+    """Return the rows that have the code, ascending and without duplicates."""
     return np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes == code))
 
 
 def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
-    """[row]: whether evicting lower-priority pods would make room."""
+    """Return [row]: whether evicting lower-priority pods would make room."""
     helps, tried = np.zeros(len(filter_run.codes), np.bool_), _rows_preemption_may_help(filter_run, rows)
     if len(tried):
         helps[tried] = preemption_would_help(filter_run.context, filter_run.checks, tried)
@@ -207,7 +207,7 @@ def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
 
 
 def _rows_preemption_may_help(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
-    """The rows with code Unschedulable, ascending and without duplicates; empty if the pod must not preempt."""
+    """Return the rows with code Unschedulable, ascending and without duplicates; empty if the pod must not preempt."""
     tried = _rows_with_code(filter_run, rows, Code.UNSCHEDULABLE)
     if (
         not len(tried)
@@ -249,7 +249,7 @@ def prioritize(
 
 
 def _candidate_scores(ranks: IntArray, floor: int) -> IntArray:
-    """[candidate]: `floor - 1` for the best, the others evenly down to 1; equal ranks score the same."""
+    """Return [candidate]: `floor - 1` for the best, the others evenly down to 1; equal ranks score the same."""
     return floor - 1 - ranks * (floor - 1) // max(len(ranks), 1)
 
 
@@ -355,7 +355,7 @@ def _places_with_equal_importance(run: DryRun, places: IntArray, some: BoolArray
 
 
 def _evictable_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> BoolArray:
-    """[k, node]: kube-scheduler's victims; none at all on a node where one of them may not be evicted."""
+    """Return [k, node]: kube-scheduler's victims; none at all on a node where one of them may not be evicted."""
     not_evictable = (scheduler_victims & ~run.potential.evictable.mask).any(axis=0)
     return scheduler_victims & ~not_evictable
 
@@ -383,7 +383,7 @@ def _drop_unrequested_system_victims(run: DryRun, scheduler_victims: BoolArray) 
 
 
 def _choose(run: DryRun, scheduler_victims: BoolArray, limit: int | None) -> tuple[Candidate, ...]:
-    """The best candidates, best first, at most `limit`; None: all."""
+    """Return the best candidates, best first, at most `limit`; None: all."""
     places = np.flatnonzero(run.candidate)
     best = best_candidates(run, places, limit, then=tie_breakers(run, scheduler_victims, places))
     violations, names = run.violations, run.snapshot.node_names

@@ -144,7 +144,7 @@ class PreemptionPolicy:
 
     @property
     def reads_pod_groups(self) -> bool:
-        """Whether the policy reads PodGroup objects."""
+        """Return whether the policy reads PodGroup objects."""
         return "PodGroups" in self.ranking
 
 

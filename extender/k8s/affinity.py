@@ -22,7 +22,7 @@ class PodSelector:
     selector: LabelMatcher
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels | None) -> bool:
-        """Whether a pod with these labels, in this namespace, is selected."""
+        """Return whether a pod with these labels, in this namespace, is selected."""
         named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return named and self.selector.matches(labels)
 

@@ -355,7 +355,7 @@ class Pod(Value, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the condition Ready is True; False without conditions (podutil.IsPodReady, v1.36)."""
+        """Return whether the condition Ready is True; False without conditions (podutil.IsPodReady, v1.36)."""
         return next((one.status == "True" for one in self.status.conditions or () if one.type == "Ready"), False)
 
     @property

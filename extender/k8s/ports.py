@@ -19,7 +19,7 @@ class HostPort(NamedTuple):
     port: int
 
     def conflicts(self, other: "HostPort") -> bool:
-        """Whether port and protocol are equal, and the addresses are equal or one of them is any address."""
+        """Return whether port and protocol are equal, and the addresses are equal or one of them is any address."""
         same = self.port == other.port and self.protocol == other.protocol
         return same and (self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip))
 

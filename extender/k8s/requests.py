@@ -124,7 +124,7 @@ def allocatable(resources: ResourceList | None) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """Whether it is a resource outside the kubernetes.io domain, such as example.com/gpu.
+    """Return whether it is a resource outside the kubernetes.io domain, such as example.com/gpu.
 
     Mirrors v1helper.IsExtendedResourceName (v1.36).
     """
@@ -135,7 +135,7 @@ def is_extended(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_scalar(name: str) -> bool:
-    """Whether the scheduler counts it as a scalar resource, beside cpu, memory and ephemeral-storage.
+    """Return whether the scheduler counts it as a scalar resource, beside cpu, memory and ephemeral-storage.
 
     True for extended resources, huge pages, attachable volumes and anything in kubernetes.io/.
     Mirrors schedutil.IsScalarResourceName (v1.36).

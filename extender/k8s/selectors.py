@@ -50,7 +50,7 @@ def _quoted(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """Whether it is a valid label key: a name of at most 63 characters, after an optional DNS prefix and "/".
+    """Return whether it is a valid label key: a name of at most 63 characters, after an optional DNS prefix and "/".
 
     Mirrors validate/content.IsLabelKey (apimachinery, v1.36).
     """
@@ -61,7 +61,7 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Whether it is a valid label value: empty, or a name of at most 63 characters.
+    """Return whether it is a valid label value: empty, or a name of at most 63 characters.
 
     Mirrors validate/content.IsLabelValue (apimachinery, v1.36).
     """
@@ -95,14 +95,14 @@ class Requirement:
     """Operand of Gt and Lt."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels satisfy it; a missing key satisfies NotIn.
+        """Return whether the labels satisfy it; a missing key satisfies NotIn.
 
         Mirrors labels.Requirement.Matches (apimachinery, v1.36).
         """
         return self.holds(labels.get(self.key))
 
     def holds(self, value: str | None) -> bool:
-        """Whether a label with that value satisfies it; None means that the label is missing."""
+        """Return whether a label with that value satisfies it; None means that the label is missing."""
         return _HOLDS[self.operator](self, value)
 
 
@@ -187,11 +187,11 @@ class LabelMatcher:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it matches everything. Mirrors labels.Selector.Empty (v1.36), where Nothing() is not empty."""
+        """Return whether it matches everything. Mirrors labels.Selector.Empty (v1.36), where Nothing() is not empty."""
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether the labels (None: no labels) satisfy every requirement."""
+        """Return whether the labels (None: no labels) satisfy every requirement."""
         if self.is_nothing:
             return False
         present = labels or _NO_LABELS
@@ -237,7 +237,7 @@ class FieldRequirement:
     negated: bool
 
     def matches(self, node_name: str) -> bool:
-        """Whether a node of that name satisfies it.
+        """Return whether a node of that name satisfies it.
 
         Mirrors fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36).
         """
@@ -253,7 +253,7 @@ class NodeTerm:
     fields: tuple[FieldRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
-        """Whether a node satisfies the term; without a node name upstream does not check fields."""
+        """Return whether a node satisfies the term; without a node name upstream does not check fields."""
         if not all(one.matches(labels) for one in self.labels):
             return False
         return not node_name or all(one.matches(node_name) for one in self.fields)
@@ -268,7 +268,7 @@ class NodeMatcher:
     """None: the pod has no required affinity. An empty tuple matches no node."""
 
     def matches(self, labels: Mapping[str, str] | None, node_name: str) -> bool:
-        """Whether a node matches.
+        """Return whether a node matches.
 
         Mirrors nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36) without parse errors.
         """
@@ -355,7 +355,7 @@ def _field(one: NodeSelectorRequirement) -> FieldRequirement:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether the toleration tolerates the taint; an empty key or effect tolerates any.
+    """Return whether the toleration tolerates the taint; an empty key or effect tolerates any.
 
     Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36) with comparison operators disabled: Gt, Lt and unknown
     operators tolerate nothing.

@@ -77,7 +77,7 @@ class LiveSettings:
         self.prepare_cache: Callable[[Profile], Awaitable[None]] | None = None
         """Computes what new policies need of the cluster cache, while decisions are still made by the old policies."""
         self.last_error: str | None = None
-        """Why the last reload failed, one line per error; None if the file as it is now is in effect."""
+        """Reason why the last reload failed, one line per error; None if the file as it is now is in effect."""
         self.restart_required: tuple[str, ...] = ()
         """Changed keys that take effect only after a restart."""
         self._desired = self.settings

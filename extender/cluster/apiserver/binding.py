@@ -55,7 +55,7 @@ class BindResult:
     outcome: Literal["bound", "refused", "unknown"]
     """`unknown`: the pod is not known to be bound, but a Binding that was sent may have taken effect, or still may."""
     error: str = ""
-    """Why the pod is not bound; empty if it is."""
+    """Reason why the pod is not bound; empty if it is."""
     tries: int = 0
     """Number of Bindings sent."""
 

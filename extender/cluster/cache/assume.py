@@ -45,7 +45,7 @@ class Assumption:
     effects: dict[str, Effect]
     """Name -> effect, for all that is assumed of the pod."""
     is_confirmed: IsConfirmed
-    """Whether a state from the API server shows the last effect, which ends the assumption."""
+    """True if a state from the API server shows the last effect, which ends the assumption."""
     expires_at: float
     """Clock time at which the assumption expires."""
     from_api: Pod | None

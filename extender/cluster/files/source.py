@@ -37,7 +37,7 @@ class FileSource:
         self.interval = interval
         """Seconds between two checks for changes; 0 disables reloading."""
         self.last_error: str | None = None
-        """Why the current file is not loaded; None if it is."""
+        """Reason why the current file is not loaded; None if it is."""
         self.report: LoadReport | None = None
         """Report of the last successful load."""
         self._sleep = sleep

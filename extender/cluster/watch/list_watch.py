@@ -40,7 +40,7 @@ class Resource:
     """A key of `KINDS`."""
     path: str
     core: bool = False
-    """Whether decisions are impossible without this kind."""
+    """True if decisions are impossible without this kind."""
 
     @property
     def plural(self) -> str:
@@ -342,9 +342,9 @@ class ReflectorState:
         self.broken_since: float | None = None
         """Time since which the cache may be stale; None while the kind is being watched."""
         self.regressed = False
-        """Whether the last list was older than the cache and no second list has confirmed that yet."""
+        """True if the last list was older than the cache and no second list has confirmed that yet."""
         self.fatal: str | None = None
-        """Why the reflector has ended for good."""
+        """Reason why the reflector has ended for good."""
         self.last_error: str | None = None
         self.interruptions = 0
         """Number of times the watch was interrupted."""

@@ -46,7 +46,7 @@ class ObjectReader:
         self._clock = clock
         self._logged: float | None = None
         self.must_decode = False
-        """Whether the next list decodes every object: cached ones may be wrong despite an equal resourceVersion."""
+        """True if the next list decodes every object: cached ones may be wrong despite an equal resourceVersion."""
 
     def read_event(self, line: bytes) -> tuple[str, Value] | None:
         """Return (event type, object) of a watch line on the fast path, which fits nearly all events; else None."""

@@ -82,9 +82,9 @@ class Reflector:
         self._accepted_at: float | None = None
         """Time at which the server accepted this watch."""
         self._has_received = self._has_progressed = False
-        """Whether this watch has received a line, and one that advanced the resourceVersion."""
+        """True if this watch has received a line, and one that advanced the resourceVersion."""
         self._synced = False
-        """Whether the kind has been watched since it was last unreadable."""
+        """True if the kind has been watched since it was last unreadable."""
         self._unreadable: str | None = None
         self._verb, self._logged_error = "list", ""
         self._silent_watches = self._consecutive_refusals = self._too_large = 0

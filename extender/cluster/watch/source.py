@@ -87,7 +87,7 @@ class KubernetesSource:
         self.verify_interval = verify_interval
         """Seconds between two verifications of all kinds; 0 disables them."""
         self.fatal: str | None = None
-        """Why the source has ended for good; None while it runs."""
+        """Reason why the source has ended for good; None while it runs."""
         self.queue = DeltaQueue(cache, clock)
         self._clock = clock
         self._sleep = sleep

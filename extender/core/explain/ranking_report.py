@@ -58,12 +58,12 @@ def render_keys(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> lis
 
 
 def keys_at(criterion_keys: Sequence[IntArray], place: int) -> list[int]:
-    """The keys of one criterion for the candidate at `place` of the ranking."""
+    """Return the keys of one criterion for the candidate at `place` of the ranking."""
     return [int(key[place]) for key in criterion_keys]
 
 
 def flags_of_node(dry_run: DryRunRecord, node: int) -> npt.NDArray[np.uint8]:
-    """[pod]: the bits of each pod of one node (EVICTABLE, VIOLATING, …)."""
+    """Return [pod]: the bits of each pod of one node (EVICTABLE, VIOLATING, …)."""
     return dry_run.flags[: len(dry_run.pods_on_node[node].pods), node]
 
 

@@ -329,7 +329,7 @@ def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
 
 
 def _flags(run: DryRun, scheduler_victims: BoolArray | None) -> npt.NDArray[np.uint8]:
-    """[k, node]: the bits of each pod."""
+    """Return [k, node]: the bits of each pod."""
     potential, pods = run.potential, run.pods
     flags = potential.evictable.mask * np.uint8(EVICTABLE)
     flags |= potential.violating * np.uint8(VIOLATING)

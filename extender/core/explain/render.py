@@ -48,7 +48,7 @@ from extender.k8s.time import SECOND
 
 FITS_AFTER_EVICTION = "the pod would fit after an eviction; scored by what that would cost"
 NO_EVICTION_HELPS = "the pod does not fit, and no eviction that is allowed would change that"
-"""Why a node has no plugin scores."""
+"""Reason why a node has no plugin scores."""
 
 
 _METHODS_WITH_ORDER = (REPRIEVE, SCHEDULER_PREFERRED)
@@ -163,7 +163,7 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
 def _nodes_with_dry_run(
     record: PreemptRecord, dry_run: DryRunRecord, only: str | None, *, every_pod: bool
 ) -> Iterator[NodeReport]:
-    """Nodes with a dry run, or `only` one of them: candidates best first, then the others by name."""
+    """Return the nodes with a dry run, or `only` one of them: candidates best first, then the others by name."""
     ranked, names = dry_run.ranked.candidates.tolist(), [node.metadata.name for node in dry_run.nodes]
     answered = {candidate.node: [victim.key for victim in candidate.victims] for candidate in record.decision.kept}
     sent_nodes = frozenset(record.sent_nodes)
@@ -229,7 +229,7 @@ def _with_pods(shown: NodeReport, record: PreemptRecord, dry_run: DryRunRecord, 
 
 
 def _reason_not_sent(dry_run: DryRunRecord, node: int, outcome: NodeOutcome, budgets: Sequence[BudgetReport]) -> str:
-    """Why a node is not in the answer that kube-scheduler did not send, so that no drop reason was recorded."""
+    """Return why a node is not in the answer that kube-scheduler did not send, so that no drop reason was recorded."""
     if outcome == "rejectedByPolicy":
         broken = [budget.name for budget in budgets if budget.after < 0]
         return f"would break {', '.join(broken)}" if broken else "a policy forbids evicting its victims"
@@ -254,7 +254,7 @@ def _outcome(
 
 
 def _places_with(dry_run: DryRunRecord, node: int, flag: int) -> list[int]:
-    """Places of the pods of a node that have the bit."""
+    """Return the places of the pods of a node that have the bit."""
     places: list[int] = np.flatnonzero(flags_of_node(dry_run, node) & flag).tolist()
     return places
 
@@ -275,7 +275,7 @@ def _counts(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> dict[Pod
 
 
 def _budget_reports(dry_run: DryRunRecord, node: int, victims: Sequence[int]) -> list[BudgetReport]:
-    """The disruption budgets that the victims of a node count against, by name."""
+    """Return the disruption budgets that the victims of a node count against, by name."""
     charged = Counter(
         budget for k in victims for budget in dry_run.pods_on_node[node].budget_rows[k].tolist() if budget >= 0
     )
@@ -293,7 +293,7 @@ def _nominated(record: PreemptRecord, node: str) -> Iterator[PodReport]:
 
 
 def _relevant_amounts(request: RecordedRequest, amounts: Mapping[str, int]) -> ResourceAmounts:
-    """Amounts of cpu, memory, pods and every other resource that the incoming pod requests."""
+    """Return the amounts of cpu, memory, pods and every other resource that the incoming pod requests."""
     wanted = ("cpu", "memory", "pods", *sorted(requests.incoming_requests(request.pod)))
     return {name: amounts[name] for name in dict.fromkeys(wanted) if name in amounts}
 
@@ -306,7 +306,7 @@ def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
 
 
 def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
-    """Sent nodes without a dry run, by name."""
+    """Return the sent nodes without a dry run, by name."""
     seen = {node.metadata.name for node in record.dry_run.nodes} if record.dry_run else set()
     for name in sorted({*record.sent_nodes, *record.decision.dropped} - seen):
         status = record.not_tried.get(name)
@@ -325,7 +325,7 @@ def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
 
 
 def _pods_on(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> Iterator[RunningPodReport]:
-    """Every pod of a node, most important first."""
+    """Return every pod of a node, most important first."""
     flags, on = flags_of_node(dry_run, node).tolist(), dry_run.pods_on_node[node]
     order = _order(flags) if dry_run.methods[node] in _METHODS_WITH_ORDER else {}
     for place, (pod, flag) in enumerate(zip(on.pods, flags, strict=True)):

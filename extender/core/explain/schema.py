@@ -57,13 +57,13 @@ class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
     """Turn in the reprieve, 1 for the pod that was put back first; None for pods that were never removed, and where
     the victims were found in another way (`chosen_by`)."""
     violating: bool = False
-    """Whether its eviction would violate a disruption budget, as the policies in effect count budgets."""
+    """True if its eviction would violate a disruption budget, as the policies in effect count budgets."""
     budgets: list[str] = []
     """Disruption budgets that its eviction counts against."""
     named: bool = False
-    """Whether kube-scheduler sent it as a victim."""
+    """True if kube-scheduler sent it as a victim."""
     leaving: bool = False
-    """Whether it had a deletionTimestamp."""
+    """True if it had a deletionTimestamp."""
     protected_by: list[str] = []
     """Reasons of the policies that protect it."""
     requests: ResourceAmounts = {}
@@ -211,4 +211,4 @@ class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
     rejected: dict[str, str] = {}
     """Node -> the guard rule that its candidate broke."""
     error: str | None = None
-    """Why the decision failed; None: it did not."""
+    """Reason why the decision failed; None: it did not."""

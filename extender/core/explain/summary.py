@@ -122,6 +122,6 @@ def _why_best(record: PreemptRecord) -> str:
 
 
 def _node_count(record: PreemptRecord) -> int:
-    """Number of nodes that were sent or had a dry run."""
+    """Return the number of nodes that were sent or had a dry run."""
     tried = {node.metadata.name for node in record.dry_run.nodes} if record.dry_run else set()
     return len(tried | set(record.sent_nodes))

@@ -194,7 +194,7 @@ class CandidateVictims:
 
 
 def _violations(victims: CandidateVictims) -> RankingKeys:
-    """Number of victims whose eviction violates a disruption budget."""
+    """Return the number of victims whose eviction violates a disruption budget."""
     return [victims.run.violations[victims.places]]
 
 
@@ -208,14 +208,14 @@ def _priority_sum(victims: CandidateVictims) -> RankingKeys:
 
 
 def _workloads(victims: CandidateVictims) -> RankingKeys:
-    """Number of workloads with a victim."""
+    """Return the number of workloads with a victim."""
     numbers = victims.run.snapshot.index(WorkloadIndex).of_pod[victims.pods]
     size = int(numbers.max(initial=0)) + 1
     return [np.bincount(np.unique(victims.candidate_of * size + numbers) // size, minlength=len(victims.places))]
 
 
 def _pod_groups(victims: CandidateVictims) -> RankingKeys:
-    """Number of pod groups that fall below their minimum, then number of victims outside those groups.
+    """Return the number of pod groups that fall below their minimum, then number of victims outside those groups.
 
     A group below its minimum is lost as a whole, so more victims from the same group cost nothing more.
     """

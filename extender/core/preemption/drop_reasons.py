@@ -29,7 +29,7 @@ _MAX_EXPLAINED_NODES = 100
 
 
 def reasons_not_tried(filter_run: FilterRun, rows: NodeRows, tried: NodeRows) -> dict[str, str]:
-    """Node -> filter message, for the sent nodes (`rows`) without a dry run (`tried`)."""
+    """Return node -> filter message, for the sent nodes (`rows`) without a dry run (`tried`)."""
     names = filter_run.context.snapshot.node_names
     rows = rows[~mask_of(tried, len(filter_run.codes))[rows]]
     return {
@@ -39,7 +39,7 @@ def reasons_not_tried(filter_run: FilterRun, rows: NodeRows, tried: NodeRows) ->
 
 
 def reasons_not_chosen(run: DryRun, resolved: ResolvedCandidates, kept: Iterable[str]) -> dict[str, str]:
-    """Node -> why it is not among the `kept` nodes, for the sent nodes with a dry run."""
+    """Return node -> why it is not among the `kept` nodes, for the sent nodes with a dry run."""
     place_of = np.full(len(run.snapshot.nodes), -1)
     place_of[run.rows] = np.arange(len(run.rows))
     places = place_of[resolved.rows]
@@ -60,7 +60,7 @@ def reasons_not_chosen(run: DryRun, resolved: ResolvedCandidates, kept: Iterable
 
 
 def _protected_pods_message(run: DryRun, resolved: ResolvedCandidates, node: str) -> str:
-    """The pods of lower priority that policies protect, each with all reasons; "" if there are none."""
+    """Return the pods of lower priority that policies protect, each with all reasons; "" if there are none."""
     lower = (pod for pod in run.snapshot.pods_on(node) if pod.priority < run.context.pod.priority)
     protected = [(pod, why) for pod in lower if (why := _reasons_of_pod(run, resolved, pod))]
     listed = [f"{pod.key} is {'; '.join(why)}" for pod, why in protected[:_MAX_LISTED_PODS]]

@@ -34,7 +34,7 @@ def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:
-    """Whether the pod is terminating because kube-scheduler preempted it.
+    """Return whether the pod is terminating because kube-scheduler preempted it.
 
     Mirrors defaultpreemption.podTerminatingByPreemption, v1.36: only the first DisruptionTarget condition counts.
     """

@@ -34,7 +34,7 @@ _FOREVER_NANOSECONDS = 2**62
 
 
 def may_change_victims(policy: PreemptionPolicy) -> bool:
-    """Whether the profile protects pods, or can select victims that kube-scheduler would not.
+    """Return whether the profile protects pods, or can select victims that kube-scheduler would not.
 
     If so, system pods are protected as well, unless kube-scheduler selected them itself (`is_system_victim`).
     """
@@ -51,7 +51,7 @@ def may_change_victims(policy: PreemptionPolicy) -> bool:
 
 
 def rule_matches(rule: Protection, pod: Pod) -> bool:
-    """Whether the pod meets every condition of the rule that depends on the pod alone.
+    """Return whether the pod meets every condition of the rule that depends on the pod alone.
 
     The preemptor's priority and the pod's runtime are checked elsewhere, because they differ from call to call.
     """
@@ -270,7 +270,7 @@ def _is_unconditional(rule: Protection) -> bool:
 
 
 def is_system_victim(pod: Pod) -> bool:
-    """Whether only kube-scheduler may select this pod as a victim.
+    """Return whether only kube-scheduler may select this pod as a victim.
 
     That is a mirror pod (evicting it does not stop the static pod), a terminating pod (it need not be evicted again) or
     a system-critical pod.

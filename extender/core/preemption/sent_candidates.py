@@ -62,7 +62,7 @@ class ResolvedCandidates:
         return cls(list(compress(names, resolved.tolist())), nodes[resolved], dropped, victims)
 
     def victims_in(self, run: DryRun) -> BoolArray:
-        """[k, node] of the dry run: whether kube-scheduler chose the pod as a victim."""
+        """Return [k, node] of the dry run: whether kube-scheduler chose the pod as a victim."""
         pods = run.pods
         victims: BoolArray = self.victims[pods] & (pods >= 0)  # -1: the node has fewer pods
         return victims

@@ -120,7 +120,7 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
 
 
 def _budgets_used_by(snapshot: Snapshot, victim: Pod, empty_selector: str) -> Iterator[str]:
-    """The budgets whose allowance shrinks by the pod.
+    """Return the budgets whose allowance shrinks by the pod.
 
     The disruption controller counts healthy pods only; where its status has no healthy pods at all, it may not have run
     yet, and every pod counts.

@@ -106,7 +106,7 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
 
 
 def _nominated_row(filter_run: FilterRun) -> int:
-    """Row of the node that the pod is nominated to, -1 without one.
+    """Return the row of the node that the pod is nominated to, -1 without one.
 
     It is filtered first even where PreFilterResult leaves it out (evaluateNominatedNode).
     """
@@ -115,7 +115,7 @@ def _nominated_row(filter_run: FilterRun) -> int:
 
 
 def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:
-    """Reason -> number of nodes that have it; statuses are counted first, because many nodes share one."""
+    """Return reason -> number of nodes that have it; statuses are counted first, because many nodes share one."""
     by_status = Counter(statuses)
     found: Counter[str] = Counter()
     for status, count in by_status.items():

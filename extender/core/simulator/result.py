@@ -57,7 +57,7 @@ class EvictedPod(SimulationStruct, frozen=True):
     preemptor: str
     """Key of the pod that it was evicted for."""
     leaving: bool
-    """Whether it was terminating already."""
+    """True if it was terminating already."""
 
 
 class CycleReport(SimulationStruct, frozen=True):
@@ -81,7 +81,7 @@ class CycleReport(SimulationStruct, frozen=True):
     victims: list[EvictedPod]
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     vetoed: str | None
-    """Why the policies allowed no eviction, where kube-scheduler alone would have evicted pods."""
+    """Reason why the policies allowed no eviction, where kube-scheduler alone would have evicted pods."""
     not_evaluated: list[str]
     """Filter plugins that matter for the pod but are not modelled: kube-scheduler may decide otherwise."""
 

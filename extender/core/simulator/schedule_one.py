@@ -106,7 +106,7 @@ class Cycle:
     """Pods to evict, most important first."""
     num_pdb_violations: int = 0
     vetoed: str | None = None
-    """Why the policies allowed no eviction, although kube-scheduler had candidates."""
+    """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
     not_evaluated: tuple[str, ...] = ()
     """Filter plugins that matter for the pod but are not modelled, or lack the permission to read what they need."""
     unschedulable_plugins: frozenset[str] = frozenset()
@@ -249,7 +249,7 @@ def _candidate(run: DryRun, place: int) -> Candidate:
 
 
 def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
-    """All candidates as kube-scheduler sends them to its extenders (CallExtenders)."""
+    """Return all candidates as kube-scheduler sends them to its extenders (CallExtenders)."""
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
     taken, names = run.victim_rows(places), run.snapshot.node_names
     victims: list[list[str]] = [[] for _ in places]
@@ -269,7 +269,7 @@ def pick_one_node_for_preemption(candidates: Sequence[Candidate], draw: Draw | N
 
 
 def _pick_key(candidate: Candidate) -> tuple[int, ...]:
-    """The criteria of pickOneNodeForPreemption in order, the smaller the better."""
+    """Return the criteria of pickOneNodeForPreemption in order, the smaller the better."""
     victims = candidate.victims
     highest = victims[0].priority
     first_start = min(start_time(victim) for victim in victims if victim.priority == highest)

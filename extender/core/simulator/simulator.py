@@ -310,7 +310,7 @@ def _pending(last: CycleReport) -> PendingPod:
 
 
 def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
-    """The sum of the requests of all pods on the node."""
+    """Return the sum of the requests of all pods on the node."""
     row, pod_table = snapshot.node_row[node], snapshot.pod_table
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
     for pod in pod_table.on_node[row].values():

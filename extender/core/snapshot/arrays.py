@@ -47,20 +47,20 @@ def doubled(array: Array, fill: int) -> Array:
 
 
 def count_per_node(mask: BoolArray) -> IntArray:
-    """[node]: number of true values of the mask [k, node]; adding rows is faster than numpy.count_nonzero."""
+    """Return [node]: number of true values of the mask [k, node]; adding rows is faster than numpy.count_nonzero."""
     counts: IntArray = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.int16).astype(np.int64)
     return counts
 
 
 def mask_of(places: IntArray, size: int) -> BoolArray:
-    """[place]: whether it is one of `places`."""
+    """Return [place]: whether it is one of `places`."""
     found = np.zeros(size, np.bool_)
     found[places] = True
     return found
 
 
 def over_limit(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
-    """[place]: whether some number occurs there more often than `allowed[number]`.
+    """Return [place]: whether some number occurs there more often than `allowed[number]`.
 
     `places` and `numbers` go together, one entry per occurrence.
     """
@@ -100,11 +100,11 @@ class Encoded:
     values: tuple[Any, ...]
 
     def map_bool(self, check: Callable[[Any], bool]) -> BoolArray:
-        """[row]: result of `check`, called once per distinct value."""
+        """Return [row]: result of `check`, called once per distinct value."""
         return np.fromiter(map(check, self.values), np.bool_, len(self.values))[self.codes]
 
     def map_int(self, count: Callable[[Any], int]) -> IntArray:
-        """[row]: result of `count`, called once per distinct value."""
+        """Return [row]: result of `count`, called once per distinct value."""
         return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
 
 
@@ -123,13 +123,13 @@ class LabelColumn(Encoded):
         return cls(encoded.codes, encoded.values, code_of, encoded.codes != code_of.get(None, -1))
 
     def sums(self, nodes: IntArray, amounts: IntArray) -> IntArray:
-        """[value]: sum of the amounts over the nodes that have it; `nodes` may contain a node more than once."""
+        """Return [value]: sum of the amounts over the nodes that have it; `nodes` may contain a node more than once."""
         sums = np.zeros(len(self.values), np.int64)
         np.add.at(sums, self.codes[nodes], amounts)
         return sums
 
     def holds(self, wanted: Requirement) -> BoolArray:
-        """[node]: whether its value of the label satisfies the requirement."""
+        """Return [node]: whether its value of the label satisfies the requirement."""
         if wanted.operator == "In":
             codes = [self.code_of[value] for value in wanted.values if value in self.code_of]
             holds = np.zeros(len(self.codes), np.bool_)
@@ -171,7 +171,7 @@ class PodAmounts:
         return PodAmounts(self.pods[kept], self.nodes[kept], self.amounts[kept])
 
     def per_node(self, size: int) -> IntArray:
-        """[node]: sum of the amounts; `size` is the number of nodes."""
+        """Return [node]: sum of the amounts; `size` is the number of nodes."""
         totals = np.zeros(size, np.int64)
         np.add.at(totals, self.nodes, self.amounts)
         return totals

@@ -76,7 +76,7 @@ def derived_by(
 
 @derived("allocatable")
 def allocatable_column(snapshot: "Snapshot") -> IntArray:
-    """[resource, node]: allocatable amounts of BASE_RESOURCES."""
+    """Return [resource, node]: allocatable amounts of BASE_RESOURCES."""
     return np.array(snapshot.base_resources, np.int64).reshape(len(snapshot.nodes), len(BASE_RESOURCES)).T.copy()
 
 
@@ -87,39 +87,39 @@ def base_amounts(resources: Mapping[str, int]) -> tuple[int, ...]:
 
 @derived_by("allocatable")
 def scalar_allocatable_column(snapshot: "Snapshot", resource: str) -> IntArray:
-    """[node]: allocatable amount of an extended resource."""
+    """Return [node]: allocatable amount of an extended resource."""
     amounts = (clamped(own.get(resource, 0)) for own in snapshot.node_resources)
     return np.fromiter(amounts, np.int64, len(snapshot.nodes))
 
 
 @derived_by("nodes")
 def label_column(snapshot: "Snapshot", key: str) -> LabelColumn:
-    """[node]: value of one label."""
+    """Return [node]: value of one label."""
     return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
 
 
 @derived("taints")
 def taint_column(snapshot: "Snapshot") -> Encoded:
-    """[node]: list of taints; equal lists share a code, so that tolerations are checked once for each."""
+    """Return [node]: list of taints; equal lists share a code, so that tolerations are checked once for each."""
     of_node = [node.spec.taints or [] for node in snapshot.nodes]
     return encode(of_node, key=lambda taints: tuple((taint.key, taint.value, taint.effect) for taint in taints))
 
 
 @derived("taints")
 def unschedulable_column(snapshot: "Snapshot") -> BoolArray:
-    """[node]: spec.unschedulable."""
+    """Return [node]: spec.unschedulable."""
     return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))
 
 
 @derived("nodes")
 def feature_column(snapshot: "Snapshot") -> Encoded:
-    """[node]: set of status.declaredFeatures."""
+    """Return [node]: set of status.declaredFeatures."""
     return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])
 
 
 @derived("nodes")
 def name_order_column(snapshot: "Snapshot") -> IntArray:
-    """[node]: place of its name among all names in alphabetical order."""
+    """Return [node]: place of its name among all names in alphabetical order."""
     order = np.empty(len(snapshot.nodes), np.int64)
     order[np.array(sorted(range(len(order)), key=snapshot.node_names.__getitem__), np.int64)] = np.arange(len(order))
     return order
@@ -133,7 +133,7 @@ def labels_by_namespace(snapshot: "Snapshot") -> Mapping[str, Labels]:
 
 @derived("budgets")
 def disruption_budgets(snapshot: "Snapshot") -> tuple[PodDisruptionBudget, ...]:
-    """All PodDisruptionBudgets in listing order."""
+    """Return all PodDisruptionBudgets in listing order."""
     return tuple(snapshot.objects.budgets.values())
 
 

@@ -13,7 +13,7 @@ _CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
-    """[node]: whether DynamicResources decides about the resource there; None: on no node.
+    """Return [node]: whether DynamicResources decides about the resource there; None: on no node.
 
     Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource). Where
     DeviceClasses may not be read, any extended resource may be backed by one.

@@ -153,7 +153,7 @@ class RankedDemand:
         return tuple(found)
 
     def to_dense(self) -> IntArray:
-        """[k, column, node]: all amounts as one array."""
+        """Return [k, column, node]: all amounts as one array."""
         depth, size = len(self.layout.pod), self._size
         dense = np.zeros((depth, len(self.columns), size), np.int64)
         dense[:, : len(self.base)] = self.demand(slice(len(self.base)))
@@ -162,12 +162,12 @@ class RankedDemand:
         return dense
 
     def demand(self, base: slice) -> IntArray:
-        """[k, resource, node]: amounts of some of BASE_RESOURCES; a view, which callers must not write to."""
+        """Return [k, resource, node]: amounts of some of BASE_RESOURCES; a view, which callers must not write to."""
         demand = self.layout.demand[:, base]
         return demand if self.rows is None else demand.take(self.rows, axis=2)
 
     def sums(self, mask: npt.NDArray[np.bool_]) -> IntArray:
-        """[column, node]: sum of the amounts that the pods of the mask [k, node] take."""
+        """Return [column, node]: sum of the amounts that the pods of the mask [k, node] take."""
         sums = np.zeros((len(self.columns), self._size), np.int64)
         if self.base:
             demand = self.demand(slice(len(self.base)))

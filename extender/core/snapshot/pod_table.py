@@ -259,7 +259,7 @@ def is_finished(pod: Pod) -> bool:
 
 
 def is_assumed_terminating(pod: Pod) -> bool:
-    """Whether the pod's eviction was approved, and no watch event has shown its deletion yet."""
+    """Return whether the pod's eviction was approved, and no watch event has shown its deletion yet."""
     return pod.metadata.deletion_timestamp == ASSUMED_DELETION_TIMESTAMP
 
 
@@ -297,7 +297,7 @@ def _same_status(one: Pod, other: Pod) -> bool:
 
 
 def _same_termination(a: ObjectMeta, b: ObjectMeta) -> bool:
-    """Whether both states are terminating or neither is, and both are assumed or neither is."""
+    """Return whether both states are terminating or neither is, and both are assumed or neither is."""
     one, other = a.deletion_timestamp, b.deletion_timestamp
     return (one is None) == (other is None) and (one == ASSUMED_DELETION_TIMESTAMP) == (
         other == ASSUMED_DELETION_TIMESTAMP

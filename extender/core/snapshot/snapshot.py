@@ -352,11 +352,11 @@ class Snapshot:
         return derived.allocatable_column(self)
 
     def scalar_allocatable(self, resource: str) -> IntArray:
-        """[node]: allocatable amount of an extended resource, 0 where a node does not have it."""
+        """Return [node]: allocatable amount of an extended resource, 0 where a node does not have it."""
         return derived.scalar_allocatable_column(self, resource)
 
     def label(self, key: str) -> LabelColumn:
-        """[node]: value of one label."""
+        """Return [node]: value of one label."""
         return derived.label_column(self, key)
 
     @property
@@ -442,7 +442,7 @@ class Snapshot:
         return self.pod_amounts(self.pod_table.scalar_requests.get(resource, {}))
 
     def scalar_used(self, resource: str) -> IntArray:
-        """[node]: requests of the running pods for an extended resource."""
+        """Return [node]: requests of the running pods for an extended resource."""
         return self.scalar_demand(resource).per_node(len(self.nodes))
 
 

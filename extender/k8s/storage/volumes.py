@@ -27,7 +27,7 @@ class ClaimUse(NamedTuple):
     name: str
     """Name of the claim."""
     is_ephemeral: bool
-    """Whether the claim is created for this pod from a template in its spec (generic ephemeral volume)."""
+    """True if the claim is created for this pod from a template in its spec (generic ephemeral volume)."""
 
 
 def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
@@ -45,7 +45,7 @@ def named_claims(pod: Pod) -> list[str]:
 
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Whether the claim was created for the pod's ephemeral volume. Mirrors ephemeral.VolumeIsForPod."""
+    """Return whether the claim was created for the pod's ephemeral volume. Mirrors ephemeral.VolumeIsForPod."""
     owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.metadata.uid
 
@@ -57,7 +57,7 @@ def not_for_pod_message(claim: PersistentVolumeClaim, pod: Pod) -> str:
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume controller has completed the binding."""
+    """Return whether the volume controller has completed the binding."""
     return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
 
 
@@ -72,7 +72,7 @@ def volume_class(volume: PersistentVolume) -> str:
 
 
 def has_storage_request(claim: PersistentVolumeClaim) -> bool:
-    """Whether the claim requests a storage size."""
+    """Return whether the claim requests a storage size."""
     return "storage" in _requests(claim)
 
 
@@ -91,7 +91,7 @@ def storage_capacity(volume: PersistentVolume) -> int:
 
 
 def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether the volume's claimRef names this claim. Mirrors volume.IsVolumeBoundToClaim."""
+    """Return whether the volume's claimRef names this claim. Mirrors volume.IsVolumeBoundToClaim."""
     reference, metadata = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.name, reference.namespace) != (metadata.name, metadata.namespace):
         return False
@@ -99,7 +99,7 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
 
 
 def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether it is large enough and compatible.
+    """Return whether it is large enough and compatible.
 
     All that volume.FindMatchingVolume checks of a reserved volume, except node affinity.
     """

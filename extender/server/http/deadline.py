@@ -22,7 +22,7 @@ class Deadline:
     """Seconds, by `clock`."""
     clock: Clock = time.monotonic
     rejection: ExtenderError | None = None
-    """Why the call is not decided at all (overload); None: it is."""
+    """Reason why the call is not decided at all (overload); None: it is."""
 
     def remaining(self) -> float:
         """Return the seconds left; negative once the deadline has passed."""

@@ -47,7 +47,7 @@ class TLSFiles:
         """Load the files; raises ConfigError, which names key and file. `listener`: `server` or `admin`."""
         self.listener = listener
         self.problem: str | None = None
-        """Why the last reload failed; None: the files as they are now are in effect."""
+        """Reason why the last reload failed; None: the files as they are now are in effect."""
         self.refused = 0
         """Number of connections rejected because the client showed no acceptable certificate."""
         self._tls = tls

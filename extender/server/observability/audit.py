@@ -103,9 +103,9 @@ class PreemptLine(AuditStruct, frozen=True, kw_only=True):
     dropped: dict[str, list[str]] = {}
     """Reason -> the sent candidates that are not in the decision for that reason."""
     vetoed: str | None = None
-    """Why the decision evicts no pods."""
+    """Reason why the decision evicts no pods."""
     error: str | None = None
-    """Why the decision failed."""
+    """Reason why the decision failed."""
     not_evaluated: list[str] = []
     """Filter plugins left to kube-scheduler."""
     policies: list[str] = []

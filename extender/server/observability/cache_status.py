@@ -19,7 +19,7 @@ class ClusterSource(Protocol):
 
     @property
     def fatal(self) -> str | None:
-        """Why the source gave up; `run` has returned then. None: it has not."""
+        """Return why the source gave up; `run` has returned then. None: it has not."""
 
     async def run(self) -> None:
         """Keep the cluster cache equal to the source until cancelled."""
@@ -28,7 +28,7 @@ class ClusterSource(Protocol):
         """Prepare the cluster cache for decisions with this profile, while decisions with the old one go on."""
 
     def problem(self) -> str | None:
-        """Why the cluster cache is not ready for decisions; None: it is ready."""
+        """Return why the cluster cache is not ready for decisions; None: it is ready."""
 
     def warnings(self) -> Sequence[str]:
         """Return conditions that an operator should know about, but that do not prevent decisions."""

@@ -47,7 +47,7 @@ class KeptDecision:
     record: DecisionRecord | None
     """None: no decision was made."""
     error: str | None = None
-    """Why the decision failed."""
+    """Reason why the decision failed."""
 
     @cached_property
     def size(self) -> int:

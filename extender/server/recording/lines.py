@@ -71,7 +71,7 @@ class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_d
     request: Raw
     answer: Raw
     problem: str | None = None
-    """Why the cluster cache was not ready for the decision."""
+    """Reason why the cluster cache was not ready for the decision."""
 
 
 RecordingLine = PutLine | DeleteLine | UnreadableLine | CallLine

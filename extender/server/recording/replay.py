@@ -46,7 +46,7 @@ class RecordedCall:
     answer: bytes
     history: EvictionHistory
     problem: str | None
-    """Why the cluster cache was not ready for the decision."""
+    """Reason why the cluster cache was not ready for the decision."""
     segment: str
     """Name of the segment's directory."""
 

@@ -85,7 +85,7 @@ class SegmentWriter(threading.Thread):
         super().__init__(name="recording", daemon=True)
         self.directory = directory
         self.failure: str | None = None
-        """Why the thread has stopped; None: it has not failed."""
+        """Reason why the thread has stopped; None: it has not failed."""
         self.full = 0
         """Number of the last segment that reached its size limit."""
         self.segment: OpenSegment | None = None

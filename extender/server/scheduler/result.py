@@ -62,4 +62,4 @@ class CallResult(Generic[DecisionT]):
     mode: DecisionMode
     decision: DecisionT | None = None
     error: str | None = None
-    """Why nothing was decided; None: the call did not fail."""
+    """Reason why nothing was decided; None: the call did not fail."""

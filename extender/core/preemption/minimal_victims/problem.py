@@ -42,6 +42,6 @@ class MinimalVictimsProblem:
         return violations, max(priorities), sum(priorities) + len(priorities) * PRIORITY_OFFSET, len(priorities)
 
     def keeps_budgets(self, victims: Iterable[int]) -> bool:
-        """Whether no budget is exceeded if these ranks are evicted."""
+        """Return whether no budget is exceeded if these ranks are evicted."""
         counted = [budget for k in victims for budget in self.budgets_of.get(k, ())]
         return all(counted.count(budget) <= self.allowed[budget] for budget in set(counted))

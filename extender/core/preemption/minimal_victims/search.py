@@ -163,7 +163,7 @@ class _Search:
         return sum(min(count, *(allowed[cap] for cap in own)) if own else count for own, count in tightest.items())
 
     def _opaque_may_fit(self, among: PodSet) -> bool:
-        """Whether the opaque constraints accept some headroom that evictions within `among` can reach.
+        """Return whether the opaque constraints accept some headroom that evictions within `among` can reach.
 
         All reachable headrooms are evaluated; if they are too many, the answer is True without a check.
         """
@@ -241,7 +241,7 @@ class _Search:
             self._cap_left[cap] += 1
 
     def _opaque_fit(self, freed: tuple[int, ...]) -> bool:
-        """Whether all opaque constraints accept the headroom with `freed` more."""
+        """Return whether all opaque constraints accept the headroom with `freed` more."""
         fit = self._opaque_results.get(freed)
         if fit is None:
             self._spend(_STEPS_PER_FULL_CHECK)

@@ -158,7 +158,7 @@ class BudgetIndex(Index):
         self._clear_budgets(row)
 
     def _is_disrupted(self, budget: int, pod: Pod) -> bool:
-        """Whether the API server already counted the pod's eviction (status.disruptedPods of the budget)."""
+        """Return whether the API server already counted the pod's eviction (status.disruptedPods of the budget)."""
         return pod.metadata.name in self._disrupted.get(budget, ())
 
     def refresh(self) -> None:

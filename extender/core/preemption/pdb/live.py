@@ -38,7 +38,7 @@ class LiveBudget:
 
     @property
     def allowed(self) -> int:
-        """How many healthy pods may be evicted."""
+        """Return how many healthy pods may be evicted."""
         metadata, status = self.object.metadata, self.object.status
         if status.observed_generation < metadata.generation:
             return 0
@@ -46,7 +46,7 @@ class LiveBudget:
 
     @property
     def unready_allowed(self) -> int:
-        """How many unready pods may be evicted: all or none.
+        """Return how many unready pods may be evicted: all or none.
 
         All with unhealthyPodEvictionPolicy AlwaysAllow, or (IfHealthyBudget) while the application is healthy.
         """
@@ -60,7 +60,7 @@ class LiveBudget:
 
     @property
     def is_shared(self) -> bool:
-        """Whether unready pods count against the same row as ready ones: they do if no pod has to be healthy.
+        """Return whether unready pods count against the same row as ready ones: they do if no pod has to be healthy.
 
         With desiredHealthy 0 the eviction API skips its rule for unready pods, so they use up disruptionsAllowed.
         """
