@@ -1,5 +1,5 @@
-# Every target works as the first command on a fresh clone: Python 3.11 or newer, make and pip are enough.
-# Versions and hashes come from the lock files; `make lock` writes those.
+# Every target works on a fresh clone with Python 3.11 or newer, make and pip. Versions and hashes come from the lock
+# files; `make lock` writes them.
 
 PYTHON ?= python3
 ARGS ?=
@@ -24,8 +24,8 @@ run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
 test: $(VENV)/.dev-stamp ## Run the tests (options: ARGS="-k preempt"; the long runs: ARGS="-m slow")
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
-# No cache for lint-imports: it remembers a module as missing after the module has come to exist.
-check: $(VENV)/.dev-stamp ## Lint, format, types, layers, and whether openapi/ is up to date
+# No cache for lint-imports: it keeps reporting a module as missing after the module was added.
+check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/ up to date
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
@@ -38,18 +38,18 @@ openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 	$(BIN)/extender openapi --out openapi/openapi.json
 	$(BIN)/extender openapi --admin --out openapi/admin.json
 
-parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's verdicts and write the table in docs/parity.md
+parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write the table in docs/parity.md
 	$(BIN)/python -m tests.parity.parity
 
-metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from what /metrics shows and from the alert rules
+metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from /metrics and the alert rules
 	$(BIN)/python -m tests.e2e.monitoring.page
 
-bench: $(VENV)/.dev-stamp ## Measure the targets and how cost grows (others: ARGS="--only http")
+bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others: ARGS="--only http")
 	$(BIN)/python -m benchmarks $(ARGS)
 
 FIGURES ?= build/figures.json
 
-bench-full: $(VENV)/.dev-stamp ## Measure everything, and write docs/performance.md: an hour on an idle machine
+bench-full: $(VENV)/.dev-stamp ## Measure everything and write docs/performance.md (one hour on an idle machine)
 	$(BIN)/python -m benchmarks --full --json $(FIGURES) $(ARGS)
 	$(BIN)/python -m benchmarks.performance $(FIGURES)
 
@@ -58,25 +58,25 @@ performance: $(VENV)/.dev-stamp ## Write docs/performance.md from FIGURES=build/
 
 REV ?= HEAD
 
-bench-compare: $(VENV)/.dev-stamp ## Is this folder slower than REV=HEAD? (options: ARGS="--only filter")
+bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: ARGS="--only filter")
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
-mutants: $(VENV)/.dev-stamp ## How many small mistakes in the guard its tests notice (a sample: ARGS="--every 20")
+mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS="--every 20")
 	$(BIN)/python -m tests.tools.mutation $(ARGS)
 
 MINUTES ?= 10
 
-soak: $(VENV)/.dev-stamp ## Serve MINUTES=10 under load and faults; a verdict at the end (options: ARGS="--nodes 500")
+soak: $(VENV)/.dev-stamp ## Serve MINUTES=10 under load and faults, with a verdict (options: ARGS="--nodes 500")
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
-sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the parts of the image (CycloneDX)
+sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the SBOM of the image (CycloneDX)
 	$(BIN)/python -m tests.e2e.image.sbom build/sbom.json
 
-format: $(VENV)/.dev-stamp ## Format the code and fix what ruff can fix
+format: $(VENV)/.dev-stamp ## Format the code and apply ruff fixes
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-# The development lock takes the runtime lock as a constraint: what is tested is what runs.
+# The development lock is constrained by the runtime lock, so that the tested versions are the ones that run.
 # --universal: one lock for all platforms. --fork-strategy fewest: one version for all Pythons.
 COMPILE = $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --fork-strategy fewest \
 	--custom-compile-command "make lock"
@@ -99,7 +99,7 @@ $(BIN)/pip:
 	@echo "Creating $(VENV)"
 	@$(PYTHON) -m venv --clear $(VENV)
 
-# Both locks hold the build tools as well, so that nothing is installed without a hash.
+# Both locks contain the build tools, so that every package is installed with a hash.
 $(VENV)/.runtime-stamp: requirements.lock pyproject.toml | $(BIN)/pip
 	@echo "Installing requirements.lock into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements.lock
