@@ -51,7 +51,7 @@ _MIN_FITTING_SCORE = 6
 """Lowest score of a node on which the pod fits, where other nodes need preemption; those score below it."""
 
 MAX_LISTED_REASONS = 3
-"""How many distinct drop reasons the message about an empty `/preempt` answer lists."""
+"""Number of distinct drop reasons that the message about an empty `/preempt` answer lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,17 @@ class DecisionContext:
     rows: NodeRows
     """Node rows of the request; for `/preempt` those of the sent candidates that could be resolved."""
     filter_run: FilterRun | None = None
-    """None: the filters did not run, because the pod must not preempt."""
+    """Result of the filters; None: they did not run, because the pod must not preempt."""
     statuses: Statuses | None = None
     """`/filter`: filter status of each requested node."""
     preemption_helps: BoolArray | None = None
-    """`/filter`: [requested node] where evicting lower-priority pods would make room."""
+    """`/filter`: [requested node]: True if evicting lower-priority pods would make room."""
     scores: Scores | None = None
     """`/prioritize`: plugin scores of the requested nodes on which the pod fits."""
     dry_run: DryRun | None = None
     """Preemption dry run on the nodes where it was tried."""
     scheduler_victims: BoolArray | None = None
-    """[k, node] of `dry_run`: victims that kube-scheduler chose."""
+    """[k, node] of `dry_run`: True for the victims that kube-scheduler chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class PrioritizeDecision:
     """Result of `/prioritize`."""
 
     scores: tuple[int, ...]
-    """[requested node] from 0 to MAX_EXTENDER_SCORE."""
+    """[requested node]: score from 0 to MAX_EXTENDER_SCORE."""
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
     decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
@@ -126,7 +126,7 @@ class PreemptDecision:
     vetoed: str | None = None
     """Reason why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Node -> the guard rule that its candidate broke; the candidate is then dropped."""
+    """Node -> guard rule that its candidate broke; such a candidate is dropped."""
     decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -187,7 +187,7 @@ def _node_rows(snapshot: Snapshot, nodes: Sequence[str]) -> NodeRows:
 
 
 def _not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
-    """The plugins whose status on some of `rows` only kube-scheduler knows; and [node] where any of them decides."""
+    """Return the plugins that only kube-scheduler evaluates on some of `rows`, and [node] where any of them decides."""
     masks = filters_not_evaluated(context)
     scheduler_decides = np.logical_or.reduce([*masks.values()])
     return tuple(name for name, mask in masks.items() if mask[rows].any()), scheduler_decides
@@ -290,7 +290,7 @@ def preempt(
 
 
 def _rows_to_dry_run(filter_run: FilterRun, resolved: ResolvedCandidates, scheduler_decides: BoolArray) -> NodeRows:
-    """Sent nodes where preemption may help as far as the filters know; with AllNodes also all others where it may.
+    """Return the rows of the sent nodes, or with AllNodes of all nodes, on which preemption may help.
 
     A node whose sent candidate was dropped is left out: kube-scheduler knows pods there that the snapshot lacks.
     """
@@ -305,7 +305,7 @@ def _rows_to_dry_run(filter_run: FilterRun, resolved: ResolvedCandidates, schedu
 
 
 def _apply_policies(run: DryRun, scheduler_victims: BoolArray, scheduler_decides: BoolArray | None) -> DryRun:
-    """The dry run with kube-scheduler's victims where they must or may stand, and without victims only it may choose.
+    """Prefer kube-scheduler's victims, keep them where `scheduler_decides`, and veto other system victims.
 
     `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides; None: nowhere.
     """
@@ -318,9 +318,9 @@ def _apply_policies(run: DryRun, scheduler_victims: BoolArray, scheduler_decides
 
 
 def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
-    """Where two pods are interchangeable, evict the one that kube-scheduler chose.
+    """Of two interchangeable pods, evict the one that kube-scheduler chose.
 
-    kube-scheduler may have seen the other one go already, and one UID that it cannot find fails the whole answer.
+    kube-scheduler may know already that the other one is gone, and one UID that it cannot find fails the whole answer.
     """
     unrequested = run.victims & ~scheduler_victims
     reprieved = scheduler_victims & ~run.victims & run.potential.evictable.mask
@@ -341,12 +341,12 @@ def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryR
 
 
 def _places_with_equal_importance(run: DryRun, places: IntArray, some: BoolArray, others: BoolArray) -> list[int]:
-    """Places where a pod of `some` [k, node] is as important as one of `others`: a cheap test before the exact one."""
+    """Return the places where a pod of `some` [k, node] is as important as one of `others`: a fast preliminary test."""
     pod_table = run.snapshot.pod_table
     one, other = (run.victim_rows(places, select_columns(mask, places)) for mask in (some, others))
 
     def importance(taken: VictimRows) -> Iterator[tuple[int, int, int]]:
-        """(place, priority, start time) of each pod."""
+        """Return (place, priority, start time) of each pod."""
         priority, start = pod_table.priority[taken.pods], pod_table.start[taken.pods]
         return zip(taken.places.tolist(), priority.tolist(), start.tolist(), strict=True)
 
@@ -393,5 +393,5 @@ def _choose(run: DryRun, scheduler_victims: BoolArray, limit: int | None) -> tup
 
 
 def tie_breakers(run: DryRun, scheduler_victims: BoolArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Keys [place] for equal cost, smaller is better: victims that kube-scheduler did not choose, then node name."""
+    """Return keys [place] for equal cost: number of victims that kube-scheduler did not choose; node name."""
     return count_per_node(run.victims & ~scheduler_victims)[places], run.snapshot.name_order[run.rows[places]]

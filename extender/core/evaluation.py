@@ -1,4 +1,4 @@
-"""Evaluate one pod on every node of a cluster: filter, score and preemption dry run, as the parity corpora record them.
+"""Evaluate one pod on every node of a cluster: filter, score and preemption dry run, in the parity corpora's format.
 
 Rule: nothing is decided here; it runs the same filters, scores and dry run that the service answers with.
 """
@@ -31,7 +31,7 @@ class Evaluation:
     filter_run: FilterRun
     scores: Scores
     eligible: tuple[bool, str]
-    """Whether the pod may preempt others, and why not (PodEligibleToPreemptOthers)."""
+    """(the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns it."""
     dry_run: DryRun
     """Dry run over the nodes with status Unschedulable, computed also for a pod that is not eligible to preempt."""
 

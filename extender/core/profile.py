@@ -72,7 +72,7 @@ EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """A rule that protects the running pods which meet all of its conditions; an empty condition is always met."""
+    """Rule that protects the running pods that meet all of its conditions; an empty condition is always met."""
 
     name: str
     """Name of the rule in reasons."""
@@ -83,7 +83,7 @@ class Protection:
     owner_kinds: frozenset[str] = frozenset()
     """Kinds of the pod's controller."""
     annotations: tuple[tuple[str, str | None], ...] = ()
-    """(key, value), of which the pod must have at least one; the value None matches any value."""
+    """(key, value) pairs, of which the pod must have at least one; None matches any value."""
     min_runtime: int | None = None
     """Protect the pod only until it has run for this time, in nanoseconds."""
     unless_priority_at_least: int | None = None
@@ -131,7 +131,7 @@ class PreemptionPolicy:
     preemption_toleration: bool = False
     """Apply the annotations of the victims' PriorityClasses (scheduler-plugins PreemptionToleration)."""
     tenant_label: str | None = None
-    """Namespace label that fences tenants: victims have the preemptor's value of it; a missing label is a value too."""
+    """Namespace label that separates tenants: victims have the preemptor's value; a missing label counts as a value."""
     min_pending_duration: int = 0
     """Time in nanoseconds for which a pod must have been pending before it may preempt."""
     limits: Limits = Limits()
@@ -148,7 +148,7 @@ class PreemptionPolicy:
         return "PodGroups" in self.ranking
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------
+# --- profile --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

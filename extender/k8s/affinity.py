@@ -22,7 +22,7 @@ class PodSelector:
     selector: LabelMatcher
 
     def matches(self, namespace: str, labels: Labels, namespace_labels: Labels | None) -> bool:
-        """Return whether a pod with these labels, in this namespace, is selected."""
+        """Return whether the term selects a pod with these labels in this namespace."""
         named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
         return named and self.selector.matches(labels)
 

@@ -4,25 +4,25 @@ Rule: names only; values are parsed where they are read.
 """
 
 MIRROR = "kubernetes.io/config.mirror"
-"""On mirror pods, set by the kubelet: evicting a static pod does not stop it (k8s.io/api core/v1)."""
+"""Pod annotation that the kubelet sets on mirror pods: evicting one does not stop its static pod (core/v1)."""
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-"""On pods (k8s.io/api core/v1 PodDeletionCost): the ReplicaSet controller deletes pods of lower cost first."""
+"""Pod annotation (core/v1 PodDeletionCost): the ReplicaSet controller deletes pods of lower cost first."""
 
 EVICTION_COST = "scheduling.extender/eviction-cost"
-"""On pods, defined by this extender: cost of evicting the pod; the configuration can name another annotation."""
+"""Pod annotation of this extender: cost of evicting the pod; the configuration can name another annotation."""
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
-"""On pods, defined by Karpenter."""
+"""Pod annotation of Karpenter: `true` opts the pod out of voluntary disruption."""
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""On pods, defined by the cluster autoscaler."""
+"""Pod annotation of the cluster autoscaler: `false` opts the pod out of eviction."""
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-"""On pods, defined by the descheduler, which ignores the value."""
+"""Pod annotation of the descheduler, with any value: the pod should not be evicted."""
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-"""On pods, defined by the descheduler, which ignores the value: the pod may be evicted despite protections."""
+"""Pod annotation of the descheduler, with any value: the pod may be evicted despite protections."""
 
 MINIMUM_PREEMPTABLE_PRIORITY = (
     "preemption-toleration.scheduling.sigs.k8s.io/minimum-preemptable-priority",

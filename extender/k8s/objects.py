@@ -181,7 +181,7 @@ class TopologySpreadConstraint(Value, frozen=True):
 
 
 class Named(Value, frozen=True):
-    """A part of which only the name is read: a scheduling gate or a resource claim."""
+    """A scheduling gate or a resource claim, of which only the name is read."""
 
     name: str = ""
 
@@ -295,7 +295,7 @@ class PodGroupName(NamedTuple):
     """API group and name of a PodGroup, in the namespace of the pod that names it."""
 
     api_group: str
-    """SCHEDULING or COSCHEDULING"""
+    """API group: SCHEDULING or COSCHEDULING."""
     name: str
 
 
@@ -360,7 +360,7 @@ class Pod(Value, frozen=True):
 
     @property
     def pod_group(self) -> PodGroupName | None:
-        """Return the PodGroup that the pod names, whether or not the object exists; the spec goes before the label."""
+        """Return the PodGroup that the pod names, whether or not it exists; the spec overrides the label."""
         group = self.spec.scheduling_group
         if group is not None and group.pod_group_name:
             return PodGroupName(SCHEDULING, group.pod_group_name)

@@ -14,7 +14,7 @@ HIGHEST_PRIORITY: Final = 2**31 - 1
 """Largest value that the int32 field `priority` holds."""
 
 BELOW_ALL_PRIORITIES: Final = LOWEST_PRIORITY - 1
-"""One less than any priority: no pod is at or below it."""
+"""One below the lowest priority: no pod is at or below it."""
 
 PRIORITY_OFFSET: Final = HIGHEST_PRIORITY + 1
 """Makes every priority non-negative before summing, so that one more victim never lowers the sum of a candidate.
@@ -26,7 +26,7 @@ HIGHEST_USER_DEFINABLE_PRIORITY: Final = 1_000_000_000
 """Largest value of a PriorityClass that users may create (scheduling.HighestUserDefinablePriority)."""
 
 SYSTEM_CRITICAL_PRIORITY: Final = 2 * HIGHEST_USER_DEFINABLE_PRIORITY
-"""From this priority on pods are critical system pods (scheduling.SystemCriticalPriority)."""
+"""Lowest priority of critical system pods (scheduling.SystemCriticalPriority)."""
 
 SYSTEM_PRIORITY_CLASSES: Final = {
     "system-cluster-critical": SYSTEM_CRITICAL_PRIORITY,

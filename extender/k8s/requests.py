@@ -102,7 +102,7 @@ def leaked_overhead(pod: Pod, resource: str) -> int:
 
     Quirk: component-helpers resource.PodRequests (v1.36) adds the overhead to the pod-level request in place if Go
     holds that as a big decimal, which it does for a fraction of a binary unit ("1.5Gi"). An API server writes such
-    amounts in whole units, so that only objects from files show this.
+    amounts in whole units, so only objects from files are affected.
     """
     wanted = (pod.spec.resources.requests if pod.spec.resources else None) or {}
     if not _is_pod_level(resource) or not _BINARY_FRACTION.fullmatch(str(wanted.get(resource, ""))):
@@ -124,7 +124,7 @@ def allocatable(resources: ResourceList | None) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """Return whether it is a resource outside the kubernetes.io domain, such as example.com/gpu.
+    """Return whether the name is an extended resource, outside the kubernetes.io domain, such as example.com/gpu.
 
     Mirrors v1helper.IsExtendedResourceName (v1.36).
     """
@@ -135,7 +135,7 @@ def is_extended(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_scalar(name: str) -> bool:
-    """Return whether the scheduler counts it as a scalar resource, beside cpu, memory and ephemeral-storage.
+    """Return whether the scheduler counts the name as a scalar resource, beside cpu, memory and ephemeral-storage.
 
     True for extended resources, huge pages, attachable volumes and anything in kubernetes.io/.
     Mirrors schedutil.IsScalarResourceName (v1.36).
@@ -221,7 +221,7 @@ def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
 
 
 def _asks_at_pod_level(pod: Pod) -> bool:
-    """Whether the pod has pod-level requests. Mirrors resource.IsPodLevelRequestsSet (component-helpers, v1.36)."""
+    """Return whether the pod has pod-level requests (component-helpers resource.IsPodLevelRequestsSet, v1.36)."""
     requests = pod.spec.resources.requests if pod.spec.resources else None
     return any(map(_is_pod_level, requests or ()))
 
@@ -255,7 +255,7 @@ def _effective(wanted: Nano, actuated: ResourceRequirements, allocated: Resource
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """Whether the first PodResizePending condition is Infeasible. Mirrors resource.IsPodResizeInfeasible (v1.36)."""
+    """Return whether the first PodResizePending condition is Infeasible (resource.IsPodResizeInfeasible, v1.36)."""
     for condition in pod.status.conditions or ():
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"

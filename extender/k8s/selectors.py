@@ -50,7 +50,7 @@ def _quoted(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
-    """Return whether it is a valid label key: a name of at most 63 characters, after an optional DNS prefix and "/".
+    """Return whether the text is a valid label key: at most 63 characters, after an optional DNS prefix and "/".
 
     Mirrors validate/content.IsLabelKey (apimachinery, v1.36).
     """
@@ -61,7 +61,7 @@ def is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Return whether it is a valid label value: empty, or a name of at most 63 characters.
+    """Return whether the text is a valid label value: empty, or a name of at most 63 characters.
 
     Mirrors validate/content.IsLabelValue (apimachinery, v1.36).
     """
@@ -95,14 +95,14 @@ class Requirement:
     """Operand of Gt and Lt."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels satisfy it; a missing key satisfies NotIn.
+        """Return whether the labels satisfy the requirement; a missing key satisfies NotIn.
 
         Mirrors labels.Requirement.Matches (apimachinery, v1.36).
         """
         return self.holds(labels.get(self.key))
 
     def holds(self, value: str | None) -> bool:
-        """Return whether a label with that value satisfies it; None means that the label is missing."""
+        """Return whether a label of that value satisfies the requirement; None: the label is missing."""
         return _HOLDS[self.operator](self, value)
 
 
@@ -124,7 +124,7 @@ _HOLDS: Final[dict[str, Callable[[Requirement, str | None], bool]]] = {
     "Gt": _is_greater,
     "Lt": _is_less,
 }
-"""Operator -> function of requirement and label value that tells whether it is satisfied; None: label missing."""
+"""Operator -> function of requirement and label value that returns whether it is satisfied; None: label missing."""
 
 
 def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: Sequence[str]) -> Requirement:
@@ -187,7 +187,7 @@ class LabelMatcher:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether it matches everything. Mirrors labels.Selector.Empty (v1.36), where Nothing() is not empty."""
+        """Return whether the selector matches everything (labels.Selector.Empty, v1.36); Nothing() is not empty."""
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -237,7 +237,7 @@ class FieldRequirement:
     negated: bool
 
     def matches(self, node_name: str) -> bool:
-        """Return whether a node of that name satisfies it.
+        """Return whether a node of that name satisfies the requirement.
 
         Mirrors fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36).
         """
@@ -268,7 +268,7 @@ class NodeMatcher:
     """None: the pod has no required affinity. An empty tuple matches no node."""
 
     def matches(self, labels: Mapping[str, str] | None, node_name: str) -> bool:
-        """Return whether a node matches.
+        """Return whether a node satisfies `selector` and one of the `terms`.
 
         Mirrors nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36) without parse errors.
         """

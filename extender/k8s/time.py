@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 SECOND = 10**9
-"""Nanoseconds."""
+"""Nanoseconds in one second."""
 
 MINUTE = 60 * SECOND
 
@@ -20,8 +20,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def parse_time(text: str) -> int:
     """Return nanoseconds since 1970.
 
-    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, which is what
-    64-bit nanoseconds reach.
+    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, the range
+    of 64-bit nanoseconds.
     """
     try:
         # fromisoformat keeps microseconds only; the fraction is added below with all its digits.
@@ -37,7 +37,7 @@ def parse_time(text: str) -> int:
 
 
 def format_time(nanoseconds: int, digits: int = 0) -> str:
-    """Return the UTC time, `2026-01-31T08:00:00Z`, with `digits` of the second's fraction; the rest is cut off."""
+    """Return the UTC time, `2026-01-31T08:00:00Z`, with `digits` of the second's fraction, truncated."""
     seconds, rest = divmod(nanoseconds, SECOND)
     fraction = f".{rest:09d}"[: digits + 1] if digits else ""
     return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}{fraction}Z"

@@ -1,6 +1,6 @@
 """Compare preemption candidates and name the criterion that decided.
 
-Rule: only the keys that were compared when the decision was made are compared again.
+Rule: the comparison reuses the keys of the decision and computes no others.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
 
 
 def losing_criterion(criteria: Sequence[str], dry_run: DryRunRecord, place: int) -> str | None:
-    """The first criterion by which the candidate at `place` of the ranking is worse than the best one, if any."""
+    """Return the first criterion by which the candidate ranked at `place` is worse than the best one, if any."""
     if place == 0:
         return None
     for name, keys in zip(criteria, dry_run.ranked.keys, strict=True):
@@ -48,7 +48,7 @@ def losing_criterion(criteria: Sequence[str], dry_run: DryRunRecord, place: int)
 
 
 def render_keys(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> list[str]:
-    """Per criterion, the keys of the candidate at `place` of the ranking as readable text."""
+    """Return, per criterion, the keys of the candidate ranked at `place` as readable text."""
     node, criteria = int(dry_run.ranked.candidates[place]), record.request.context.profile.preemption.ranking
     victims = int(np.count_nonzero(flags_of_node(dry_run, node) & VICTIM))
     return [
@@ -58,7 +58,7 @@ def render_keys(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> lis
 
 
 def keys_at(criterion_keys: Sequence[IntArray], place: int) -> list[int]:
-    """Return the keys of one criterion for the candidate at `place` of the ranking."""
+    """Return the keys of one criterion for the candidate ranked at `place`."""
     return [int(key[place]) for key in criterion_keys]
 
 
@@ -89,5 +89,5 @@ def _render_time(nanoseconds: int) -> str:
 
 
 def pluralize(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`: a count with its noun."""
+    """Return a count with its noun: `1 node`, `2 nodes`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

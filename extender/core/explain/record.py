@@ -1,7 +1,7 @@
-"""Record a decision so that it can be explained later: arrays and the objects that they refer to, as they were.
+"""Record a decision so that it can be explained later, as arrays and the objects that they refer to.
 
-The snapshot changes in place after the decision, so everything that an explanation needs is copied here, as little as
-possible because kube-scheduler waits meanwhile; the rest is worked out on demand (`core.explain.render`).
+The snapshot changes in place after the decision, so the inputs of an explanation are copied here, as few as possible
+because kube-scheduler is waiting; the rest is computed on demand (`core.explain.render`).
 
 Rule: a record refers to nothing that changes.
 """
@@ -36,7 +36,7 @@ EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in
 """Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
 
 POD_SAMPLE_STRIDE = 256
-"""One pod row in this many is sampled to estimate the memory of the pods behind all records; a power of two."""
+"""One in this many pod rows is sampled to estimate the memory of the pods behind all records; a power of two."""
 
 _EVICTION_BYTES = 150
 _ATTEMPT_BYTES = 100
@@ -48,7 +48,7 @@ class RecordedRequest:
     """The pod of the request and the rules that applied to it."""
 
     context: SchedulingContext
-    """Its snapshot is a small one that holds only the kinds that protection reasons read."""
+    """Context with a reduced snapshot: only the kinds that protection reasons read."""
     filters: tuple[str, ...]
     """Filter plugins in the order in which they run."""
 
@@ -170,7 +170,7 @@ class DryRunRecord:
     violations: IntArray
     """[node]: NumPDBViolations of its victims."""
     candidate_keys: CandidateKeys
-    """In the order of `nodes`."""
+    """Ranking keys of the candidates, in the order of `nodes`."""
 
     @cached_property
     def ranked(self) -> CandidateKeys:
@@ -193,11 +193,11 @@ class PreemptRecord:
 
     request: RecordedRequest
     decision: PreemptDecision
-    """Without its DecisionContext, which refers to the snapshot."""
+    """Decision without its DecisionContext, which refers to the snapshot."""
     sent_nodes: tuple[str, ...]
     """Nodes of the candidates that kube-scheduler sent."""
     dry_run: DryRunRecord | None
-    """None: the pod may not preempt on any node."""
+    """Record of the dry run; None: the pod may not preempt on any node."""
     not_tried: Mapping[str, Status]
     """Sent node without a dry run -> its filter status."""
 
@@ -231,7 +231,7 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
 
 
 def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
-    """Record scores, under the conditions of `record_filter`."""
+    """Record scores; like `record_filter`, before the snapshot changes."""
     decision_context, scores = _context_of(decision.decision_context), _context_of(decision.decision_context).scores
     assert scores is not None
     return PrioritizeRecord(
@@ -247,7 +247,7 @@ def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
 
 
 def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
-    """Record a preemption and the nodes that kube-scheduler sent, under the conditions of `record_filter`."""
+    """Record a preemption and the nodes that kube-scheduler sent; like `record_filter`, before the snapshot changes."""
     decision_context = _context_of(decision.decision_context)
     dry_run, not_tried = None, dict[str, Status]()
     if decision_context.filter_run is not None and decision_context.dry_run is not None:

@@ -260,7 +260,7 @@ def _places_with(dry_run: DryRunRecord, node: int, flag: int) -> list[int]:
 
 
 def _counts(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> dict[PodRole, int]:
-    """Role -> number of pods, counted on the bits: equals counting `_role` of every pod, but much faster."""
+    """Return role -> number of pods, counted on the bits: equals counting `_role` of every pod, but much faster."""
     flags, own = flags_of_node(dry_run, node), record.request.pod.priority
     victims, evictable = (int(np.count_nonzero(flags & flag)) for flag in (VICTIM, EVICTABLE))
     spared = [k for k in _places_with(dry_run, node, PROTECTED) if not flags[k] & EVICTABLE]
@@ -280,7 +280,7 @@ def _budget_reports(dry_run: DryRunRecord, node: int, victims: Sequence[int]) ->
         budget for k in victims for budget in dry_run.pods_on_node[node].budget_rows[k].tolist() if budget >= 0
     )
     shown = [
-        BudgetReport(name=dry_run.budgets[budget], allowed=int(dry_run.allowed[budget]), charged=count)
+        BudgetReport(name=dry_run.budgets[budget], allowed=int(dry_run.allowed[budget]), used=count)
         for budget, count in charged.items()
     ]
     return sorted(shown, key=lambda budget: budget.name)
@@ -340,14 +340,14 @@ def _pods_on(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> Iterato
             violating=bool(flag & VIOLATING),
             budgets=[dry_run.budgets[row] for row in on.budget_rows[place].tolist() if row >= 0],
             named=bool(flag & SCHEDULER_VICTIM),
-            leaving=pod.metadata.deletion_timestamp is not None,
+            terminating=pod.metadata.deletion_timestamp is not None,
             protected_by=_protected_by(record.request, pod, flag) if role == "protected" else [],
             requests=requests.running_usage(pod).requests,
         )
 
 
 def _order(flags: Sequence[int]) -> dict[int, int]:
-    """Place of a pod -> its turn in the reprieve: pods whose eviction violates a budget come first, as upstream."""
+    """Return place of a pod -> its turn in the reprieve: PDB-violating pods come first, as upstream."""
     removed = [place for place, flag in enumerate(flags) if flag & EVICTABLE]
     in_turn = sorted(removed, key=lambda place: not flags[place] & VIOLATING)
     return {place: number for number, place in enumerate(in_turn, 1)}

@@ -62,7 +62,7 @@ class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
     """Disruption budgets that its eviction counts against."""
     named: bool = False
     """True if kube-scheduler sent it as a victim."""
-    leaving: bool = False
+    terminating: bool = False
     """True if it had a deletionTimestamp."""
     protected_by: list[str] = []
     """Reasons of the policies that protect it."""
@@ -75,13 +75,13 @@ class BudgetReport(ReportStruct, frozen=True, kw_only=True):
     name: str
     allowed: int
     """Disruptions allowed before the preemption."""
-    charged: int
+    used: int
     """Victims that count against it."""
 
     @property
     def after(self) -> int:
         """Disruptions allowed after the preemption; negative where the victims exceed the budget."""
-        return self.allowed - self.charged
+        return self.allowed - self.used
 
 
 NodeOutcome = Literal[
@@ -90,7 +90,7 @@ NodeOutcome = Literal[
     "chosen", "outranked", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated",
     "rejected", "vetoed",
 ]  # fmt: skip
-"""What became of a node in `/filter` (first row), `/prioritize` (second row) or `/preempt` (the others).
+"""Outcome of a node in `/filter` (first row), `/prioritize` (second row) or `/preempt` (the others).
 
 `chosen`: in the answer; `outranked`: another candidate is better; `rejectedByPolicy`: a policy forbids its victims;
 `insufficientAfterPreemption`: the pod does not fit even without all potential victims; `noVictims`: no pod may be
@@ -133,13 +133,13 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     violations: int = 0
     """NumPDBViolations of the victims."""
     chosen_by: str = ""
-    """How the victims were found (`VICTIM_SELECTION_METHODS` in `core.preemption.dry_run`); empty: by the reprieve."""
+    """Method of victim selection (`VICTIM_SELECTION_METHODS` in `core.preemption.dry_run`); empty: by the reprieve."""
     counts: dict[PodRole, int] = {}
     """Role -> number of pods of the node that have it."""
     budgets: list[BudgetReport] = []
     """Disruption budgets that the victims count against."""
 
-    # --- only where the request wants the pods ---
+    # --- only if the request includes the pods ---
     pods: list[RunningPodReport] = []
     """Every pod of the node, most important first."""
     allocatable: ResourceAmounts = {}
@@ -152,7 +152,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
 
 
 class RankingReport(ReportStruct, frozen=True, kw_only=True):
-    """How the candidates of a preemption compare."""
+    """Comparison of the candidates of a preemption."""
 
     criteria: list[str]
     """Names of the criteria in the order in which they are compared."""
@@ -203,7 +203,7 @@ class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
     nodes: list[NodeReport] = []
     """`/preempt`: candidates best first, then the others by name; otherwise in the order of the request."""
     ranking: RankingReport | None = None
-    """`/preempt`: how the candidates compare."""
+    """`/preempt`: comparison of the candidates."""
     highest: int | None = None
     """`/prioritize`: total of a node that every plugin scores highest."""
     not_evaluated: list[str] = []

@@ -11,7 +11,7 @@ from extender.core.explain.record import DecisionRecord, FilterRecord, PreemptRe
 from extender.core.framework.status import Code
 
 MAX_LISTED = 3
-"""How many victims or reasons a sentence lists."""
+"""Number of victims or reasons that a sentence lists."""
 
 CRITERION_PHRASES = {
     "PDBViolations": "disruption budget violations",
@@ -54,7 +54,7 @@ def _filter_sentence(record: FilterRecord) -> str:
 
 
 def _count_messages(messages: Iterator[str]) -> str:
-    """`3 Insufficient cpu, 1 node(s) were unschedulable`: worded as in framework.FitError."""
+    """Render `3 Insufficient cpu, 1 node(s) were unschedulable`, worded as in framework.FitError."""
     common = Counter(messages).most_common()
     listed = [f"{count} {reason}" for reason, count in common[:MAX_LISTED]]
     more = sum(count for _, count in common[MAX_LISTED:])
@@ -88,7 +88,7 @@ def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
 
 
 def _drop_reasons(dropped: Mapping[str, str]) -> str:
-    """`No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
+    """Render `No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
     nodes: dict[str, list[str]] = {}
     for node, why in dropped.items():
         reason, protected, _ = why.partition("; not evictable: ")  # the protected pods differ from node to node

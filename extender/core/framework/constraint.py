@@ -1,4 +1,4 @@
-"""Checks: the form in which a filter plugin describes one incoming pod against all nodes at once.
+"""Checks: how a filter plugin expresses the conditions of one incoming pod on all nodes at once.
 
 A StaticCheck depends on node and incoming pod only. A Constraint is a set of columns over the nodes: the headroom
 that is left, and the demand of every running pod. Removing pods from a node and adding them back is therefore addition
@@ -69,7 +69,7 @@ class StaticCheck:
 
     plugin: str
     rejected: BoolArray
-    """[node]: does the plugin reject it?"""
+    """[node]: True if the plugin rejects it."""
     rejection_reasons: tuple[str, ...]
 
     nominated_demand: ClassVar[None] = None
@@ -97,11 +97,11 @@ class EvictablePods:
     """The pods of each node that the preemptor may evict."""
 
     mask: BoolArray
-    """[k, node]: may the pod of rank k be evicted?"""
+    """[k, node]: True if the pod of rank k may be evicted."""
     freed: IntArray | None = None
     """[resource, node]: BASE_RESOURCES that evicting all of them frees; None: not summed."""
     has_negative_demand: bool = False
-    """Does some pod have a negative request, so that evicting it reduces the headroom?"""
+    """True if some pod has a negative request, so that evicting it reduces the headroom."""
 
     def at(self, rows: NodeRows) -> "EvictablePods":
         """Return the pods of the nodes `rows` only."""
@@ -131,7 +131,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def fits(self, headroom: IntArray) -> BoolArray:
-        """Return [node]: does the incoming pod fit with `headroom` [column, node]?"""
+        """Return [node]: whether the incoming pod fits with `headroom` [column, node]."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
         """Return [node]: the Code with `headroom` [column, node]."""
@@ -188,4 +188,4 @@ class ConflictConstraint(ColumnwiseConstraint):
 
 
 Check = StaticCheck | Constraint
-"""What a filter plugin returns for a pod: zero or more of these, evaluated in order."""
+"""Type of the checks that a filter plugin returns for a pod, zero or more, evaluated in order."""

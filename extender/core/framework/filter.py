@@ -63,7 +63,7 @@ class FilterResults:
 
     @property
     def fits(self) -> BoolArray:
-        """Return [node]: does every check accept the node?"""
+        """Return [node]: whether every check accepts the node."""
         fits: BoolArray = self.codes == Code.SUCCESS
         return fits
 
@@ -131,7 +131,7 @@ class FilterRun:
     checks: tuple[Check, ...]
     results: FilterResults
     prefilter_mask: BoolArray | None
-    """[node]: does the merged PreFilterResult contain the node? None: it contains all."""
+    """[node]: True if the merged PreFilterResult contains the node; None: it contains all."""
     prefilter_node_names: frozenset[str] | None
     """Node names of the merged PreFilterResult, including names that no node has; None: all nodes."""
     prefilter_status: Status | None

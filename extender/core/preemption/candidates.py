@@ -44,10 +44,10 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_c
 from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
 
 MIN_SEARCHED_CANDIDATES = 2
-"""Candidates on which minimal victims are searched for, even if the answer keeps fewer (keepCandidates)."""
+"""Minimum candidates on which minimal victims are searched for, even if the answer keeps fewer (keepCandidates)."""
 
 MAX_SEARCHED_CANDIDATES = 16
-"""Candidates on which minimal victims are searched for at most: this bounds the time that the search adds to a call."""
+"""Maximum candidates on which minimal victims are searched for; bounds the time that the search adds to a call."""
 
 
 def find_candidates(
@@ -71,7 +71,7 @@ def find_candidates(
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [row]: `find_candidates` would find a candidate there; all `rows` must reject the pod as they are.
+    """Return [row]: whether `find_candidates` would find a candidate there; all `rows` must reject the pod as they are.
 
     Victims are selected only if a policy may veto them; otherwise it is enough that the pod fits without all potential
     victims.
@@ -120,7 +120,7 @@ def _replace_where_better(run: DryRun, places: IntArray, victims: BoolArray, met
 
 
 def _is_better(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
-    """Return [place]: the victims of `run` rank before those of `other`, by the first key that differs."""
+    """Return [place]: whether the victims of `run` rank before those of `other`, by the first key that differs."""
     better, equal = np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
     for this, that in zip(_comparison_keys(run, places), _comparison_keys(other, places), strict=True):
         better |= equal & (this < that)
@@ -140,7 +140,7 @@ def _comparison_keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
 
 
 def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [place]: a budget selects more of the victims than it allows.
+    """Return [place]: whether a budget selects more of the victims than it allows.
 
     The split of `pods_violating_pdbs` narrows the work down. If no victim is in the violating group, no budget is
     exceeded, for the split counts all evictable pods and the victims are among them. If the violating victims alone
@@ -188,7 +188,7 @@ def _retry_least_important_first(run: DryRun, exceeds: BoolArray, scheduler_vict
 
 
 def _evict_whole_pod_groups(run: DryRun) -> DryRun:
-    """Where a pod group falls below its minimum, reprieve its remaining members last: they are of no use alone."""
+    """Reprieve the other members of pod groups that fall below their minimum last: alone they are of no use."""
     if not run.snapshot.index(PodGroupIndex).members:
         return run
     places = np.flatnonzero(run.makes_room)
@@ -203,7 +203,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
 
 
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return [k, place]: member of a pod group that falls below its minimum there; and [place]: such a group exists."""
+    """Return [k, place]: members of pod groups that fall below their minimum; and [place]: whether there are any."""
     groups, victims = run.snapshot.index(PodGroupIndex), CandidateVictims(run, places)
     broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_of)
     pods = run.pods[:, places]

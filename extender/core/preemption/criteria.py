@@ -120,7 +120,7 @@ class CandidateVictims:
 
     @cached_property
     def mask(self) -> BoolArray:
-        """[k, candidate]: the pod is a victim."""
+        """[k, candidate]: True if the pod is a victim."""
         mask: BoolArray = select_columns(self.run.victims, self.places)
         return mask
 
@@ -136,7 +136,7 @@ class CandidateVictims:
 
     @cached_property
     def victim_rows(self) -> VictimRows:
-        """The victims one by one; computed once, for several criteria."""
+        """List of the victims one by one; computed once, for several criteria."""
         return self.run.victim_rows(self.places)
 
     @property
@@ -199,7 +199,7 @@ def _violations(victims: CandidateVictims) -> RankingKeys:
 
 
 def _priority_sum(victims: CandidateVictims) -> RankingKeys:
-    """Sum over the victims of (priority + 2^31)."""
+    """Return the sum over the victims of (priority + 2^31)."""
     priorities = np.multiply(select_columns(victims.run.context.layout.priority, victims.rows), victims.mask)
     return [priorities.sum(axis=0) + victims.count * PRIORITY_OFFSET]
 
@@ -215,7 +215,7 @@ def _workloads(victims: CandidateVictims) -> RankingKeys:
 
 
 def _pod_groups(victims: CandidateVictims) -> RankingKeys:
-    """Return the number of pod groups that fall below their minimum, then number of victims outside those groups.
+    """Return the number of pod groups that fall below their minimum, and of the victims outside them.
 
     A group below its minimum is lost as a whole, so more victims from the same group cost nothing more.
     """
@@ -226,7 +226,7 @@ def _pod_groups(victims: CandidateVictims) -> RankingKeys:
 
 
 def _unused_capacity(victims: CandidateVictims) -> RankingKeys:
-    """Share of the node's cpu plus memory that the victims free and the preemptor does not use, parts per million.
+    """Return the share of cpu plus memory that the victims free and the preemptor leaves unused, parts per million.
 
     Per resource: clip(allocatable - used + freed - requested, 0, freed) / allocatable.
     """
@@ -258,4 +258,4 @@ CRITERIA: dict[str, Criterion] = {
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,
 }
-"""Name in the profile's ranking (`extender.core.profile`) -> function from victims to one or more keys."""
+"""Name in the profile's ranking (`extender.core.profile`) -> function that returns one or more keys."""

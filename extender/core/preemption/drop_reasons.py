@@ -1,4 +1,4 @@
-"""Word why a node that kube-scheduler sent is not in the answer to `/preempt`.
+"""Render the reason why a node that kube-scheduler sent is not in the answer to `/preempt`.
 
 Rule: messages only; which nodes are dropped is decided elsewhere (`core.engine.preempt`).
 """
@@ -22,10 +22,10 @@ FITS_WITHOUT_PREEMPTION = "the pod fits without evicting anyone"
 UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, and not chosen by kube-scheduler"
 
 _MAX_LISTED_PODS = 3
-"""How many protected pods of a node a message lists."""
+"""Number of protected pods of a node that a message lists."""
 
 _MAX_EXPLAINED_NODES = 100
-"""On how many nodes messages list protected pods: every pod of a node is looked at for that, while the caller waits."""
+"""Nodes whose messages list protected pods: the list reads every pod of a node while kube-scheduler waits."""
 
 
 def reasons_not_tried(filter_run: FilterRun, rows: NodeRows, tried: NodeRows) -> dict[str, str]:

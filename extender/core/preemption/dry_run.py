@@ -35,7 +35,7 @@ VICTIM_SELECTION_METHODS = (
     "scheduler preferred",
     "kube-scheduler",
 )
-"""How the victims of a node were selected, as decisions show it.
+"""Methods by which the victims of a node were selected, as decisions show them.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
 - least important first: the same with budgets counted from the least important pod on.
@@ -55,7 +55,7 @@ class PolicyVeto:
     """Nodes that a policy rules out although evicting their victims would make room."""
 
     nodes: BoolArray
-    """[node]: the policy rejects the victims there."""
+    """[node]: True if the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
     """Places of vetoed nodes -> [place]: why the policy rejects the victims that the dry run selected there."""
 
@@ -99,12 +99,12 @@ class DryRun:
 
     @cached_property
     def makes_room(self) -> BoolArray:
-        """[node]: evicting the victims makes room, and there is at least one victim."""
+        """[node]: True if evicting the victims makes room, and there is at least one victim."""
         return self.emptied.fits & self.victims.any(axis=0)
 
     @property
     def candidate(self) -> BoolArray:
-        """[node]: evicting the victims makes room and no policy objects."""
+        """[node]: True if evicting the victims makes room and no policy vetoes it."""
         candidate: BoolArray = self.makes_room & ~self.vetoed
         return candidate
 
@@ -122,7 +122,7 @@ class DryRun:
 
     @cached_property
     def vetoed(self) -> BoolArray:
-        """[node]: some policy rejects the victims."""
+        """[node]: True if some policy rejects the victims."""
         vetoed = np.zeros(len(self.rows), np.bool_)
         for veto in self.vetoes:
             vetoed |= veto.nodes
@@ -139,12 +139,14 @@ class DryRun:
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
-        return _select_victims_on_nodes(self.context, [check.at(places) for check in self.checks], self.rows[places], potential, order)
+        return _select_victims_on_nodes(
+            self.context, [check.at(places) for check in self.checks], self.rows[places], potential, order
+        )
 
     def are_interchangeable(self, place: int, k: int, other: int) -> bool:
         """Return whether the node's pods of ranks `k` and `other` can be exchanged as victims.
 
-        They can if they are equally important, take the same room, and no policy distinguishes them.
+        They can if they are equally important, have the same demand, and no policy distinguishes them.
         """
         pods, pod_table = self.context.layout.pod[[k, other], self.rows[place]], self.snapshot.pod_table
         masks = (self.potential.violating, self.potential.non_violating)
@@ -161,7 +163,7 @@ class DryRun:
         )
 
     def _demand_on(self, place: int) -> Iterator[IntArray]:
-        """Yield what the node's pods take of each constraint, [k, column]."""
+        """Yield the demand of the node's pods on each constraint, [k, column]."""
         one = np.array([place])
         return (
             check.ranked_demand.at(one).to_dense()[:, :, 0] for check in self.checks if isinstance(check, Constraint)
@@ -227,7 +229,7 @@ def dry_run_preemption(
 
 
 def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
-    """Return [node]: the pod fits with all potential victims removed; `checks` cover the whole snapshot.
+    """Return [node]: whether the pod fits with all potential victims removed; `checks` cover the whole snapshot.
 
     On nodes that do not take the pod as they are, this is where a dry run finds victims: if it fits with all of them
     removed and does not fit with all of them put back, some pod cannot be put back.

@@ -39,7 +39,7 @@ class PotentialVictims:
     non_violating: BoolArray
     """[k, node]: the other potential victims."""
     protected: BoolArray | None = None
-    """[pod]: a policy protects it; None: the profile has no such policy."""
+    """[pod]: True if a policy protects it; None: the profile has no such policy."""
 
     def at(self, rows: NodeRows) -> "PotentialVictims":
         """Restrict the potential victims to the nodes in `rows`."""
@@ -155,7 +155,7 @@ class PotentialVictimsIndex(Index):
 
 
 def _freed(layout: NodeLayout, mask: BoolArray, nodes: IntArray | slice = slice(None)) -> IntArray:
-    """Return [resource, node]: what the pods in `mask` [k, node] take together on these nodes."""
+    """Return [resource, node]: total requests of the pods in `mask` [k, node] on these nodes."""
     freed: IntArray = np.einsum("kcn,kn->cn", layout.demand[:, :, nodes], mask.astype(np.int64))
     return freed
 
@@ -171,15 +171,15 @@ class _CachedVictims:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """What the potential victims depend on, beside the budgets."""
+    """Query for potential victims: all that they depend on, except the budgets."""
 
     layout: NodeLayout
     below: int
-    """Pods of a lower priority than this are evictable."""
+    """Pods of lower priority than this are evictable."""
     protected: BoolArray | None
-    """[pod]: may not be evicted."""
+    """[pod]: True if a policy protects it."""
     least_important_first: bool
-    """Budgets are counted from the least important pod on."""
+    """True if budgets are counted from the least important pod on."""
 
     def evictable(self, nodes: IntArray | slice) -> BoolArray:
         """Return [k, node] for the nodes in `nodes`."""

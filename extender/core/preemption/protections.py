@@ -30,7 +30,7 @@ from extender.k8s.time import SECOND
 from extender.k8s.workloads import Workload, workload_of
 
 _FOREVER_NANOSECONDS = 2**62
-"""Durations are capped here, at 146 years, so that sums with a timestamp stay within int64."""
+"""Cap on durations, 146 years, so that sums with a timestamp stay within int64."""
 
 
 def may_change_victims(policy: PreemptionPolicy) -> bool:
@@ -75,7 +75,7 @@ def _has_annotation(annotations: Mapping[str, str], key: str, value: str | None)
 
 @dataclass(frozen=True, slots=True)
 class PreemptionToleration:
-    """How long pods of a PriorityClass are protected from preemptors of a low priority (scheduler-plugins)."""
+    """Protection of a PriorityClass's pods from preemptors of a low priority for some time (scheduler-plugins)."""
 
     minimum_preemptable_priority: int
     """Preemptors of this priority and above may evict the pods at once."""
@@ -123,9 +123,9 @@ def _parse_integer(annotations: Mapping[str, str], keys: tuple[str, ...], bits: 
 
 
 class ProtectionIndex(Index):
-    """What the policy's protections mean for every running pod, kept up to date pod by pod.
+    """Protections of every running pod by the policy, kept up to date pod by pod.
 
-    Holds all that depends on neither the preemptor nor the time; `protected` adds those two per decision.
+    Holds the part that depends on neither the preemptor nor the time; `protected` evaluates the rest per decision.
     """
 
     reads = ("namespaces", "priority_classes")
@@ -148,9 +148,9 @@ class ProtectionIndex(Index):
 
     def _allocate(self, size: int) -> None:
         self._matched: BoolArray = np.zeros((len(self._policy.protections), size), np.bool_)
-        """[rule, pod]: the rule covers the pod."""
+        """[rule, pod]: True if the rule covers the pod."""
         self._always_protected: BoolArray = np.zeros(size, np.bool_)
-        """[pod]: a rule without conditions on preemptor or runtime covers it."""
+        """[pod]: True if a rule without conditions on preemptor or runtime covers it."""
         self._tenant: npt.NDArray[np.int32] = np.zeros(size, np.int32)
         """[pod]: code of its namespace's tenant label."""
         self._minimum: IntArray = np.full(size, BELOW_ALL_PRIORITIES, np.int64)
@@ -158,7 +158,7 @@ class ProtectionIndex(Index):
         self._duration: IntArray = np.zeros(size, np.int64)
         """[pod]: toleration of its PriorityClass, nanoseconds; 0: none."""
         self._system: BoolArray = np.zeros(size, np.bool_)
-        """[pod]: only kube-scheduler may select it as a victim (`is_system_victim`)."""
+        """[pod]: True if only kube-scheduler may select it as a victim (`is_system_victim`)."""
 
     def _reserve(self, row: int) -> None:
         size = self._system.size
@@ -228,7 +228,7 @@ class ProtectionIndex(Index):
         return tenant, tuple(_applies_to_preemptor(rule, context.pod) for rule in self._policy.protections)
 
     def protected(self, context: SchedulingContext, scheduler_victims: BoolArray | None) -> BoolArray:
-        """Return [pod]: it may not be a victim of this preemptor at this time.
+        """Return [pod]: whether it is protected from this preemptor at this time.
 
         `scheduler_victims`: [pod] that kube-scheduler selected, so that system pods among them stay allowed; None:
         system pods are treated like all others.
@@ -299,7 +299,7 @@ def _applies_to_preemptor(rule: Protection, preemptor: Pod) -> bool:
 
 
 def workload_cooldowns(context: SchedulingContext) -> dict[Workload, int]:
-    """Return workloads with a recent eviction -> nanoseconds for which none of their pods may be evicted."""
+    """Return workload -> nanoseconds of cooldown left, for the workloads with a recent eviction."""
     cooldown, last = context.profile.preemption.limits.workload_cooldown, context.history.last_evicted
     return {workload: cooldown - ago for workload, ago in last.items() if ago < cooldown}
 

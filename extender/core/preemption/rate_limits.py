@@ -2,7 +2,7 @@
 
 Earlier evictions come from the EvictionHistory of the decision. A message about a limit that expires says when.
 
-Rule: a limit only ever refuses; it never changes which victims are selected.
+Rule: a limit only refuses; it never changes which victims are selected.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ def _refusals(context: SchedulingContext) -> Iterator[str]:
 
 
 def _unreadable_kinds(context: SchedulingContext) -> Iterator[str]:
-    """Yield a refusal for each protection that needs a kind without list permission: it must not be guessed."""
+    """Yield a refusal for each protection that needs a kind without list permission: its result must not be guessed."""
     policy, unread = context.profile.preemption, context.snapshot.unreadable_tables
     if policy.tenant_label is not None and "namespaces" in unread:
         yield "cannot determine the pod's tenant: no permission to list Namespaces"
@@ -86,9 +86,9 @@ class _VictimLimit:
     always_allowed: int
     """Victim count up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """Victims of the nodes with more -> [node]: the limit is exceeded; None: it is on every such node."""
+    """Function from the victims of nodes with more -> [node]: the limit is exceeded; None: it always is."""
     message: Callable[[Sequence[Pod]], str]
-    """Victims of one node -> why the limit rejects them."""
+    """Function from the victims of one node to the reason why the limit rejects them."""
 
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
@@ -111,12 +111,12 @@ def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[Dr
 
 
 def has_victim_limits(context: SchedulingContext) -> bool:
-    """Whether the profile limits the victims of one node, so that a node with room may still not be a candidate."""
+    """Return whether the profile limits the victims of one node, so that candidates may be vetoed."""
     return next(_victim_limits(context), None) is not None
 
 
 def _running_victims(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [k, place]: the victims that are not terminating already."""
+    """Return [k, place]: the victims that are not yet terminating."""
     victims: BoolArray = select_columns(run.victims, places)
     terminating = run.snapshot.pod_table.terminating
     return victims & ~terminating[select_columns(run.pods, places)] if terminating.any() else victims

@@ -66,11 +66,11 @@ class _FollowedColumns:
         self._enough, self._taken = np.empty(headroom.shape, np.bool_), np.empty_like(headroom)
 
     def reject(self, k: int, fits: BoolArray) -> None:
-        """Unset in `fits` [node] the pods of rank `k` that do not fit into these columns."""
+        """Clear `fits` [node] where the pod of rank `k` does not fit into these columns."""
         fits[self._nodes] &= self._fits(self._demand[k])
 
     def _fits(self, demand: IntArray) -> BoolArray:
-        """Return [place]: a pod that takes `demand` [column, place] fits."""
+        """Return [place]: whether a pod that takes `demand` [column, place] fits."""
         np.less_equal(demand, self._headroom, out=self._enough)
         fits: BoolArray = np.logical_and.reduce(self._enough, axis=0)
         return fits
@@ -82,7 +82,7 @@ class _FollowedColumns:
 
 
 class _FollowedConstraint(_FollowedColumns):
-    """Headroom of a constraint whose rule is not `headroom >= 0` in every column, such as topology spread."""
+    """Headroom of a constraint with another rule than `headroom >= 0` in every column, such as topology spread."""
 
     def __init__(self, nodes: IntArray, headroom: IntArray, demand: IntArray, constraint: Constraint) -> None:
         """`constraint`: restricted to these nodes; otherwise as in the base class."""
@@ -145,7 +145,7 @@ def _where_short(
 def _constraint_room(
     check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
 ) -> Iterator[_FollowedColumns]:
-    """Yield the constraint on the nodes where evictable pods take of it; elsewhere, putting pods back cannot matter."""
+    """Yield the constraint for the nodes where evictable pods have demand on it; no reprieve affects it elsewhere."""
     sparse = _sparse_columns(check, evictable)
     has_demand = np.zeros(len(fits), np.bool_)
     for taking in sparse:

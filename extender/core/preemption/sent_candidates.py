@@ -43,11 +43,11 @@ class ResolvedCandidates:
     dropped: dict[str, str]
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray
-    """[pod]: whether it was sent as a victim on its own node."""
+    """[pod]: True if it was sent as a victim on its own node."""
 
     @classmethod
     def resolve(cls, snapshot: Snapshot, sent: Mapping[str, SentCandidate]) -> Self:
-        """Look up every node and victim; candidates with an unknown one end in `dropped`."""
+        """Look up every node and victim; candidates with an unknown node or victim go to `dropped`."""
         names = list(sent)
         nodes = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
         uids = [candidate.victims for candidate in sent.values()]

@@ -31,7 +31,7 @@ class VictimResolver(Index):
     """
 
     pod_parts = frozenset()
-    """No part: a change of a running pod does not move it to another row."""
+    """Empty: a change of a running pod does not move it to another row."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -43,13 +43,13 @@ class VictimResolver(Index):
         self._uids_on_node: dict[int, list[VictimUIDs]] = {}
         """Node row -> the UIDs of its entries."""
         self._begins: IntArray = np.zeros(64, np.int64)
-        """[entry]: place of its first victim in `_rows`; one element more than entries, which is the end."""
+        """[entry]: place of its first victim in `_rows`; the element after the last entry is the end."""
         self._is_known: BoolArray = np.zeros(64, np.bool_)
-        """[entry]: all its victims run on the node."""
+        """[entry]: True if all its victims run on the node."""
         self._rows: IntArray = np.zeros(64, np.int64)
         """[victim]: pod row of the known victims, entry by entry."""
         self._count = 0
-        """Entries, including dropped ones: their space is freed only by `_clear`."""
+        """Number of entries, including dropped ones: only `_clear` frees their space."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._drop_node(int(self.snapshot.pod_node[row]))

@@ -1,6 +1,6 @@
 """Admit the pods that a simulation schedules, and order them.
 
-Pods come as a manifest has them. What the API server would default and the scheduler reads is filled in here: the
+Pods come as manifests. Fields that the API server would default and the scheduler reads are filled in here: the
 priority of the class (Priority admission plugin) and requests where only limits are set (SetDefaults_Pod).
 
 Rule: one pod that cannot arrive fails the whole simulation, with an error that names the pod.
@@ -66,7 +66,7 @@ def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     return pod
 
 
-# --- what the API server fills in -----------------------------------------------------------------------------------
+# --- API server defaults --------------------------------------------------------------------------------------------
 
 
 def _with_identity(pod: Pod) -> Pod:

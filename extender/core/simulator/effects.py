@@ -25,7 +25,7 @@ from extender.k8s.storage.volumes import (
     is_bound,
 )
 
-# --- a pending pod --------------------------------------------------------------------------------------------------
+# --- nomination -----------------------------------------------------------------------------------------------------
 
 
 def nominate(snapshot: Snapshot, pod: Pod, node: str) -> Pod:
@@ -53,7 +53,7 @@ def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers:
     return [nominate(snapshot, pod, "") for pod in lower]
 
 
-# --- a pod that is bound --------------------------------------------------------------------------------------------
+# --- binding --------------------------------------------------------------------------------------------------------
 
 
 def bind(snapshot: Snapshot, pod: Pod, node: str) -> Pod:
@@ -70,7 +70,7 @@ def bind(snapshot: Snapshot, pod: Pod, node: str) -> Pod:
 def _volume_bindings(
     snapshot: Snapshot, pod: Pod, node: int
 ) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume | None]]:
-    """Each unbound claim of the pod with the volume that it gets on the node; None: a volume will be provisioned.
+    """Yield (unbound claim, volume that it gets on the node) pairs; volume None: one will be provisioned.
 
     The smallest claims choose first, and choose the smallest volumes (volumebinding.findMatchingVolumes, v1.36).
     """
@@ -96,11 +96,11 @@ def _bind_claim(snapshot: Snapshot, claim: PersistentVolumeClaim, volume: Persis
     snapshot.put("PersistentVolumeClaim", replace(claim, metadata=metadata, spec=spec, status=PhaseStatus("Bound")))
 
 
-# --- pods that are evicted ------------------------------------------------------------------------------------------
+# --- eviction -------------------------------------------------------------------------------------------------------
 
 
 def budgets_counting(snapshot: Snapshot, pod: Pod, empty_selector: str) -> tuple[str, ...]:
-    """`namespace/name` of the disruption budgets that the eviction of a running pod counts against, sorted."""
+    """Return `namespace/name` of the disruption budgets that a running pod's eviction counts against, sorted."""
     index, row = snapshot.index(BudgetIndex, empty_selector), snapshot.running_row(pod)
     return () if row is None else tuple(sorted(index.names[budget] for budget in index.budgets_of(row)))
 

@@ -1,4 +1,4 @@
-"""Word why a pod fits on no node as kube-scheduler does: `0/5 nodes are available: 3 Insufficient cpu, ….`
+"""Compose kube-scheduler's message for a pod that fits on no node: `0/5 nodes are available: 3 Insufficient cpu, ….`
 
 Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the plugins that it runs (v1.36).
 """
@@ -15,7 +15,7 @@ from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.dry_run import DryRun
 
 NO_NODES = "no nodes available to schedule pods"
-"""The whole message of a cluster without nodes (ErrNoNodesAvailable)."""
+"""Complete message for a cluster without nodes (ErrNoNodesAvailable)."""
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 """Preemption status of every node on which no eviction would help."""
@@ -24,7 +24,7 @@ NO_NEW_CLAIMS = "no new claims to deallocate"
 """PostFilter status of DynamicResources for a pod without claims; it runs before DefaultPreemption."""
 
 CYCLE_STATE_NOT_FOUND = "not found"
-"""Error of its PostFilter if an earlier plugin rejected the pod at PreFilter: its CycleState was never written then."""
+"""Error of its PostFilter if an earlier plugin rejected the pod at PreFilter: its CycleState was never written."""
 
 NO_CANDIDATE = "no candidate node for preemption"
 """Preemption status when the extenders left no candidate."""
@@ -85,7 +85,7 @@ def no_candidates_message(run: DryRun) -> str:
 
 
 def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
-    """The plugins that rejected a node (Diagnosis.UnschedulablePlugins); the pod waits for events that concern them."""
+    """Return the plugins that rejected a node (Diagnosis.UnschedulablePlugins); their events requeue the pod."""
     if filter_run.prefilter_status is not None:
         return frozenset({filter_run.prefilter_status.plugin})
     results = filter_run.results

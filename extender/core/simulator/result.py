@@ -56,8 +56,8 @@ class EvictedPod(SimulationStruct, frozen=True):
     """Disruption budgets that its eviction counts against."""
     preemptor: str
     """Key of the pod that it was evicted for."""
-    leaving: bool
-    """True if it was terminating already."""
+    terminating: bool
+    """True if it was already terminating."""
 
 
 class CycleReport(SimulationStruct, frozen=True):

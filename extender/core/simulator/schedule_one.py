@@ -53,7 +53,7 @@ CycleOutcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
 """Nominated: not scheduled, but preemption found a node; Skipped: kube-scheduler would not try the pod."""
 
 MAX_LISTED_TIES = 10
-"""How many of the nodes with the highest total a result lists."""
+"""Number of nodes with the highest total that a result lists."""
 
 _UINT64_MASK = 2**64 - 1
 
@@ -145,7 +145,7 @@ def with_upstream_preemption(profile: Profile) -> Profile:
 
 
 def skip_reason(pod: Pod, profile: Profile) -> str | None:
-    """Why kube-scheduler does not try the pod (skipPodSchedule), in its own words where it logs any; None: it does."""
+    """Return why kube-scheduler skips the pod (skipPodSchedule), as it logs it if it does; None: not skipped."""
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.key}"
     if pod.spec.node_name:
@@ -163,7 +163,7 @@ def skip_reason(pod: Pod, profile: Profile) -> str | None:
 
 
 def _feasible_rows(filter_run: FilterRun) -> NodeRows:
-    """The nominated node alone if the pod fits there (evaluateNominatedNode), else all nodes on which it fits."""
+    """Return only the nominated node if the pod fits there (evaluateNominatedNode), else all nodes on which it fits."""
     fitting = filter_run.rows(Code.SUCCESS)
     context = filter_run.context
     nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)

@@ -1,4 +1,4 @@
-"""Simulate scheduling cycles one after another, each on the cluster that the one before left behind.
+"""Simulate scheduling cycles one after another, each on the cluster state that the previous one left.
 
 Pods that have not been tried come first, by priority and then by age. A pod that was not scheduled is requeued only
 after an event that may help it, behind all pods that were tried less often (kube-scheduler's back-off). Evicted pods
@@ -7,7 +7,7 @@ disappear at once and are not recreated. The clock stands still.
 The simulation terminates: a pod is requeued only after a pod was bound, evicted or lost its nomination. There are at
 most as many bindings and evictions as pods, and a pod wins a nomination only by evicting others.
 
-Rule: the snapshot belongs to the caller and is changed; between two cycles it is as the next one will see it.
+Rule: the snapshot belongs to the caller and is changed; between two cycles it is in the state that the next one reads.
 """
 
 import heapq
@@ -126,7 +126,7 @@ class Scheduler:
                 node=cycle.node or "",
                 budgets=list(effects.budgets_counting(self.snapshot, victim, self._empty_selector)),
                 preemptor=cycle.pod.key,
-                leaving=victim.metadata.deletion_timestamp is not None,
+                terminating=victim.metadata.deletion_timestamp is not None,
             )
 
     @property
@@ -162,7 +162,7 @@ class Scheduler:
             self._queue.move_to_active(lambda _pod, _by: True)
 
     def _requeue_after_lost_nomination(self, cycle: Cycle) -> None:
-        """Requeue pods that had to yield to a nomination that the pod has no more (hasNominatedNodeNameChanged)."""
+        """Requeue pods that had to yield to a nomination that the pod has lost (hasNominatedNodeNameChanged)."""
         before, now = cycle.pod.status.nominated_node_name, cycle.nominated_node or cycle.node
         if before and before != now:
             highest, key = cycle.pod.priority, cycle.pod.key
@@ -194,7 +194,7 @@ def simulate(
 ) -> Simulation:
     """Simulate the arrival of `pods`, and with `include_pending` new attempts for the pending pods of the snapshot.
 
-    The snapshot changes. `draw` chooses among equal nodes, as in `schedule_one`; `name` and `seed` only label the
+    The snapshot is modified. `draw` chooses among equal nodes, as in `schedule_one`; `name` and `seed` only label the
     result. `on_step` is called with every step before its effects. Raises RequestError for a pod that is not admitted.
     """
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))

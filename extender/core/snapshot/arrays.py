@@ -53,7 +53,7 @@ def count_per_node(mask: BoolArray) -> IntArray:
 
 
 def mask_of(places: IntArray, size: int) -> BoolArray:
-    """Return [place]: whether it is one of `places`."""
+    """Return [place]: whether the index is one of `places`."""
     found = np.zeros(size, np.bool_)
     found[places] = True
     return found
@@ -114,7 +114,7 @@ class LabelColumn(Encoded):
 
     code_of: Mapping[str | None, int]
     present: BoolArray
-    """[node]: whether it has the label."""
+    """[node]: True if it has the label."""
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "LabelColumn":
@@ -178,7 +178,7 @@ class PodAmounts:
 
 
 class RowSet:
-    """A set of pod rows that changes row by row and is read as an array."""
+    """Set of pod rows that changes row by row and is read as an array."""
 
     __slots__ = ("_rows", "members")
 

@@ -1,4 +1,4 @@
-"""Default selector of a pod: what its Services and its controller select, for spreading without a selector.
+"""Compute a pod's default selector from its Services and controller, for spreading without a selector.
 
 Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go, v1.36).
 
@@ -18,7 +18,7 @@ from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, comp
 
 @dataclass(frozen=True, slots=True)
 class _PodKey:
-    """Everything of a pod that its default selector depends on."""
+    """Parts of a pod that its default selector depends on."""
 
     namespace: str
     labels: LabelsKey
@@ -58,7 +58,7 @@ _NO_SERVICE = Service(ObjectMeta())
 def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
     """Return the labels that the pod's Services select by, merged with its controller's selector; empty without any.
 
-    Where a Service and a ReplicationController have different values for a label, the latter's counts.
+    Where a Service and a ReplicationController have different values for a label, the latter wins.
     """
     return _selector(snapshot, _PodKey.of(pod))
 

@@ -55,7 +55,7 @@ ObjectTables.
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[["Snapshot"], T]], Callable[["Snapshot"], T]]:
-    """Keep the result of a function of a snapshot until one of `reads`, which is all that it reads, changes."""
+    """Keep the result of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
 
     def decorate(build: Callable[["Snapshot"], T]) -> Callable[["Snapshot"], T]:
         return wraps(build)(lambda snapshot: snapshot.memoized(build, reads, None, 1))
@@ -127,7 +127,7 @@ def name_order_column(snapshot: "Snapshot") -> IntArray:
 
 @derived("namespaces")
 def labels_by_namespace(snapshot: "Snapshot") -> Mapping[str, Labels]:
-    """Namespace -> its labels."""
+    """Return namespace -> its labels."""
     return {one.metadata.name: one.metadata.labels or {} for one in snapshot.objects.namespaces.values()}
 
 

@@ -1,4 +1,4 @@
-"""Extended resources that a DeviceClass backs: DynamicResources decides about them where no device plugin has them.
+"""Extended resources that a DeviceClass backs: DynamicResources decides about them on nodes without a device plugin.
 
 Rule: the NodeResourcesFit side of feature DRAExtendedResource; devices themselves are not modelled.
 """

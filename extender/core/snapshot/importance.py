@@ -41,7 +41,7 @@ class ImportanceLayout(Index):
         self._touched.add(int(self.snapshot.pod_node[row]))
 
     def refreshed(self) -> NodeLayout:
-        """Lay out the changed nodes and return the layout."""
+        """Update the columns of the nodes that changed since the last call, and return the layout."""
         pod_table, count = self.snapshot.pod_table, len(self.snapshot.nodes)
         nodes = sorted(node for node in self._touched if node < count)
         if nodes or self._layout.pod.shape[1] != count:

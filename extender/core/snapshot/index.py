@@ -1,4 +1,4 @@
-"""Indexes: data beside the snapshot that follows every change, object by object.
+"""Indexes: data derived from the snapshot and updated with every change, object by object.
 
 Counterpart of client-go's ResourceEventHandler and of indexers on informers: the snapshot calls each index for every
 change, so that nothing is computed again over all pods.

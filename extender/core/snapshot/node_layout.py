@@ -98,7 +98,7 @@ class NodeLayout:
 
 @dataclass(frozen=True, slots=True)
 class SparseDemand:
-    """One column of amounts as a list: the pods that take something, and how much."""
+    """One sparse column: the pods that take an amount, and the amounts."""
 
     column: int
     """Index among the columns of the RankedDemand."""

@@ -24,10 +24,10 @@ ASSUMED_DELETION_TIMESTAMP = "1970-01-01T00:00:00Z"
 """deletionTimestamp of a pod that is assumed to be terminating, because its eviction was approved (see AssumeCache)."""
 
 NO_POD = Pod(ObjectMeta())
-"""Stands in free rows."""
+"""Placeholder in free rows."""
 
 PodPart = Literal["labels", "annotations", "owners", "spec", "status"]
-"""Parts of a pod that change while it runs; `status` includes whether it is terminating."""
+"""Parts of a pod that can change while it runs; `status` covers its deletionTimestamp as well."""
 
 NO_PARTS: frozenset[PodPart] = frozenset()
 
@@ -56,7 +56,7 @@ class PodTable:
         self.pods: list[Pod] = []
         """[pod]: the pod, NO_POD where a row is free."""
         self.resources: list[PodResources] = []
-        """[pod]: amounts that it takes of its node."""
+        """[pod]: amounts that it adds to the columns of its node."""
         self.row_of: dict[str, int] = {}
         """`identity` -> pod row."""
         self.on_node: list[dict[str, int]] = []
@@ -74,7 +74,7 @@ class PodTable:
         self.order = np.zeros(64, np.int64)
         """[pod]: place in listing order."""
         self.terminating = np.zeros(64, np.bool_)
-        """[pod]: has a deletionTimestamp."""
+        """[pod]: True if it has a deletionTimestamp."""
         self.demand = np.zeros((64, len(BASE_RESOURCES)), np.int64)
         """[pod, resource]: requests of BASE_RESOURCES."""
         self._non_zero_requested = np.zeros((64, 2), np.int64)
@@ -87,7 +87,7 @@ class PodTable:
         return self._non_zero_requested[: len(self.on_node)].T
 
     def importance(self, pods: IntArray) -> tuple[IntArray, IntArray]:
-        """Sort keys of pod rows: higher priority, then earlier start (scheduler util.MoreImportantPod, v1.36)."""
+        """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36)."""
         return -self.priority[pods], self.start[pods]
 
     # --- nodes ------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def _pod_resources(usage: Usage) -> PodResources:
 
 
 class PodsWithoutRow:
-    """Pods that take nothing of a known node: pending, nominated, finished, or bound to a node that is not known."""
+    """Pods without resources on a known node: pending, nominated, finished, or bound to an unknown node."""
 
     def __init__(self) -> None:
         self.orders: dict[Key, int] = {}
@@ -227,7 +227,7 @@ class PodsWithoutRow:
             self.nominated[key] = pod
 
     def remove(self, key: Key, pod: Pod) -> int | None:
-        """Remove a pod and return its place in listing order; None if it is not here, but in the pod table."""
+        """Remove a pod and return its place in listing order; None if the pod table has it."""
         order = self.orders.pop(key, None)
         if order is None:
             return None
@@ -254,7 +254,7 @@ def identity(pod: Pod) -> str:
 
 
 def is_finished(pod: Pod) -> bool:
-    """Whether the pod takes nothing of its node any more (podutil.IsPodPhaseTerminal); terminating pods still do."""
+    """Return whether the pod has released its resources (podutil.IsPodPhaseTerminal); terminating pods have not."""
     return pod.status.phase in _TERMINAL_PHASES
 
 
@@ -307,8 +307,8 @@ def _same_termination(a: ObjectMeta, b: ObjectMeta) -> bool:
 def start_time(pod: Pod) -> int:
     """Return nanoseconds since 1970, or NEVER if the pod has not started.
 
-    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, which is what
-    64-bit nanoseconds reach.
+    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, the range
+    of 64-bit nanoseconds.
     """
     text = pod.status.start_time
     return parse_time(text) if text else int(NEVER)

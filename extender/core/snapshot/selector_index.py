@@ -25,7 +25,7 @@ from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, 
 
 @derived_by("nodes")
 def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
-    """Return [node]: whether it matches the nodeSelector and the required node affinity."""
+    """Return [node]: whether the node matches the pod's nodeSelector and required node affinity."""
     found = nodes_with_labels(snapshot, matcher.selector)
     if matcher.terms is not None:
         found &= nodes_in_any_term(snapshot, matcher.terms)
@@ -33,7 +33,7 @@ def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
 
 
 def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArray:
-    """Return [node]: whether it matches one of the terms."""
+    """Return [node]: whether the node matches one of the terms."""
     found = np.zeros(len(snapshot.nodes), np.bool_)
     for term in terms:
         found |= nodes_in_term(snapshot, term)
@@ -41,7 +41,7 @@ def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArra
 
 
 def nodes_in_term(snapshot: Snapshot, term: NodeTerm) -> BoolArray:
-    """Return [node]: whether it matches every requirement of the term."""
+    """Return [node]: whether the node matches every requirement of the term."""
     found = _all_hold(snapshot, term.labels)
     for field in term.fields:
         found &= _nodes_with_field(snapshot, field)
@@ -59,7 +59,7 @@ def _nodes_with_field(snapshot: Snapshot, field: FieldRequirement) -> BoolArray:
 
 
 def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
-    """Return [node]: whether its labels match the selector."""
+    """Return [node]: whether the node's labels match the selector."""
     if matcher.is_nothing:
         return np.zeros(len(snapshot.nodes), np.bool_)
     return _all_hold(snapshot, matcher.requirements)

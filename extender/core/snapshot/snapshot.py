@@ -45,7 +45,7 @@ class Snapshot:
         """Every object by kind and key, pods that are not running included."""
         self._unreadable_tables: frozenset[str] = frozenset()
         self.changes = 0
-        """Number of changes so far: of objects, and of the set of kinds that may not be read."""
+        """Number of changes so far, of objects and of the set of unreadable kinds."""
         self.pod_table = PodTable()
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
@@ -309,7 +309,7 @@ class Snapshot:
     def index(self, kind: type[I], *arguments: Hashable) -> I:
         """Return the index of that class and constructor arguments; the first call builds it.
 
-        An index that its constructor asks for is called back before it.
+        An index that its constructor requests receives callbacks before it does.
         """
         key: tuple[Hashable, ...] = cast(Hashable, kind), *arguments
         found = self._indexes.get(key)
@@ -328,9 +328,9 @@ class Snapshot:
         return cast(I, found)
 
     def memoized(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, max_entries: int) -> T:
-        """Return what `build` makes of the snapshot and the key, computed again once one of `reads` has changed.
+        """Return `build(snapshot, key)`, computed again once one of `reads` has changed.
 
-        The oldest of `max_entries` results of one function gives way to a new one.
+        At most `max_entries` results of one function are kept; the oldest is dropped first.
         """
         versions = tuple([self._versions[aspect] for aspect in reads])
         cache = self._memo[build]

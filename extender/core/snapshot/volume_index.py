@@ -72,7 +72,7 @@ class VolumeIndex(Index):
         return self.snapshot.objects.claims.get((pod.metadata.namespace, name))
 
     def csi_volumes(self, pod: Pod) -> frozenset[VolumeID]:
-        """Return the CSI volumes that the pod's node attaches; a missing claim, or another pod's, attaches none.
+        """Return the CSI volumes that the pod's node attaches; none for a missing claim or one that another pod owns.
 
         An unbound claim counts for the driver of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
         """

@@ -19,7 +19,7 @@ NO_GROUP = -1
 
 
 class GroupIndex(Index, ABC):
-    """Number per group of pods; a number is free for another group once its last pod is gone."""
+    """Number per group of pods; a number is reused once the last pod of its group has been removed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
@@ -138,6 +138,6 @@ class PodGroupIndex(GroupIndex):
 
 
 ALREADY_BELOW_MINIMUM = 2**31
-"""More members than a pod group can lose on any node."""
+"""Spare of a pod group that is below its minimum: more members than any node holds."""
 
 _NO_POD_GROUP = PodGroup(ObjectMeta())

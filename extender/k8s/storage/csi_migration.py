@@ -30,7 +30,7 @@ class Migration:
     plugin: str
     driver: str
     handle: Callable[[InTreeDisk, Labels], str | None]
-    """Return the CSI volume handle, given the PersistentVolume's labels; None for a volume of another plugin."""
+    """Function from volume source and PersistentVolume labels to the CSI volume handle; None for another plugin."""
     topology_key: str = ""
     """Node label that the driver uses for zones; empty if node affinity is not translated."""
 

@@ -99,7 +99,7 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
 
 
 def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether it is large enough and compatible.
+    """Return whether the volume is large enough for the claim and compatible with it.
 
     All that volume.FindMatchingVolume checks of a reserved volume, except node affinity.
     """
@@ -107,7 +107,7 @@ def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether mode and attributes class match the claim, and the volume is not being deleted; size is not compared."""
+    """Return whether mode and attributes class match and the volume is not being deleted; ignores the size."""
     return (
         (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
         and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")

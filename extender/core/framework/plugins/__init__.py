@@ -42,7 +42,7 @@ PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
-"""PreFilter plugins: run once per pod, before any node is looked at."""
+"""PreFilter plugins: run once per pod, before any node is filtered."""
 
 FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     node_unschedulable.NAME: node_unschedulable.filter,

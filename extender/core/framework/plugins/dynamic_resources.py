@@ -17,7 +17,7 @@ NAME = "DynamicResources"
 
 
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
-    """Return [node]: does kube-scheduler evaluate DynamicResources for the pod there?"""
+    """Return [node]: whether kube-scheduler evaluates DynamicResources for the pod there."""
     size = len(context.snapshot.nodes)
     if context.pod.spec.resource_claims:
         return np.ones(size, np.bool_)

@@ -176,7 +176,7 @@ def _target_namespaces(terms: _Terms) -> frozenset[str] | None:
 
 
 def uses_namespace_selector(context: SchedulingContext) -> bool:
-    """Does a term of the incoming pod or of a running pod have a namespaceSelector?"""
+    """Return whether a term of the incoming pod or of a running pod has a namespaceSelector."""
     affinity = context.pod.spec.affinity
     sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
     terms = [term for side in sides if side for term in side.required or ()]
@@ -197,7 +197,7 @@ class _DomainMatches:
     by_pod: PodAmounts
     """Amount of each pod that runs on a node with the topology key."""
     has_key: BoolArray
-    """[node]: does the node have the topology key?"""
+    """[node]: True if the node has the topology key."""
 
 
 def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _DomainMatches:
@@ -232,7 +232,7 @@ class _TargetPod:
 
 
 def _term_predicate(snapshot: Snapshot, target: _TargetPod) -> Callable[[AffinityTerm], bool]:
-    """Return a predicate: does a term of an existing pod match a pod of this target?"""
+    """Return a predicate that tells whether an existing pod's term matches a pod of this target."""
     labels, by_namespace = dict(target.labels), snapshot.namespace_labels.get(target.namespace, {})
     return lambda term: term.pods.matches(target.namespace, labels, by_namespace)
 
@@ -279,7 +279,7 @@ class AffinityConstraint(Constraint):
     """
 
     has_keys: BoolArray
-    """[node]: does the node have all topology keys of the terms?"""
+    """[node]: True if the node has all topology keys of the terms."""
     matches_itself: bool
 
     def fits(self, headroom: IntArray) -> BoolArray:
@@ -323,7 +323,7 @@ def _anti_affinity(
 
 
 def _term_matches(term: AffinityTerm, pod: Pod) -> bool:
-    """Does a term of the incoming pod match `pod`?
+    """Return whether a term of the incoming pod matches `pod`.
 
     No namespace labels are passed: the namespaces that the selector matches are part of the term (`_incoming_terms`).
     """

@@ -33,7 +33,7 @@ class RequiredTables:
     tables: frozenset[str]
     """Field names of ObjectTables."""
     applies_to: Callable[[SchedulingContext, ExtensionPoint], bool]
-    """Does the plugin read the tables for this pod?"""
+    """Predicate: the plugin reads the tables for this pod at this extension point."""
 
 
 def _has_claims(context: SchedulingContext, _point: ExtensionPoint = "filter") -> bool:

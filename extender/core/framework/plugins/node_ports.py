@@ -25,7 +25,7 @@ class PortConflictConstraint(ConflictConstraint):
     """One column: minus the number of the node's pods with a host port that conflicts with the incoming pod's."""
 
     holders: BoolArray
-    """[port, k, node]: does the node's pod of rank k use this conflicting port?"""
+    """[port, k, node]: True if the node's pod of rank k uses this conflicting port."""
 
     def remove_pods(self, evictable: EvictablePods) -> IntArray:
         """Return [1, node]: minus the number of conflicting ports still in use.

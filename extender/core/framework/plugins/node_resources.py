@@ -1,5 +1,5 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation: does the node have the requested resources free, and how full
-and how evenly used does the pod leave it?
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: filter nodes by free resources, and score them by how full and
+how evenly used the pod leaves them.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources (v1.36): fit.go, least_allocated.go, most_allocated.go,
 requested_to_capacity_ratio.go, balanced_allocation.go.
@@ -54,7 +54,7 @@ class ResourceConstraint(ColumnwiseConstraint):
     names: tuple[str, ...]
     """[column]: resource name."""
     exceeds_allocatable: BoolArray
-    """[node]: does the pod request more of some resource than the empty node has? No eviction helps there."""
+    """[node]: True if the pod requests more of some resource than the empty node has; no eviction helps there."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
         rejected = np.where(
@@ -267,7 +267,7 @@ def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | Non
 def _balance(used: list[IntArray], usages: list[_Usage], counted: list[BoolArray]) -> IntArray:
     """Return [row]: 0-100; 100 where all counted resources are used to the same fraction.
 
-    `counted`: per resource, [row]: does the node have it?
+    `counted`: per resource, [row]: True if the node has it.
     """
     # fraction_r = min(used_r / capacity_r, 1), for the n resources that the node has
     # std        = sqrt(sum((fraction_r - mean)^2) / n) if n > 2;  |fraction_1 - fraction_2| / 2 if n = 2;  0 if n < 2

@@ -302,7 +302,7 @@ class _OwnColumn:
     driver: int
     """Index of its driver."""
     is_requested: bool
-    """Does the incoming pod use it?"""
+    """True if the incoming pod uses the volume."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class VolumeLimitConstraint(Constraint):
     """[shared column]: index of its driver."""
     own_columns: tuple[_OwnColumn, ...]
     always_attached: BoolArray
-    """[own column, node]: is the volume attached by a VolumeAttachment?"""
+    """[own column, node]: True if a VolumeAttachment attaches the volume."""
 
     def fits(self, headroom: IntArray) -> BoolArray:
         # Per driver with a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.

@@ -100,7 +100,7 @@ def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledCons
 
 
 def uses_default_selector(context: SchedulingContext, action: str) -> bool:
-    """Do default constraints apply, so that the result depends on the pod's Services and controller?"""
+    """Return whether default constraints apply, so that the result depends on the pod's Services and controller."""
     defaults = context.profile.default_spread_constraints
     constraints = SYSTEM_DEFAULTS if defaults is None else defaults
     own = context.pod.spec.topology_spread_constraints
@@ -121,7 +121,7 @@ def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -
 
 
 def _included_nodes(context: SchedulingContext, constraint: _CompiledConstraint) -> BoolArray:
-    """Return [node]: is the node part of the spread, by nodeAffinityPolicy and nodeTaintsPolicy?"""
+    """Return [node]: whether the node is part of the spread, by nodeAffinityPolicy and nodeTaintsPolicy."""
     snapshot, included = context.snapshot, np.ones(len(context.snapshot.nodes), np.bool_)
     affinity = required_node_affinity(context.pod) if constraint.honors_affinity else None
     if affinity is not None:
@@ -135,7 +135,7 @@ def _included_nodes(context: SchedulingContext, constraint: _CompiledConstraint)
 
 
 def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledConstraint]) -> BoolArray:
-    """Return [node]: does the node have the topology key of every constraint?"""
+    """Return [node]: whether the node has the topology key of every constraint."""
     present = [snapshot.label(one.topology_key).present for one in constraints]
     return np.asarray(np.logical_and.reduce(present))
 
@@ -151,7 +151,7 @@ class SpreadConstraint(ColumnwiseConstraint):
     """
 
     has_key: BoolArray
-    """[column, node]: does the node have the constraint's topology key?"""
+    """[column, node]: True if the node has the constraint's topology key."""
 
     def fits(self, headroom: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce((headroom >= 0) & self.has_key, axis=0)
@@ -215,7 +215,7 @@ class _Column:
     """One hard constraint as a column of SpreadConstraint."""
 
     counting: BoolArray
-    """[node]: does the node have all topology keys, and is it part of the spread?"""
+    """[node]: True if the node has all topology keys and is part of the spread."""
     headroom: IntArray
     """[node]: headroom of the node's domain, as in SpreadConstraint."""
     demand: PodAmounts
@@ -239,7 +239,7 @@ def _column(context: SchedulingContext, constraint: _CompiledConstraint, countin
 def _domain_headroom(max_excess: int, min_domains: int, match_counts: IntArray, exists: BoolArray) -> IntArray:
     """Return [domain]: how many more matching pods the domain may hold beside the incoming pod.
 
-    `max_excess`: maxSkew - selfMatchNum. `match_counts`: [domain], matchNum. `exists`: [domain], are its pods counted?
+    `max_excess`: maxSkew - selfMatchNum. `match_counts`: [domain], matchNum. `exists`: [domain], its pods count.
     """
     # Upstream rejects a node if
     #     matchNum + selfMatchNum - minMatchNum > maxSkew

@@ -1,4 +1,4 @@
-"""PreFilterResult: what a PreFilter plugin returns for a pod before any node is looked at.
+"""PreFilterResult: the result of a PreFilter plugin for a pod, before any node is filtered.
 
 Mirrors framework.PreFilterResult and the Status that PreFilter returns with it (v1.36). Nodes outside `node_names` get
 the status FILTERED_OUT_BY_PREFILTER (framework/filter.py).

@@ -125,7 +125,7 @@ def _claim_problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, 
 
 
 def _is_delayed_binding(storage_class: StorageClass | None, claim: PersistentVolumeClaim) -> bool:
-    """Is the claim bound only after its pod has a node (volume.IsDelayBindingMode)?"""
+    """Return whether the claim is bound only after its pod has a node (volume.IsDelayBindingMode)."""
     if storage_class is None or claim.spec.volume_name:
         return False
     return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
@@ -169,7 +169,7 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
 
 
 def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
-    """Return [node]: does the node have access to a bound volume?
+    """Return [node]: whether the node has access to a bound volume.
 
     On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
     """
@@ -182,7 +182,7 @@ def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
 
 @derived_by("nodes", "csi_nodes")
 def _is_migrated(snapshot: Snapshot, plugin: str) -> BoolArray:
-    """Return [node]: does its CSINode list the in-tree plugin as migrated to CSI?"""
+    """Return [node]: whether its CSINode lists the in-tree plugin as migrated to CSI."""
     found = np.zeros(len(snapshot.nodes), np.bool_)
     for (_, name), csi_node in snapshot.objects.csi_nodes.items():
         plugins = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
@@ -192,7 +192,7 @@ def _is_migrated(snapshot: Snapshot, plugin: str) -> BoolArray:
 
 
 def _affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
-    """Return [node]: does the volume's node affinity match? matchFields are ignored: upstream passes labels only."""
+    """Return [node]: whether the volume's node affinity matches, ignoring matchFields: upstream passes labels only."""
     if affinity is None or affinity.required is None:
         return np.ones(len(snapshot.nodes), np.bool_)
     terms = compile_node_selector(affinity.required).terms or ()
@@ -275,7 +275,7 @@ class _FreeVolumes:
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str) -> Self:
-        """Build it; callers use the cached `_free_volumes`."""
+        """Build the free volumes of a storage class; callers use the cached `_free_volumes`."""
         volumes = storage(snapshot).by_number
         sized = sorted((storage_capacity(volumes[row]), row) for row in storage(snapshot).free_volumes(name))
         sizes, rows = [size for size, _ in sized], [row for _, row in sized]
@@ -325,7 +325,7 @@ def _available_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most
 
 
 def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
-    """Does the volume suit the claim, apart from its size?"""
+    """Return whether the volume suits the claim, apart from its size."""
     return (
         volume.status.phase == "Available"
         and is_compatible(volume, claim)
@@ -348,7 +348,7 @@ def _claim_selector(claim: PersistentVolumeClaim) -> LabelMatcher:
 
 
 def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> ReasonBits:
-    """Can a volume of the claim's size be provisioned on the node (checkVolumeProvisions)?"""
+    """Return [node]: the reasons why no volume of the claim's size can be provisioned there (checkVolumeProvisions)."""
     size = len(snapshot.nodes)
     storage_class = snapshot.objects.storage_classes["", claim_class(claim)]
     if storage_class.provisioner in ("", NO_PROVISIONER):
@@ -359,7 +359,7 @@ def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Reason
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
-    """Return [node]: does any allowedTopologies term match? All nodes match without terms.
+    """Return [node]: whether any allowedTopologies term matches. All nodes match without terms.
 
     Mirrors v1helper.MatchTopologySelectorTerms, v1.36.
     """
@@ -378,7 +378,7 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
 
 
 def _has_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
-    """Return [node]: can a CSIStorageCapacity that the node can use hold the claim?
+    """Return [node]: whether a CSIStorageCapacity that the node can use holds the claim.
 
     All nodes if the driver does not publish capacities (hasEnoughCapacity, v1.36).
     """
@@ -401,7 +401,7 @@ def _max_volume_bytes(capacity: CSIStorageCapacity) -> int:
 
 
 def _capacity_access(snapshot: Snapshot, capacity: CSIStorageCapacity) -> BoolArray:
-    """Return [node]: does the capacity's nodeTopology match? No node if it is unset or does not parse."""
+    """Return [node]: whether the capacity's nodeTopology matches. No node if it is unset or does not parse."""
     try:
         return nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
     except SelectorError:

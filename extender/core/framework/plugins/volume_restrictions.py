@@ -38,7 +38,7 @@ class _Disk:
     read_only: bool
 
     def conflicts(self, other: "_Disk") -> bool:
-        """Are both mounts of the same disk, and at least one of them read-write?"""
+        """Return whether both mounts are of the same disk and at least one of them is read-write."""
         return self.identity == other.identity and not (self.read_only and other.read_only)
 
 

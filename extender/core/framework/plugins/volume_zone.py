@@ -90,6 +90,6 @@ def _parse_zones(label: str | None) -> frozenset[str]:
 
 
 def _in_zone(snapshot: Snapshot, key: str, zones: frozenset[str]) -> BoolArray:
-    """Return [node]: is the value of the node's label, or else of its GA label, among `zones`?"""
+    """Return [node]: whether the value of the node's label, or else of its GA label, is among `zones`."""
     own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
     return np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))

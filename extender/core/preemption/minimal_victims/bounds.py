@@ -53,7 +53,7 @@ class ScarceColumn:
     need: int
     """Headroom that is missing while all pods stay."""
     sizes: tuple[int, ...]
-    """[place]: what evicting the pod frees, at most `need`."""
+    """[place]: amount that evicting the pod frees, at most `need`."""
     largest_first: tuple[tuple[int, int, PodSet], ...]
     """(tightest cap of the place or -1, its size, its bit), in descending order of size."""
     ascending: tuple[int, ...]
@@ -107,10 +107,10 @@ class OpaqueConstraint:
     headroom: IntArray
     """[column, 1]: headroom while all pods stay."""
     demand: IntArray
-    """[place, column]: what the pod takes."""
+    """[place, column]: amount that the pod takes."""
 
     def fits(self, freed: IntArray) -> bool:
-        """Whether the preemptor fits with `freed` [column, 1] more headroom, with and without the nominated pods."""
+        """Return whether the preemptor fits with `freed` [column, 1] more headroom, with and without nominated pods."""
         headroom, nominated = self.headroom + freed, self.constraint.nominated_demand
         beside = nominated is None or bool(self.constraint.fits(headroom - nominated)[0])
         return beside and bool(self.constraint.fits(headroom)[0])
@@ -129,17 +129,17 @@ class EncodedPods:
     capped: tuple[PodSet, ...]
     """[cap]: pods of which only some may be evicted: the violating pods, or the pods of one budget."""
     rounds: tuple[tuple[int, ...], ...]
-    """[round][cap]: how many may be evicted; round n allows n violations, with strict budgets only one round exists."""
+    """[round][cap]: maximum victims; round n allows n violations, with strict budgets only one round exists."""
     columns: tuple[ScarceColumn, ...]
     """The scarce columns, and the sum of them if there are several."""
     opaque: tuple[OpaqueConstraint, ...]
     """The constraints without bounds."""
     opaque_demand: tuple[tuple[int, ...], ...]
-    """[place]: what the pod frees in the columns of all opaque constraints; () if nothing."""
+    """[place]: amounts that the pod frees in the columns of all opaque constraints; () if none."""
     caps: tuple[tuple[int, ...], ...]
     """[place]: the caps that the pod counts for, the tightest first."""
     dominators: tuple[PodSet, ...]
-    """[place]: later places that would do in its place and are not more expensive; they are evicted before it."""
+    """[place]: later places that can replace it and are not more expensive; they are evicted before it."""
 
 
 def worth_evicting(problem: MinimalVictimsProblem, known: VictimSetCost | None) -> list[int]:

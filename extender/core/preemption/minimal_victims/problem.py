@@ -27,13 +27,13 @@ class MinimalVictimsProblem:
     priority: IntArray
     """[k]: priority of the pod."""
     violating: BoolArray
-    """[k]: evicting the pod counts as a violation, unless `strict`."""
+    """[k]: True if evicting the pod counts as a violation, unless `strict`."""
     budgets_of: Mapping[int, tuple[int, ...]]
     """Rank -> budget rows that the pod counts against; ranks that are missing count against none."""
     allowed: Sequence[int]
-    """[budget]: how many of its pods may be evicted."""
+    """[budget]: number of its pods that may be evicted."""
     strict: bool
-    """No budget may be exceeded; then no eviction counts as a violation."""
+    """True if no budget may be exceeded; then no eviction counts as a violation."""
 
     def cost(self, victims: Iterable[int]) -> VictimSetCost:
         """Return the cost of a set of ranks, which must not be empty."""

@@ -44,13 +44,13 @@ MAX_SEARCH_STEPS = 5_000
 """Steps on one node: about 40 ms at most (110 pods, four columns, Python 3.11). They bound the recursion depth, too."""
 
 _STEPS_PER_FULL_CHECK = 10
-"""Price of looking at all pods, or of evaluating an opaque constraint, in steps."""
+"""Steps charged for reading all pods, or for evaluating an opaque constraint."""
 
 _MAX_REACHABLE_HEADROOMS = 50
-"""Different headrooms of the opaque constraints that are evaluated before a block is searched."""
+"""Distinct headrooms of the opaque constraints that are evaluated before a block is searched."""
 
 _VICTIMS_PER_STEP = 4
-"""Larger sets take longer to extend: one more step for each of so many missing victims."""
+"""Missing victims per additional step: larger sets take longer to extend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class MinimalVictimsResult:
     victims: frozenset[int] | None
     """Ranks of the best victims; None: no set makes room."""
     exact: bool
-    """All sets were tried or ruled out; otherwise better ones may exist."""
+    """True if all sets were tried or ruled out; otherwise better ones may exist."""
     steps: int
     """Steps that the search took."""
 
@@ -88,7 +88,7 @@ def find_minimal_victims(
 
 
 class _StepLimitReached(Exception):
-    """Ends the search; the best set found so far is the answer."""
+    """Signal that the step limit is reached; the best set found so far is the answer."""
 
 
 class _PartialSet(NamedTuple):
@@ -98,7 +98,7 @@ class _PartialSet(NamedTuple):
     weight: int
     """Sum of the victims' weights."""
     needs: tuple[int, ...]
-    """[column]: what is still to be freed; not positive: enough."""
+    """[column]: amount that is still missing; not positive: none."""
     freed: tuple[int, ...]
     """Headroom freed in the columns of all opaque constraints."""
 
@@ -123,13 +123,13 @@ class _Search:
         self._weight_bound = 0
         """Sets must weigh less than this: the weight of the best set so far."""
         self._cap_left: list[int] = []
-        """[cap]: how many more pods may be evicted."""
+        """[cap]: number of further pods that may be evicted."""
         self._with_opaque_demand = pod_set(place for place, demand in enumerate(pods.opaque_demand) if demand)
         self._empty = _PartialSet(
             0, 0, tuple(column.need for column in pods.columns), (0,) * sum(one.demand.shape[1] for one in pods.opaque)
         )
         self._opaque_results: dict[tuple[int, ...], bool] = {} if pods.opaque else {(): True}
-        """Freed headroom -> the opaque constraints accept it."""
+        """Freed headroom -> True if the opaque constraints accept it."""
 
     def best(self, known: VictimSetCost | None) -> PodSet:
         """Return the best set that costs less than `known`; 0 if none does."""
@@ -151,7 +151,7 @@ class _Search:
         return 0
 
     def _may_suffice(self, among: PodSet, allowed: Sequence[int]) -> bool:
-        """Whether a set within `among` may make room; False: even evicting as many as the caps allow does not."""
+        """Return False if evicting as many pods of `among` as the caps allow cannot make room; else True."""
         self._spend(_STEPS_PER_FULL_CHECK)
         count = self._max_count(among, allowed)
         enough = all(column.max_freed(count, among, allowed)[0] >= column.need for column in self.pods.columns)

@@ -1,4 +1,4 @@
-"""Index of PodDisruptionBudgets: which running pods count against which budgets, and what each budget allows.
+"""Index PodDisruptionBudgets: which running pods count against which budgets, and how much each budget allows.
 
 A pod counts against every budget that selects it. Here a budget allows what its status.disruptionsAllowed reports, as
 in kube-scheduler; `core.preemption.pdb.live` counts as the eviction API does.
@@ -22,7 +22,7 @@ from extender.k8s.objects import Labels, ObjectMeta, Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
 
 _NO_BUDGET_ROW = -1
-"""Fills the unused slots of `budget_rows`."""
+"""Value of the unused slots of `budget_rows`."""
 
 _MAX_CHANGE_LOG_LENGTH = 50_000
 """Entries after which the change log is emptied, so that it does not grow with the age of the process."""
@@ -90,7 +90,7 @@ def _is_selected(selector: LabelMatcher, labels: Labels) -> bool:
 
 
 class BudgetIndex(Index):
-    """Which budgets every running pod counts against.
+    """Budgets that every running pod counts against.
 
     A budget has a budget row from its creation to its deletion; then the row is used for another one.
     """
@@ -105,12 +105,12 @@ class BudgetIndex(Index):
         self._cache_key = type(self), empty_selects
         self._groups = snapshot.index(LabelGroups)
         self.allowed: list[int] = []
-        """[budget]: how many of its pods may be disrupted; call `refresh` first. Not positive: none."""
+        """[budget]: number of its pods that may be disrupted, 0 or less: none; call `refresh` first."""
         self._allowances: IntArray | None = None
         self.change_log: list[int] = []
         """Node rows whose pods or budgets changed, oldest first; derived caches read it from where they left off."""
         self.change_log_resets = 0
-        """How often the change log was emptied because it was full; a cache that sees another number starts over."""
+        """Number of times that the full change log was emptied; a cache that sees another number starts over."""
         self.budget_rows: npt.NDArray[np.int32] = np.full((64, 1), _NO_BUDGET_ROW, np.int32)
         """[pod, slot]: budget row that the pod counts against; _NO_BUDGET_ROW in unused slots."""
         self.several_on_node: dict[int, dict[int, set[int]]] = defaultdict(dict)
@@ -125,7 +125,7 @@ class BudgetIndex(Index):
         """Namespace -> selectors; absent where no budget selects a pod."""
         self._disrupted: dict[int, frozenset[str]] = {}
         self._has_pods = False
-        """False while the index is built: it receives all objects first and the running pods afterwards."""
+        """True once the index has received running pods; while it is built, all other objects come first."""
 
     # --- pods ---
 
@@ -138,7 +138,7 @@ class BudgetIndex(Index):
             self._count_pod(row, pod, tuple(sorted(selected_by)))
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
-        """Ignore a change of labels unless other budgets select the pod now."""
+        """Recount the pod, except after a change of labels that leaves its budgets as they are."""
         if parts.isdisjoint(_RELEVANT_PARTS):
             selectors = self._selectors.get(after.metadata.namespace)
             selected_before = selectors.rows_selecting(before.metadata.labels or {}) if selectors else frozenset()
@@ -162,7 +162,7 @@ class BudgetIndex(Index):
         return pod.metadata.name in self._disrupted.get(budget, ())
 
     def refresh(self) -> None:
-        """Bring `allowed` and `change_log` up to date; call it before reading them. Here they always are."""
+        """Bring `allowed` and `change_log` up to date before they are read; in this class they always are."""
 
     def _log_change(self, node: int) -> None:
         if len(self.change_log) >= _MAX_CHANGE_LOG_LENGTH:
@@ -176,7 +176,7 @@ class BudgetIndex(Index):
 
     @property
     def names(self) -> Mapping[int, str]:
-        """Budget row -> `namespace/name`. Never changed in place: a new mapping is made after budgets come or go."""
+        """Budget row -> `namespace/name`. Never changed in place: replaced after a budget is added or removed."""
         if self._names is None:
             self._names = self._name_rows()
         return self._names
@@ -319,4 +319,4 @@ class BudgetIndex(Index):
 
 
 _NO_BUDGET = PodDisruptionBudget(ObjectMeta())
-"""Stands in where both versions of a changed object may be absent, for the type checker only."""
+"""Placeholder for the type checker, where both versions of a changed object may be absent."""

@@ -76,7 +76,7 @@ class LiveBudgetIndex(BudgetIndex):
         """Row that pods with several budgets count against: it allows nothing, for the eviction API rejects them."""
         self._budgets_by_row: dict[int, LiveBudget] = {}
         self._counted: dict[int, tuple[int, int, tuple[int, ...]]] = {}
-        """Pod row -> (1 if it is healthy, 1 if its eviction is approved, the budgets that count it)."""
+        """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, the budgets that count it)."""
         self._changed: set[int] = set()
         """Budgets whose counts changed since the last `refresh`."""
 

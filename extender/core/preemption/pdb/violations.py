@@ -94,7 +94,7 @@ def pods_violating_pdbs_on_node(pdbs: BudgetIndex, evictable: Iterable[tuple[int
 
 
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:
-    """Return [node]: some budget selects more of the node's victims than it allows."""
+    """Return [node]: whether some budget selects more of the node's victims than it allows."""
     places, budgets = _counted_uses(pdbs, taken)
     return over_limit(places, budgets, pdbs.allowances, taken.size)
 
