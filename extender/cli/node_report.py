@@ -223,6 +223,6 @@ def _notes(one: RunningPodReport) -> Iterator[str]:
         yield "eviction violates a budget"
     if one.named:
         yield "chosen by kube-scheduler"
-    if one.leaving:
+    if one.terminating:
         yield "already terminating"
     yield from one.protected_by

@@ -78,7 +78,7 @@ OUTCOME_LABELS = {
 """Outcome -> text in the OUTCOME column; other outcomes are printed as they are."""
 
 VICTIM_SELECTION_NOTES = {
-    "least important first": "least important pods counted against budgets first; the default order would violate a budget",
+    "least important first": "least important pods count against budgets first; the default order violates a budget",
     "whole pod groups": "members of disrupted pod groups reprieved last",
     "minimal": "best set found by the minimal-victims search",
     "scheduler preferred": "among equal pods, those that kube-scheduler chose",
@@ -355,6 +355,6 @@ def budgets_table(budgets: Iterable[tuple[str, BudgetReport]]) -> RenderableType
     """Return a row per (node, budget): disruptions allowed before, used by the victims, and left."""
     rows = []
     for node, one in budgets:
-        left = text(f"{one.after} (violated)", "bold red") if one.charged > max(one.allowed, 0) else text(one.after)
-        rows.append((text(one.name), text(node), text(one.allowed), text(one.charged), left))
+        left = text(f"{one.after} (violated)", "bold red") if one.used > max(one.allowed, 0) else text(one.after)
+        rows.append((text(one.name), text(node), text(one.allowed), text(one.used), left))
     return AdaptiveTable(("BUDGET", "NODE", "ALLOWED", "USED", "LEFT"), rows)

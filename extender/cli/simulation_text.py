@@ -61,7 +61,7 @@ def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
     for victim in cycle.victims:
         namespace, _, name = victim.pod.partition("/")
         note = f"Preempted by pod {cycle.uid} on node {victim.node}"
-        if not victim.leaving:  # kube-scheduler does not delete a terminating victim again
+        if not victim.terminating:  # kube-scheduler does not delete a terminating victim again
             yield namespace, "Normal", "Preempted", f"pod/{name}", note
 
 
@@ -129,7 +129,7 @@ def _format_usage(resource: str, amount: int) -> str:
 def render_comparison(comparison: Comparison) -> Iterator[Text]:
     """Render the outcome of every pod under both policies, ≠ where they differ; then the counts."""
     one, other = comparison.results
-    differs = {difference.pod: difference.fates for difference in comparison.differences}
+    differs = {difference.pod: difference.outcomes for difference in comparison.differences}
     rows = []
     for pod, fates in _outcomes_by_pod(comparison).items():
         mark = "≠" if pod in differs else "="

@@ -299,4 +299,4 @@ def test_every_option_is_documented():
 def test_every_type_of_line_and_file_is_documented(rig):
     (segment,) = rig.segments()
     assert all(path.name in PAGE for path in segment.iterdir())
-    assert all(f"| `{name}` |" in PAGE for name in ("call", "put", "gone", "unread"))
+    assert all(f"| `{name}` |" in PAGE for name in ("call", "put", "delete", "unreadable"))

@@ -205,11 +205,11 @@ def test_budgets_are_charged_by_those_who_go(seed):
                 charged[budget] = charged.get(budget, 0) + 1
         told: dict[str, int] = {}
         for one in node.budgets:  # counted live, a budget stands there for its ready pods, and again for the others
-            told[one.name] = told.get(one.name, 0) + one.charged
+            told[one.name] = told.get(one.name, 0) + one.used
         assert told == charged
         ours = node.outcome in ("chosen", "outranked") and node.name not in asked.decision.as_sent
         if ours and asked.question.profile.preemption.disruption_budgets == "Strict":
-            assert all(one.charged <= max(one.allowed, 0) for one in node.budgets)
+            assert all(one.used <= max(one.allowed, 0) for one in node.budgets)
 
 
 @MANY

@@ -1,4 +1,4 @@
-"""Bind a pod to a node through the API server, and find out whether it is bound if the response leaves that open.
+"""Bind a pod to a node through the API server; if the response is inconclusive, find out whether the pod is bound.
 
 The Binding carries the pod's UID, so that the API server refuses it for another pod of the same name. Sending it twice
 is safe: the second one gets a 409. An inconclusive response is settled by reading the pod:
@@ -124,7 +124,7 @@ _POD = Decoder(_Pod)
 
 @dataclass(frozen=True, slots=True)
 class _Inconclusive:
-    """A response that leaves open whether the pod is bound."""
+    """Inconclusive response: it does not show whether the pod is bound."""
 
     code: int
     """The HTTP status; 0 without a response."""
@@ -196,7 +196,7 @@ class _BindCall:
         return _Inconclusive(0, "the response to the binding is not a Success status")
 
     def _read_pod(self, reason: str) -> BindResult | None:
-        """Return the result according to the pod, read because of `reason`; None if it has no node yet."""
+        """Read the pod, because of `reason`, and return the result that it shows; None if it has no node yet."""
         if self._left() < MIN_CALL_SECONDS:
             return self._unknown(reason, "no time left to read the pod")
         try:

@@ -88,7 +88,7 @@ class ApiServer:
 
     @property
     def place(self) -> str:
-        """Where the credentials come from, for log lines."""
+        """Source of the credentials, for log lines."""
         return self._session.credentials.place
 
     def get(
@@ -99,7 +99,7 @@ class ApiServer:
         accept: str = JSON_CONTENT_TYPE,
         timeout: Timeout = (10, 60),
     ) -> bytes:
-        """Return the body of a 2xx response; ApiError, ApiUnreachable."""
+        """Return the body of a 2xx response; raises ApiError or ApiUnreachable."""
         with self._stream("GET", path, params, {"Accept": accept}, None, timeout) as stream:
             return stream.read()
 

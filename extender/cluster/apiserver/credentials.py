@@ -43,12 +43,12 @@ class CredentialsError(ExtenderError):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Everything that a connection to the API server needs."""
+    """Address, TLS settings and credentials for connections to the API server."""
 
     configuration: Any
     """A kubernetes.client.Configuration: host, TLS, proxy."""
     place: str
-    """Where the credentials come from, for log lines and errors."""
+    """Source of the credentials, for log lines and errors."""
     authorization: str | None = None
     """Value of the Authorization header."""
     token_file: Path | None = None

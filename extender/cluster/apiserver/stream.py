@@ -62,7 +62,7 @@ class Stream:
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
-        """Send the request and wait for the response headers; ApiError, ApiUnreachable."""
+        """Send the request and wait for the response headers; raises ApiError or ApiUnreachable."""
         _current.stream = self
         try:
             self._response = self._send()
@@ -111,7 +111,7 @@ class Stream:
             _shut_down(self._socket)
 
     def set_socket(self, sock: Any) -> None:
-        """Note the socket to shut down on `close`; called by the connection, in the thread that opens the stream."""
+        """Remember the socket to shut down on `close`; called by the connection, in the thread that opens the stream."""
         with self._lock:
             self._socket = sock
             if self._closed.is_set():

@@ -43,9 +43,9 @@ class Assumption:
     made_for: str
     """UID of the preemptor or bound pod that the assumption was made for."""
     effects: dict[str, Effect]
-    """Name -> effect, for all that is assumed of the pod."""
+    """Name -> effect, for all assumed effects on the pod."""
     is_confirmed: IsConfirmed
-    """True if a state from the API server shows the last effect, which ends the assumption."""
+    """Predicate: a state from the API server shows the last effect, which ends the assumption."""
     expires_at: float
     """Clock time at which the assumption expires."""
     from_api: Pod | None
@@ -183,7 +183,7 @@ class AssumeCache:
     # --- restoring --------------------------------------------------------------------------------------------
 
     def forget_preemption(self, pod: Pod) -> None:
-        """Undo the assumed preemption for a pod that comes back without its nomination (ForgetPod)."""
+        """Undo the assumed preemption for a pod that kube-scheduler sends again without its nomination (ForgetPod)."""
         assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
         if assumption is not None and assumption.uid == pod.metadata.uid and not assumption.is_confirmed(pod):
             self._restore([key for key, one in self._assumptions.items() if one.made_for == assumption.uid])

@@ -47,7 +47,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ReflectorStatus:
-    """How current the cached objects of one kind are: the published copy of a reflector's state.
+    """Freshness of the cached objects of one kind: the published copy of a reflector's state.
 
     Served by `/debug` and the metrics; defined here, and not with the reflector, because a cache that is loaded from
     files reports it too, without importing an HTTP client.
@@ -109,7 +109,7 @@ class ClusterCache:
             yield from self.rebuild(on_skipped)
 
     def refresh_layout(self, max_nodes: int) -> bool:
-        """Update the arrays of up to `max_nodes` changed nodes, which saves the next reader the work.
+        """Update the arrays of up to `max_nodes` changed nodes in advance, so that the next reader need not.
 
         Return whether none is left.
         """
@@ -253,7 +253,7 @@ class ClusterCache:
     def apply(self, change: Change) -> bool:
         """Insert, update or delete one object; return whether anything changed.
 
-        Of two states of an object the one with the higher resourceVersion wins, in whichever order they arrive. An
+        Of two states of an object the one with the higher resourceVersion wins, whatever their order of arrival. An
         object of the same name with another UID is another object: it replaces the old one and moves to the end of
         the list. ValueError for an object that decisions could not read; NotReady before the first sync.
         """
@@ -295,7 +295,7 @@ class ClusterCache:
         self._set(kind, key, one, self.mutable_snapshot().objects.of(kind).get(key))
 
     def _set(self, kind: str, key: Key, one: Value, cached: Value | None) -> None:
-        """Put the object; `cached` is the cached object of its name, which may have another UID."""
+        """Store the object; `cached` is the cached object of its name, which may have another UID."""
         if cached is not None and uid_of(cached) != uid_of(one):
             self._remove(kind, key)
         if isinstance(one, Pod):

@@ -63,7 +63,7 @@ class EvictionLog:
 
 
 def _needs(limits: Limits) -> tuple[bool, bool]:
-    """Return whether the limits depend on (evictions, attempts)."""
+    """Return (whether the limits depend on evictions, whether on attempts)."""
     per_minute = limits.evictions_per_minute is not None or limits.namespace_evictions_per_minute is not None
     return bool(limits.workload_cooldown) or per_minute, limits.max_attempts is not None
 

@@ -16,7 +16,7 @@ from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 
 
 def write_dump(objects: ClusterObjects, path: Path, pod_annotations: frozenset[str] = frozenset()) -> None:
-    """Write one List as JSON, gzipped if the name ends in .gz; the file appears complete or not at all.
+    """Write one List as JSON, gzipped if the name ends in .gz; the file is created complete or not at all.
 
     `pod_annotations`: annotations of pods to keep in addition to KEPT_ANNOTATIONS.
     """

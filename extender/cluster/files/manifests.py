@@ -29,7 +29,7 @@ from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Pod, Value
 from extender.k8s.validation import decode_error_message, validate
 
-UNREAD_ANNOTATION = "extender/unread"
+UNREAD_ANNOTATION = "extender/unreadable"
 """Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""
 
 MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
@@ -107,7 +107,7 @@ def _documents(path: Path) -> list[Any]:
 
 
 def _decompress(data: bytes) -> bytes:
-    """Undo gzip, a byte order mark, and UTF-16 (what `>` writes in PowerShell)."""
+    """Decode gzip, a byte order mark, and UTF-16 (which `>` in PowerShell writes)."""
     if data.startswith(b"\x1f\x8b"):
         data = gzip.decompress(data)
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -206,7 +206,7 @@ _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
 
 
 def _kinds_by_name() -> dict[str, dict[str, str]]:
-    """Return kind, as objects give it -> API group -> key of KINDS."""
+    """Return `kind` field of objects -> API group -> key of KINDS."""
     found: dict[str, dict[str, str]] = {}
     for kind, of_kind in KINDS.items():
         found.setdefault(kind_without_group(kind), {})[of_kind.group] = kind
@@ -254,7 +254,7 @@ class _Collector:
             self._add_object(kind, document, file, place)
 
     def _note_unread(self, metadata: _ListMetadata | None) -> None:
-        """Note the unread kinds of a dump; names that this version does not know are ignored."""
+        """Record the unread kinds of a dump; names that this version does not know are ignored."""
         names = ((metadata.annotations if metadata else None) or {}).get(UNREAD_ANNOTATION, "").split(",")
         self._unread.update(name for name in names if name in self._found)
 
@@ -301,7 +301,7 @@ def _list_of(document: Any, label: str) -> _Items | _AnyItems:
 
 
 def _with_defaults(loaded: Any, kind: Kind) -> Any:
-    """Fill in what the API server would have set: the namespace, and a UID for a pod."""
+    """Fill in the fields that the API server would have set: the namespace, and a UID for a pod."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace="default")
@@ -332,7 +332,7 @@ def _decode(document: Any, struct: type[T]) -> T:
 
 
 def _name_of(document: Any) -> str:
-    """Return `namespace/name` if that much of a broken object can be read, else nothing."""
+    """Return `namespace/name` of an object that cannot be decoded, or "" if they cannot be read either."""
     try:
         name = _decode(document, _MetadataOnly).metadata
     except ValueError:

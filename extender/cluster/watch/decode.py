@@ -79,7 +79,7 @@ class InternPool:
         self._previous: dict[Any, Any] = {}
 
     def get(self, key: object, value: T) -> T:
-        """Return the value interned under the key; the first time, `value` itself."""
+        """Return the value interned under the key, or intern `value` and return it."""
         known: T | None = self._recent.get(key)
         if known is not None:
             return known

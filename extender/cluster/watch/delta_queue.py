@@ -1,8 +1,8 @@
-"""Queue what the reflectors' threads read, for the event loop to apply (the place of client-go's DeltaFIFO).
+"""Queue the reflectors' lists and events for the event loop to apply (the counterpart of client-go's DeltaFIFO).
 
 Unlike DeltaFIFO, deltas of one object are not merged: the cache ignores states that are not newer.
 
-Rule: first in, first out, and bounded: a thread that is ahead of the event loop blocks.
+Rule: first in, first out, and bounded: a reflector's thread blocks while the queue is full.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class ProfileChange:
     is_ready: asyncio.Event
     """Set once the cache is prepared for the profile."""
     kind: ClassVar[str] = "Pod"
-    """The kind to relist if this fails."""
+    """Kind to relist if the change fails."""
 
 
 QueueItem = Replaced | Deltas | Unreadable | ProfileChange
@@ -157,5 +157,5 @@ class DeltaQueue:
 
     @property
     def oldest(self) -> float | None:
-        """Clock time at which the first item was queued; None if the queue is empty."""
+        """Return the clock time at which the first item was queued; None if the queue is empty."""
         return self._items[0][0] if self._items else None

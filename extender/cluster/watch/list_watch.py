@@ -1,4 +1,4 @@
-"""Define list and watch without I/O: resources, pages, watch events, resourceVersions, timeouts, backoff, interfaces.
+"""Define the parts of list and watch that need no I/O: resources, pages, watch events, resourceVersions, timeouts, backoff, interfaces.
 
 Mirrors client-go's ListWatch, ListPager and the types around Reflector (tools/cache/listwatch.go, reflector.go;
 tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.

@@ -49,7 +49,7 @@ class ObjectReader:
         """True if the next list decodes every object: cached ones may be wrong despite an equal resourceVersion."""
 
     def read_event(self, line: bytes) -> tuple[str, Value] | None:
-        """Return (event type, object) of a watch line on the fast path, which fits nearly all events; else None."""
+        """Return (event type, object) of a watch line on the fast path, for nearly all events; else None."""
         found = self._decoder.decode_event(line, self._get_cached)
         return found if found is not None and found[0] in OBJECT_EVENT_TYPES else None
 

@@ -41,7 +41,7 @@ MAX_CONSECUTIVE_REFUSALS = 3
 """Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent."""
 
 MAX_SILENT_WATCHES = 2
-"""Consecutive watches without any line before a relist: only a list shows whether the server was set back."""
+"""Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
 
 UNREADABLE_PHASES = ("forbidden", "absent")
 
@@ -94,12 +94,12 @@ class Reflector:
     # --- for other threads ---
 
     def stop(self) -> None:
-        """Make `run` return, whatever it waits for."""
+        """Make `run` return at once, interrupting any wait."""
         self._stopped.set()
         self._interrupt()
 
     def request_relist(self, reason: str) -> None:
-        """Relist now or, if the API server cannot be reached, as soon as it can."""
+        """Relist now, or as soon as the API server can be reached."""
         self._relist_reason = reason
         self._interrupt()
 
@@ -181,7 +181,7 @@ class Reflector:
             return stream.read()
 
     def _store_list(self, objects: list[Value], version: str) -> None:
-        """Hand over a complete list; one older than the cache only if the previous list was older, too."""
+        """Pass a complete list to the store; one older than the cache only if the previous list was older, too."""
         if not self.state.regressed and list_watch.is_older_version(version, self.state.version):
             self.state.regressed = True
             self._regress(version)
@@ -194,7 +194,7 @@ class Reflector:
         self.state.broken_since = None
 
     def _regress(self, version: str) -> NoReturn:
-        """Relist: etcd was restored from a backup, or a lagging API server answered."""
+        """Relist after a list older than the cache: etcd was restored from a backup, or an API server lags."""
         reason = f"the API server is at resourceVersion {version}, the cache at {self.state.version}"
         self._schedule_relist(reason)
         raise ApiUnreachable(reason)
@@ -230,7 +230,7 @@ class Reflector:
         return self._stream
 
     def _mark_accepted(self) -> None:
-        """Note that the server has accepted a watch."""
+        """Record that the server has accepted a watch."""
         self._accepted_at = self.state.last_contact = self._clock()
         self._has_received = self._has_progressed = False
         self._consecutive_refusals = self._too_large = 0
@@ -239,7 +239,7 @@ class Reflector:
             self._mark_synced()
 
     def _mark_synced(self) -> None:
-        """Note that the kind is in sync: everything so far was handed over, and later events will arrive."""
+        """Record that the kind is in sync: the store has everything so far, and later events will follow."""
         if self._logged_error:
             log.info("watch of %s re-established", self.resource.plural)
         self._logged_error = ""
@@ -249,7 +249,7 @@ class Reflector:
         self.state.broken_since = None
 
     def _take(self, lines: list[bytes]) -> None:
-        """Hand over the events of one read; those before an error still count."""
+        """Pass the events of one read to the store, including those that precede an ERROR event."""
         changes: list[Change] = []
         try:
             for line in lines:

@@ -38,7 +38,7 @@ TURN_SECONDS = 0.001
 """Seconds for which changes are applied before the event loop serves requests again."""
 
 INITIAL_TURN_SECONDS = 0.02
-"""Seconds of such a turn before the first sync, when no request can be answered."""
+"""Seconds of a turn before the first sync, when no request can be answered."""
 
 NODES_PER_SETTLE = 50
 """Changed nodes whose arrays are updated between two reads of the clock."""
@@ -141,7 +141,7 @@ class KubernetesSource:
 
     @property
     def is_live(self) -> bool:
-        """Return True: what is answered takes effect in this cluster, so its effects are assumed."""
+        """Return True: answers take effect in this cluster, so their effects are assumed."""
         return True
 
     def warnings(self) -> Sequence[str]:
@@ -245,7 +245,7 @@ class KubernetesSource:
                 left = GC_INTERVAL_SECONDS
 
     def _lists_seen(self) -> tuple[int, int]:
-        """Return (relists so far, lists in progress)."""
+        """Return (number of relists so far, number of lists in progress)."""
         phases = (reflector.state.phase == "listing" for reflector in self.reflectors.values())
         return sum(reflector.state.relists for reflector in self.reflectors.values()), sum(phases)
 
@@ -295,7 +295,7 @@ class KubernetesSource:
             yield
 
     def _sync_first(self, item: QueueItem) -> Iterator[None]:
-        """Gather the first list of every kind; build the cache when all kinds have one."""
+        """Collect the first list of every kind; build the cache when all kinds have one."""
         if isinstance(item, Deltas):
             self._early_changes.extend(item.changes)
             return

@@ -100,7 +100,7 @@ class PodOutcome(SimulationStruct, frozen=True):
 
 class PolicyDifference(SimulationStruct, frozen=True):
     pod: str
-    fates: list[PodOutcome | None]
+    outcomes: list[PodOutcome | None]
     """[policy]: the outcome under each policy; null where the pod does not occur."""
 
 
@@ -159,7 +159,7 @@ def run_simulations(
         return results[0]
     one, other = map(pod_outcomes, results)
     differences = [
-        PolicyDifference(pod=pod, fates=[one.get(pod), other.get(pod)])
+        PolicyDifference(pod=pod, outcomes=[one.get(pod), other.get(pod)])
         for pod in dict.fromkeys((*one, *other))
         if not _is_same_outcome(one.get(pod), other.get(pod))
     ]

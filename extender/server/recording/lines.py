@@ -45,7 +45,7 @@ class PutLine(msgspec.Struct, frozen=True, tag_field="type", tag="put"):
     object: Raw
 
 
-class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="gone"):
+class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="delete"):
     """An object was deleted."""
 
     kind: str
@@ -53,7 +53,7 @@ class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="gone"):
     name: str
 
 
-class UnreadableLine(msgspec.Struct, frozen=True, tag_field="type", tag="unread"):
+class UnreadableLine(msgspec.Struct, frozen=True, tag_field="type", tag="unreadable"):
     """The set of unreadable kinds changed."""
 
     fields: tuple[str, ...]

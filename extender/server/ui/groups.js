@@ -12,7 +12,7 @@ const FIRST_GROUPS = 25; // shown before "Show more"
 
 /** Return the reason that the node shares with its group. */
 function reasonOf(node) {
-  const violated = (node.budgets ?? []).filter((one) => one.charged > one.allowed).map((one) => one.name);
+  const violated = (node.budgets ?? []).filter((one) => one.used > one.allowed).map((one) => one.name);
   if (node.outcome === "rejectedByPolicy" && !node.why) return violated.length ? `eviction would violate disruption budget ${violated.join(", ")}` : "";
   if (node.outcome === "noVictims") return node.counts?.protected ? "every pod is protected by a policy or at least as important as the preemptor" : node.counts ? "every pod is at least as important as the preemptor" : "the node runs no pods";
   const status = node.emptied ?? node.filter;

@@ -85,7 +85,7 @@ function podRow(node, pod, resources) {
     ...(pod.protectedBy ?? []),
     pod.violating && "its eviction would violate a budget",
     pod.named && "kube-scheduler selected it as a victim",
-    pod.leaving && "terminating",
+    pod.terminating && "terminating",
   ].filter(Boolean);
   return el("tr", { class: `role-${role}` },
     el("th", { scope: "row" }, name(pod.key)),
@@ -108,9 +108,9 @@ const nominatedPods = (pods) => table("Pods nominated to this node, counted as i
 
 /** Return a table of disruption budgets: disruptions allowed, victims that count against them, and the rest. */
 export function budgetsTable(budgets, caption) {
-  const rows = budgets.map(({ name: own, allowed, charged }) => {
-    const left = allowed - charged;
-    return el("tr", {}, el("th", { scope: "row" }, name(own)), el("td", { class: "number" }, allowed), el("td", { class: "number" }, charged), el("td", { class: "number" }, left),
+  const rows = budgets.map(({ name: own, allowed, used }) => {
+    const left = allowed - used;
+    return el("tr", {}, el("th", { scope: "row" }, name(own)), el("td", { class: "number" }, allowed), el("td", { class: "number" }, used), el("td", { class: "number" }, left),
       el("td", { class: left < 0 ? "bad" : null }, left < 0 ? `✗ violated by ${-left}` : "✓ respected"));
   });
   const made = table(caption, ["Budget", "Disruptions allowed", "Victims", "Left", ""], rows, { class: "budgets" });

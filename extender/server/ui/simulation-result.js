@@ -28,7 +28,7 @@ function differences({ compared, differences: found = [] }) {
         one.numPDBViolations ? `; ${count(one.numPDBViolations, "PDB violation")}` : null,
         one.vetoed ? ["; vetoed: ", one.vetoed] : null];
   return el("div", { id: "differences", class: "scroll" }, table(`${count(found.length, "pod")} with different outcomes`, ["Pod", ...compared.map(policyName)],
-    found.map((one) => [el("th", { scope: "row" }, name(one.pod)), ...one.fates.map((each) => el("td", {}, podOutcome(each)))])));
+    found.map((one) => [el("th", { scope: "row" }, name(one.pod)), ...one.outcomes.map((each) => el("td", {}, podOutcome(each)))])));
 }
 
 function simulation(result, level) {

@@ -528,7 +528,7 @@ def test_pods_whose_loss_breaks_a_budget_are_put_back_first():
 
 def test_terminating_pods_are_marked():
     leaving = pod("a", metadata={"deletionTimestamp": STARTED})
-    assert running(preempted({node("n1", cpu="1"): [leaving]}), "a").leaving
+    assert running(preempted({node("n1", cpu="1"): [leaving]}), "a").terminating
 
 
 ALL_POLICIES = PreemptionPolicy(
@@ -610,8 +610,8 @@ def test_budgets_are_shown_before_and_after_the_victims():
     budgets = [budget("xs", allowed=1, app="x"), budget("ys", allowed=3, tier="y"), budget("zs", app="z")]
     one = on(preempted(nodes, preemptor=incoming(cpu="2"), budgets=budgets), "n1")
     assert one.budgets == [
-        BudgetReport(name="default/xs", allowed=1, charged=2),
-        BudgetReport(name="default/ys", allowed=3, charged=1),
+        BudgetReport(name="default/xs", allowed=1, used=2),
+        BudgetReport(name="default/ys", allowed=3, used=1),
     ]
     assert [budget.after for budget in one.budgets] == [-1, 2]
     assert one.violations == 1

@@ -217,7 +217,7 @@ def test_terminating_pods_are_not_evicted_again_but_removed():
     here = snapshot({node("n1", cpu="1"): [pod("a", **LEAVING)]}, budgets=[budget(allowed=1, app="a")])
     result = run(here, incoming("new"))
     assert outcomes_of(result) == ["new Nominated n1 -a", "new Scheduled n1"]
-    assert [one.leaving for one in result.evicted] == [True]
+    assert [one.terminating for one in result.evicted] == [True]
     assert here.objects.budgets["default", "budget"].status.disruptions_allowed == 1
 
 

@@ -171,7 +171,7 @@ CASES = [
     ),
     # --- cluster cache
     *gauge(
-        "ExtenderPictureStale",
+        "ExtenderCacheStale",
         of("extender_cache_age_seconds", 'kind="Pod"'),
         "130+0",
         "110+0",

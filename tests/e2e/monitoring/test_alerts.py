@@ -101,7 +101,7 @@ THRESHOLDS = {
     "ExtenderVetoing": ("0.9", "nine in ten"),
     "ExtenderSlow": ("0.01", "More than 1 % of the calls"),
     "ExtenderEventLoopLag": ("0.5", "half a second"),
-    "ExtenderPictureStale": ("120", "for 2 minutes"),
+    "ExtenderCacheStale": ("120", "for 2 minutes"),
     "ExtenderRelisting": ("40", "More than 40 lists"),
     "ExtenderWatchesFlapping": ("150", "More than 150"),
     "ExtenderCertificateExpiresSoon": ("604800", "within 7 days"),

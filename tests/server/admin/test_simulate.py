@@ -50,7 +50,7 @@ def test_the_result_is_plain_values():
             "node": "n1",
             "budgets": [],
             "preemptor": "default/new",
-            "leaving": False,
+            "terminating": False,
         }
     ]
     assert (result["cluster"], result["profile"], result["seed"]) == ({"nodes": 2, "pods": 2}, "configured", None)
@@ -118,7 +118,7 @@ def test_two_policies_are_compared_pod_by_pod():
     assert [one["profile"] for one in result["results"]] == ["upstream", "strict"]
     (difference,) = result["differences"]
     assert difference["pod"] == "default/new"
-    upstream, strict = difference["fates"]
+    upstream, strict = difference["outcomes"]
     assert (upstream["outcome"], upstream["node"], upstream["evicts"], upstream["numPDBViolations"]) == (
         "Scheduled",
         "n1",

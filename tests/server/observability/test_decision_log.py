@@ -234,7 +234,7 @@ def test_a_call_that_is_answered_is_kept_as_it_was_answered():
 def test_assumed_evictions_do_not_change_a_kept_decision():
     """The cluster cache changes as soon as the answer is sent."""
     found = request("preempt", preempt_body())
-    assert [pod.leaving for shown in found.nodes for pod in shown.pods if pod.role == "victim"] == [False, False]
+    assert [pod.terminating for shown in found.nodes for pod in shown.pods if pod.role == "victim"] == [False, False]
 
 
 def test_the_moment_of_the_decision_is_its_time():

@@ -120,7 +120,7 @@ def test_a_broken_line_is_an_error_that_names_it(rig):
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"type":"gone","kind":"Pod","namespace":"shop","name":"missing"}\n',
+        b'{"type":"delete","kind":"Pod","namespace":"shop","name":"missing"}\n',
         b'{"type":"put","kind":"Cat","object":{}}\n',
         b'{"type":"put","kind":"Pod","object":{"metadata":7}}\n',
     ],
