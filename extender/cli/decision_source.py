@@ -1,4 +1,4 @@
-"""Read decisions from a running service, or from a recording whose calls are decided again.
+"""Read decisions from a running service, or from a recording whose calls are replayed.
 
 Both return the JSON of GET /decisions and GET /decisions/{id}.
 
@@ -107,7 +107,7 @@ class ServiceDecisions:
         return response.status_code, response.content
 
     def _connection_error(self, error: "httpx.HTTPError") -> str:
-        """Return what failed and what to check."""
+        """Return the failure and advice on what to check."""
         import httpx
 
         if tls_error := self._tls.error_message(error, self._url):
@@ -128,7 +128,7 @@ def _response_error(body: bytes) -> str:
 
 
 class RecordedDecisions:
-    """Decisions of a recording: its calls, decided again on the recorded cluster and settings."""
+    """Decisions of a recording: its calls, replayed on the recorded cluster and settings."""
 
     def __init__(self, path: Path) -> None:
         from extender.server.recording.replay import open_recording
@@ -199,7 +199,7 @@ def _may_match(query: DecisionQuery, call: "RecordedCall") -> bool:
 
 
 class _SingleDecision(DecisionLog):
-    """Collects one decision under the id that it was recorded with."""
+    """Collects one decision, under its recorded id."""
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(1, sys.maxsize)

@@ -260,7 +260,7 @@ PAGES = {
 # --- formatting -------------------------------------------------------------------------------------------------------
 
 _NON_BREAKING_HYPHEN = "\u2011"
-"""Stands in for hyphens while lines are wrapped, so that `--ca-file` and kube-scheduler stay whole."""
+"""Placeholder for hyphens while lines are wrapped, so that `--ca-file` and kube-scheduler are not split."""
 
 
 class PlainTextFormatter(HelpFormatter):

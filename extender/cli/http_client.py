@@ -76,7 +76,7 @@ class TLSClientConfig:
         return client
 
     def error_message(self, error: "httpx.HTTPError", url: str) -> str:
-        """Return what to check where a call failed because of TLS, or because it is missing; "" for any other error."""
+        """Return advice for a call that failed because of TLS, or because TLS is missing; "" for any other error."""
         import httpx
 
         if refused := _tls_error(error):
@@ -125,7 +125,7 @@ class TLSClientConfig:
 
 
 def _file_error(error: OSError) -> str:
-    """Return what is wrong with a certificate or key file; ssl.SSLError is an OSError too."""
+    """Return the problem of a certificate or key file; ssl.SSLError is an OSError too."""
     not_pem = "cannot be read as PEM, or certificate and key do not match"
     return not_pem if isinstance(error, ssl.SSLError) else error.strerror or str(error)
 

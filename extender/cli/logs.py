@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 def configure(config: "LogSection") -> None:
     """Log events of all threads and libraries as configured.
 
-    Libraries log at Info at most: at Debug the kubernetes client logs whole objects.
+    Libraries log at level Info or above: at Debug the kubernetes client logs whole objects.
     """
     level = logging.getLevelNamesMapping()[config.level.upper()]
     handler = logging.StreamHandler(sys.stderr)

@@ -52,7 +52,7 @@ class OutputFormat(StrEnum):
 def cluster_options(
     path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None
 ) -> dict[str, tuple[str, object]]:
-    """Return option -> (configuration key, value); the options that are set select cluster.source as well."""
+    """Return option -> (configuration key, value) for the given options; they also set cluster.source."""
     given: dict[str, tuple[str, object]] = {
         "--cluster": ("cluster.path", path),
         "--kubeconfig": ("cluster.kubeconfig", kubeconfig),

@@ -41,7 +41,7 @@ class Invocation:
     command: str = "extender explain"
     """Command with the options that select the service or recording, shell-quoted."""
     is_replay: bool = False
-    """True if the decisions were computed again from a recording."""
+    """True if the decisions come from a replayed recording."""
 
 
 MAX_TABLE_ROWS = 20
@@ -53,7 +53,7 @@ _FULL_LIST_MIN_COLUMNS = 100
 """Console width below which the list drops the VERB and POD columns, which the id and the sentence repeat."""
 
 DECIDING_MARK = "*"
-"""Marks the first criterion on which a candidate is worse than the best one."""
+"""Mark of the first criterion on which a candidate is worse than the best one."""
 
 OUTCOME_STYLES = {
     "chosen": "bold green", "accepted": "green", "scored": "green", "fits": "green",
@@ -84,7 +84,7 @@ VICTIM_SELECTION_NOTES = {
     "scheduler preferred": "among equal pods, those that kube-scheduler chose",
     "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
 }
-"""Way in which victims were selected (dry_run.VICTIM_SELECTION_METHODS) -> note, for every way but the plain reprieve."""
+"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note, for every method but the plain reprieve."""
 
 MODE_DESCRIPTIONS = {
     "observed": "observe only: the decision was not sent to kube-scheduler",
@@ -312,7 +312,7 @@ def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[Ren
 
 
 def _group_reason(node: NodeReport) -> str:
-    """Return the reason without details of the single node, so that nodes with the same reason share a group."""
+    """Return the reason without details of the individual node, so that nodes with the same reason share a group."""
     if node.outcome == "insufficientAfterPreemption" and node.emptied is not None:
         return status_message(node.emptied)
     if node.outcome == "noVictims":

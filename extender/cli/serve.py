@@ -196,7 +196,7 @@ _LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # not addresses t
 
 
 def listener_url(listener: "ServerSection | AdminSection", *, as_configured: bool = False) -> str:
-    """Return the URL of a listener as reached from this machine, where 0.0.0.0 and :: become loopback addresses.
+    """Return the URL of a listener from this machine: 0.0.0.0 and :: become loopback addresses.
 
     `as_configured`: keep the configured host.
     """
@@ -206,7 +206,7 @@ def listener_url(listener: "ServerSection | AdminSection", *, as_configured: boo
 
 
 def _loopback_only_note(settings: "Configuration") -> str:
-    """Return a note that the page refuses callers from other machines, where the address suggests otherwise."""
+    """Return a note that the page refuses remote clients, if the listening address suggests otherwise."""
     from extender.config.values import is_loopback
 
     needs_no_note = is_loopback(settings.admin.host) or settings.debug.allow_remote

@@ -33,13 +33,13 @@ def render(result: Simulation) -> Iterator[Text]:
 
 
 def render_events(result: Simulation) -> list[Text]:
-    """Render events in order; a line without a type adds what kube-scheduler itself would not report."""
+    """Render events in order; a line without a type adds a fact that kube-scheduler itself would not report."""
     rows = [row for cycle in result.cycles for row in _cycle_events(cycle)]
     return format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), rows)
 
 
 def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
-    """Word the events of a cycle as kube-scheduler does (schedule_one.go, framework/preemption/executor.go, v1.36)."""
+    """Render the events of a cycle as kube-scheduler does (schedule_one.go, framework/preemption/executor.go, v1.36)."""
     namespace, _, name = cycle.pod.partition("/")
     about = f"pod/{name}"
     if cycle.outcome == "Scheduled":
@@ -127,7 +127,7 @@ def _format_usage(resource: str, amount: int) -> str:
 
 
 def render_comparison(comparison: Comparison) -> Iterator[Text]:
-    """Render the outcome of every pod under both policies, ≠ where they differ; then the counts."""
+    """Render the outcome of every pod under both policies, with ≠ where they differ; then the counts."""
     one, other = comparison.results
     differs = {difference.pod: difference.outcomes for difference in comparison.differences}
     rows = []

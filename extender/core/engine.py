@@ -318,7 +318,7 @@ def _apply_policies(run: DryRun, scheduler_victims: BoolArray, scheduler_decides
 
 
 def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
-    """Of two interchangeable pods, evict the one that kube-scheduler chose.
+    """Prefer kube-scheduler's victim where two pods are interchangeable.
 
     kube-scheduler may know already that the other one is gone, and one UID that it cannot find fails the whole answer.
     """

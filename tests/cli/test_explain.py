@@ -643,7 +643,7 @@ def test_nominated_pods_and_policies_that_found_the_victims_are_named():
     found = preempted(
         {node("n1", cpu="5"): pods}, policy=STRICT, preemptor=incoming(cpu="4"), budgets=[budget(allowed=1, app="x")]
     )
-    how = "least important pods counted against budgets first; the default order would violate a budget"
+    how = "least important pods count against budgets first; the default order violates a budget"
     assert f"  victims: {how}" in printed_node(found, "n1").splitlines()
     assert f"  {how}" in printed(found).splitlines()
 

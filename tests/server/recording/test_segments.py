@@ -174,7 +174,7 @@ def test_changes_between_calls_are_recorded_in_their_order(rig):
     rig.recorder.stop()
     (segment,) = rig.segments()
     types = [line["type"] for line in lines_of(segment)]
-    assert types == ["call", "put", "call", "gone", "put", "call", "gone", "call"]
+    assert types == ["call", "put", "call", "delete", "put", "call", "delete", "call"]
     rig.replays("filter", "filter", "filter", "filter")
 
 
