@@ -22,7 +22,7 @@ Rule: a node that does not fit is a value (a Status), never an exception.
 """
 
 INTERNAL = "internal error; the log says more"
-"""The message of any error that is not an ExtenderError: details stay in the log."""
+"""Message for every error that is not an ExtenderError: details are only in the log."""
 
 
 class ExtenderError(Exception):

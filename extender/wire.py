@@ -1,15 +1,15 @@
 """Decode requests and encode answers of `k8s.io/kube-scheduler/extender/v1`.
 
 Keys are Go's field names, each spelled out below. A body that lacks a required key in that spelling is read once more
-with the keys of the extender types in any case (`pod`, `nodenames`, `uid`), which older schedulers and people with curl
-write. The keys of the Kubernetes objects inside have one spelling, the API's. Unknown keys are ignored, of duplicate
-keys the last one counts, and `null` is what Go writes for the form that is not used.
+with the keys of the extender types in any case (`pod`, `nodenames`, `uid`), which older schedulers and manual curl
+calls use. The keys of the Kubernetes objects inside have one spelling, the API's. Unknown keys are ignored, of
+duplicate keys the last one counts, and `null` is what Go writes for the form that is not used.
 
 A node that is sent twice is answered twice in `/filter` (the scheduler accepts that), and once in `/prioritize` (the
 scheduler adds up the scores of a host that occurs twice).
 
 Rule: a body that cannot be understood is a RequestError that says what and where, and never repeats the input; nothing
-that was sent is ever read as if it were absent.
+that was sent is ever treated as absent.
 """
 
 import codecs
@@ -69,7 +69,7 @@ class UIDOnlyMetadata(msgspec.Struct):
 
 
 class VictimPod(msgspec.Struct):
-    """A whole Pod, of which only the UID is read: the rest is in the cluster cache."""
+    """Whole Pod, of which only the UID is read: the rest is in the cluster cache."""
 
     metadata: UIDOnlyMetadata
 
@@ -86,7 +86,7 @@ class ExtenderPreemptionArgs(msgspec.Struct):
 
 
 RequiredString = Annotated[str, Meta(min_length=1)]
-"""A key that must be there and not empty."""
+"""Type of a key that must be present and not empty."""
 
 
 class ExtenderBindingArgs(msgspec.Struct):
@@ -343,7 +343,7 @@ def decode_bind(body: bytes) -> BindRequest:
 
 
 def _node_names(nodes: Iterable[NameOnlyNode]) -> list[str]:
-    """`metadata.name` of each Node."""
+    """Return `metadata.name` of each Node."""
     names = [node.metadata.name for node in nodes]
     if "" in names:
         raise RequestError(f"Nodes.items[{names.index('')}].metadata.name is missing or empty")
@@ -426,7 +426,7 @@ def _respell_object(raw: bytes | Raw, fields: ObjectKeys) -> bytes:
 
 
 def _request_error(error: Exception, body: bytes, where: str = "") -> RequestError:
-    """Word a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`."""
+    """Render a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RecursionError):

@@ -39,7 +39,7 @@ def render_events(result: Simulation) -> list[Text]:
 
 
 def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
-    """Render the events of a cycle as kube-scheduler does (schedule_one.go, framework/preemption/executor.go, v1.36)."""
+    """Render the events of a cycle as kube-scheduler does (schedule_one.go, preemption/executor.go, v1.36)."""
     namespace, _, name = cycle.pod.partition("/")
     about = f"pod/{name}"
     if cycle.outcome == "Scheduled":

@@ -231,7 +231,7 @@ def _keys_beside(path: KeyPath) -> tuple[str, ...]:
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
-    """Return the section in `Section`, `list[Section]`, `Section | None` and the like."""
+    """Return the section class in an annotation such as `Section`, `list[Section]` or `Section | None`."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(_section_in, get_args(annotation))), None)

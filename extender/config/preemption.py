@@ -92,7 +92,7 @@ _BUILT_IN = (*_SWITCHES, "optOutAnnotations")
 
 
 def _annotation(text: str) -> str:
-    """A valid `key` or `key=value`; ValueError says why not."""
+    """Validate `key` or `key=value`; ValueError gives the reason."""
     key, _, _ = text.partition("=")
     if key in OPT_OUTS:
         raise ValueError(
@@ -263,7 +263,7 @@ class LimitsSection(Section):
                 yield f"limits.{type(self).model_fields[name].alias}"
 
 
-# --- all of it ------------------------------------------------------------------------------------------------------
+# --- preemption -----------------------------------------------------------------------------------------------------
 
 
 class PreemptionSection(Section):

@@ -79,7 +79,7 @@ def resource_group(name: str) -> str:
 
 
 def annotation_name(name: str) -> str:
-    """Mirrors ValidateAnnotations (apimachinery, v1.36): a label key in any case."""
+    """Validate the key of an annotation: a label key in any case (ValidateAnnotations, apimachinery v1.36)."""
     if not is_qualified_name(name.lower()):
         raise ValueError("must be a name such as example.com/name")
     return name

@@ -31,7 +31,7 @@ class Evaluation:
     filter_run: FilterRun
     scores: Scores
     eligible: tuple[bool, str]
-    """(the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns it."""
+    """(whether the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns them."""
     dry_run: DryRun
     """Dry run over the nodes with status Unschedulable, computed also for a pod that is not eligible to preempt."""
 

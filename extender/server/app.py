@@ -1,6 +1,6 @@
 """Assemble the scheduler extender: one FastAPI application from a cluster cache and a configuration.
 
-Rule: importing this module starts nothing; all state hangs on the application that `create_app` returns.
+Rule: importing this module starts nothing; all state belongs to the application that `create_app` returns.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """What POST /bind needs: the API client blocks, so it has a thread pool of its own."""
+    """API client of POST /bind, with a thread pool of its own because the client blocks."""
 
     api: binding.BindingApi
     timeout: float
@@ -78,13 +78,13 @@ class ServerContext:
     live_settings: LiveSettings
     """The settings in effect, reloaded from the configuration file."""
     source: ClusterSource = NO_SOURCE
-    """Keeps the cluster cache up to date."""
+    """Source that keeps the cluster cache up to date."""
     binder: Binder | None = None
-    """None: POST /bind is disabled."""
+    """Binder of POST /bind; None: disabled."""
     max_node_names_body_bytes: int = 2 << 20
     max_body_bytes: int = 128 << 20
     max_in_flight: int = 100
-    """Concurrent calls; a call above this number is answered as overload."""
+    """Maximum concurrent calls; further calls are answered as overload."""
     timeout: float = math.inf
     """Seconds from a call's first byte to the deadline of its decision (80 % of `server.httpTimeout`)."""
     clock: Clock = time.monotonic
@@ -93,9 +93,9 @@ class ServerContext:
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(0, 0))
     recorder: CallRecorder | None = None
     audit: AuditLog | None = None
-    """None: audit lines are disabled."""
+    """Audit log; None: disabled."""
     tracing: Tracing | None = None
-    """None: tracing is disabled."""
+    """Tracing; None: disabled."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
 
     @property
@@ -122,7 +122,7 @@ class ServerContext:
         return snapshot
 
     def forget_preemption(self, pod: Pod) -> None:
-        """kube-scheduler asks about the pod."""
+        """Undo the assumed preemption for a pod that kube-scheduler sends again."""
         if self.source.is_live:
             self.cache.assumed.forget_preemption(pod)
 
@@ -132,7 +132,7 @@ class ServerContext:
             raise too_large(self.max_node_names_body_bytes)
 
     def note_not_evaluated(self, verb: str, pod: Pod, plugins: tuple[str, ...]) -> None:
-        """Count and log the plugins that a decision leaves to kube-scheduler, whatever the answer is."""
+        """Count and log the plugins that a decision leaves to kube-scheduler, in every mode."""
         if plugins:
             self.metrics.count_not_evaluated(plugins)
             log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))

@@ -13,7 +13,7 @@ class Lifecycle:
     """State shared by `server.run`, /readyz and the metrics."""
 
     is_draining: bool = False
-    """A shutdown has begun: calls are still answered, but /readyz fails so that endpoints are removed."""
+    """True once a shutdown has begun: calls are still answered, but /readyz fails so that endpoints are removed."""
     certificates: dict[str, TLSFiles] = field(default_factory=dict)
     """Listener (`server`, `admin`) -> its TLS files, for the listeners that serve TLS."""
 

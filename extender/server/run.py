@@ -32,7 +32,7 @@ from extender.server.http.tls import TLSFiles
 log = logging.getLogger(__name__)
 
 THREAD_SWITCH_INTERVAL_SECONDS = 0.0001
-"""How long a thread that reads from the API server may hold the GIL while a request waits; Python's default is 5 ms."""
+"""Seconds for which a reflector's thread may hold the GIL while a request waits; Python's default is 5 ms."""
 
 SCHEDULER_BACKLOG = 2048
 """Connections of the scheduler listener that may wait to be accepted."""
@@ -41,10 +41,10 @@ ADMIN_BACKLOG = 128
 """Connections of the admin listener that may wait to be accepted."""
 
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
-"""How long in-flight calls of the scheduler may still be answered during a shutdown."""
+"""Seconds for which in-flight calls of the scheduler are still answered during a shutdown."""
 
 ADMIN_SHUTDOWN_TIMEOUT_SECONDS = 2.0
-"""How long in-flight requests of the admin listener may still be answered during a shutdown."""
+"""Seconds for which in-flight requests of the admin listener are still answered during a shutdown."""
 
 
 def serve(app: FastAPI, config: Configuration, listening: socket.socket | None = None) -> None:

@@ -65,7 +65,7 @@ class ConfigFile:
 
     path: Path
     load: Callable[[], Configuration]
-    """Return the configuration that a restart would use now; raises ConfigError if it is invalid."""
+    """Function that returns the configuration that a restart would use now; raises ConfigError if it is invalid."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -75,7 +75,7 @@ class LiveSettings:
     def __init__(self, config: Configuration, file: ConfigFile | None = None) -> None:
         self.settings = Settings.from_config(config)
         self.prepare_cache: Callable[[Profile], Awaitable[None]] | None = None
-        """Computes what new policies need of the cluster cache, while decisions are still made by the old policies."""
+        """Function that prepares the cluster cache for new policies while decisions are still made by the old ones."""
         self.last_error: str | None = None
         """Reason why the last reload failed, one line per error; None if the file as it is now is in effect."""
         self.restart_required: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class LiveSettings:
         self._changes = ChangeDetector[FileSignature]()
 
     def warnings(self) -> list[str]:
-        """Return one line per thing an operator should know: active switches, a failed reload, a pending restart."""
+        """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""
         lines = self.settings.notes()
         if self.last_error is not None:
             lines += [f"configuration: {error}; using the previous one" for error in self.last_error.splitlines()]
@@ -175,7 +175,7 @@ def _signature(path: Path) -> FileSignature:
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:
-    """Return what needs a restart: changed keys (`cluster.path`, ...), and what the watches would have to read more."""
+    """Return the changes that need a restart: changed keys (`cluster.path`, ...), and further objects to watch."""
     changed = []
     if after.cluster.source == "kubernetes":
         current, desired = before.preemption.policy(), after.preemption.policy()

@@ -111,7 +111,7 @@ class Stream:
             _shut_down(self._socket)
 
     def set_socket(self, sock: Any) -> None:
-        """Remember the socket to shut down on `close`; called by the connection, in the thread that opens the stream."""
+        """Store the socket to shut down on `close`; the connection calls this in the thread that opens the stream."""
         with self._lock:
             self._socket = sock
             if self._closed.is_set():

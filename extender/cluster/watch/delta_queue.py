@@ -95,8 +95,8 @@ class DeltaQueue:
     def _yield_interpreter(self) -> None:
         """Pause every OBJECTS_PER_PAUSE objects of a list, once the cache has synced, to let the event loop run.
 
-        Both threads need the interpreter lock, and it is handed over faster by a thread that sleeps than by one that
-        is asked for it after the switch interval.
+        Both threads need the interpreter lock. A sleeping thread releases it at once; a running one only when the
+        switch interval has passed.
         """
         self._reads += 1  # incremented by several threads without a lock: an approximate count is enough
         if self._reads % OBJECTS_PER_PAUSE == 0 and self._cache.version:

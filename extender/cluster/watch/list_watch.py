@@ -1,4 +1,4 @@
-"""Define the parts of list and watch that need no I/O: resources, pages, watch events, resourceVersions, timeouts, backoff, interfaces.
+"""Define list and watch except I/O: resources, pages, watch events, resourceVersions, timeouts, backoff, interfaces.
 
 Mirrors client-go's ListWatch, ListPager and the types around Reflector (tools/cache/listwatch.go, reflector.go;
 tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.

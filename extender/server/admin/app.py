@@ -135,10 +135,10 @@ def _host_name(host: str) -> str:
 
 
 def is_loopback(client: tuple[str, int] | None) -> bool:
-    """Is the client at 127.0.0.1 or ::1? A client without an address (a Unix socket) is not: a proxy may be behind it.
+    """Return whether the client is at 127.0.0.1 or ::1.
 
-    Other addresses of 127.0.0.0/8 are not either: the sidecar of a service mesh forwards remote requests from one of
-    them (Envoy: 127.0.0.6).
+    A client without an address (a Unix socket) is not: a proxy may be behind it. Nor are other addresses of
+    127.0.0.0/8: the sidecar of a service mesh forwards remote requests from one of them (Envoy: 127.0.0.6).
     """
     try:
         address = ipaddress.ip_address(client[0] if client is not None else "")

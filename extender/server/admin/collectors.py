@@ -193,8 +193,8 @@ class CertificateCollector(Collector):
 # --- the process ----------------------------------------------------------------------------------------------------
 
 LAG_WINDOW_SECONDS = 30.0
-"""The exposed lag is the maximum of the current and the previous window, whatever the scrape interval and the number of
-Prometheus servers: a scrape does not reset it."""
+"""Length of a window; the exposed lag is the maximum of the current and the previous window. A scrape does not reset
+it, so the scrape interval and the number of Prometheus servers do not matter."""
 
 LAG_SAMPLE_SECONDS = 0.1
 """Interval between two measurements of the event loop's lag."""
@@ -217,7 +217,7 @@ class EventLoopCollector(Collector):
         self._clock = clock
         self._memory_limit = memory_limit
         self._longest = [0.0, 0.0]
-        """[current window, previous window]: the longest lag in seconds."""
+        """[current window, previous window]: longest lag in seconds."""
         self._began = clock()
 
     async def run(self) -> None:

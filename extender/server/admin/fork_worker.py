@@ -1,11 +1,11 @@
-"""Run long work in a forked child process, so that it does not delay kube-scheduler's calls, nor they the work.
+"""Run long work in a forked child process, so that it and kube-scheduler's calls do not delay each other.
 
 The child inherits the cluster cache with every index derived from it and may change its copy freely. It runs at low
 priority and exits after its answer, so it costs only the memory pages that it changes (copy-on-write). Redis writes its
 snapshots in the same way, for the same reason.
 
 Rule: fork on the thread that updates the cluster cache, so that the child never sees a half-applied update. The child
-has none of the parent's threads, sockets or files; it works, answers and leaves with `os._exit`, without exit handlers.
+has none of the parent's threads, sockets or files; it works, answers and ends with `os._exit`, without exit handlers.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import NoReturn
 from extender.errors import SimulationTimeout
 
 IS_FORK_SUPPORTED = sys.platform == "linux"
-"""Elsewhere (macOS) system libraries do not survive a fork of a process with threads."""
+"""True on Linux; on macOS system libraries do not survive a fork of a process with threads."""
 
 EXIT_GRACE_SECONDS = 1.0
 """Time after the timeout at which a child that the parent did not kill exits by itself."""

@@ -17,7 +17,7 @@ DRAINING = "shutting down: draining in-flight requests"
 
 
 async def livez() -> Response:
-    """Answer 200 as long as the event loop runs."""
+    """Answer 200 while the event loop runs."""
     return PlainTextResponse("ok")
 
 
@@ -37,7 +37,7 @@ async def show_metrics(request: Request) -> Response:
 
 
 def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
-    """Return (why the process is not ready, or ""; one line per check).
+    """Return (reason why the process is not ready, or ""; one line per check).
 
     The process is ready if it is not shutting down and the cluster cache is ready, where decisions need the cache.
     """
@@ -57,7 +57,7 @@ def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
 
 
 def _cluster(server_context: ServerContext) -> tuple[str, str]:
-    """Return (why the cluster cache is not ready, or "" if it is or is not needed; the line of the check)."""
+    """Return (reason why the cluster cache is not ready, "" if it is ready or not needed; line of the check)."""
     try:
         snapshot = server_context.snapshot()
     except (ExtenderError, ValueError) as error:

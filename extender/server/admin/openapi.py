@@ -34,7 +34,7 @@ def _error(description: str) -> dict[str, Any]:
 def _operation(
     summary: str, answer: dict[str, Any] | None, *, body: dict[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
-    """Return arguments of `add_api_route`; `answer`: the schema of the response, None for a file of the page."""
+    """Return arguments of `add_api_route`; `answer`: the schema of the response; None for a file of the page."""
     content = (
         {"text/html": {"schema": {"type": "string"}}} if answer is None else {"application/json": {"schema": answer}}
     )

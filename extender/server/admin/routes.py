@@ -129,7 +129,7 @@ def _query(given: Mapping[str, str]) -> DecisionQuery:
 
 
 def _time(key: str, text: str) -> int:
-    """Parse a point in time or an age -> nanoseconds since the Unix epoch; RequestError for anything else."""
+    """Parse a point in time or an age into nanoseconds since the Unix epoch; RequestError for anything else."""
     try:
         return read_time(text, time.time_ns)
     except ValueError:

@@ -77,7 +77,7 @@ def custom_policy(base: Profile, section: Any, name: str = "the request's own") 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
-    """The pods to schedule, and the conditions."""
+    """The pods to schedule, and the options of the simulation."""
 
     pods: Sequence[Pod] = ()
     pending: bool = False
@@ -185,7 +185,7 @@ def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
 
 
 def _is_same_outcome(one: PodOutcome | None, other: PodOutcome | None) -> bool:
-    """Compare without the messages: that of a pending pod depends on every eviction for other pods."""
+    """Return whether two outcomes are equal apart from the message, which depends on evictions for other pods too."""
     if one is None or other is None:
         return one is other
     return (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations) == (

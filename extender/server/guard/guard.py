@@ -1,4 +1,4 @@
-"""The guard: validate every answer before it is encoded, so that no bug elsewhere evicts a wrong pod or loses a node.
+"""The guard: validate every answer before it is encoded, so that no bug elsewhere evicts a wrong pod or omits a node.
 
 kube-scheduler trusts an extender: it deletes the victims of a /preempt answer without the eviction API. Each rule below
 is checked once more against the snapshot, with as little of the engine's own code as possible.
@@ -38,7 +38,7 @@ DUPLICATE_NODE = "DuplicateNode"
 
 @dataclass(frozen=True, slots=True)
 class GuardResult:
-    """Which candidates of a /preempt answer passed the guard."""
+    """Candidates of a /preempt answer that passed the guard, and those that it rejected."""
 
     kept: tuple[Candidate, ...]
     rejected: dict[str, str]
@@ -55,12 +55,12 @@ class GuardCase:
     context: SchedulingContext
     """The preemptor, the snapshot, the policies and the time that the decision was made with."""
     sent: SentCandidate | None
-    """What kube-scheduler sent for the node; None: it did not send the node."""
+    """The candidate that kube-scheduler sent for the node; None: it did not send the node."""
     candidate: Candidate
     pods_by_uid: Mapping[str, Pod]
     """UID -> pod on the candidate's node; empty if the node is unknown."""
     as_sent: bool
-    """Plugins that are not evaluated have a say about the node: the answer must be kube-scheduler's own victims."""
+    """True if plugins that are not evaluated apply to the node: the answer must be kube-scheduler's own victims."""
 
     @property
     def policy(self) -> PreemptionPolicy:
@@ -172,7 +172,7 @@ def _counts_violations_correctly(case: GuardCase) -> bool:
 
 
 def _respects_strict_budgets(case: GuardCase) -> bool:
-    """With `disruptionBudgets: Strict`, no victim may violate a budget, whatever count kube-scheduler sent."""
+    """Return whether no victim violates a budget, as Strict requires, whatever count kube-scheduler sent."""
     if case.policy.disruption_budgets != "Strict":
         return True
     return recount_budgets(case.snapshot, case.policy).violations(case.victims, frozenset(case.uids)) == 0
@@ -203,7 +203,7 @@ RULES: tuple[tuple[str, Callable[[GuardCase], bool]], ...] = (
     ("ViolationsMiscounted", _counts_violations_correctly),
     ("BudgetViolated", _respects_strict_budgets),
 )
-"""(rule, whether a candidate keeps it); in order: a rule may rely on those before it. The names are metric labels."""
+"""(rule, predicate: a candidate keeps it), in order: a rule may rely on earlier ones. The names are metric labels."""
 
 
 # --- /filter and /prioritize ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Recount the PodDisruptionBudget violations of some victims, independently of the engine's code.
+"""Recount the PodDisruptionBudget violations of victims, independently of the engine's code.
 
 Every potential victim of a node counts against the budgets that select it, the most important first, including pods
 that stay; a pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation,
@@ -25,10 +25,10 @@ from extender.k8s.time import parse_time
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 LabelPredicate = Callable[[Mapping[str, str]], bool]
-"""Return whether a pod's labels are selected."""
+"""Function that returns whether a pod's labels are selected."""
 
 BudgetShare = tuple[str, int]
-"""What a pod counts against: ("pods" or "unready", row of the budget), or MULTIPLE_BUDGETS."""
+"""Share that a pod counts against: ("pods" or "unready", row of the budget), or MULTIPLE_BUDGETS."""
 
 MULTIPLE_BUDGETS: BudgetShare = ("several", 0)
 """The share of a pod that several budgets select: the eviction API refuses such pods, so it allows nothing."""
@@ -94,7 +94,7 @@ class PDBRecount:
         return sum(max(count - max(self._allowed(share), 0), 0) for share, count in used.items())
 
     def _order(self, pod: Pod) -> tuple[int, ...]:
-        """Return the counting order of a pod: by importance, then by the order in which pods were listed."""
+        """Return the sort key for counting pods: by importance, then in listing order."""
         pod_table = self._snapshot.pod_table
         return *importance_under_policy(self._policy, pod), int(pod_table.order[pod_table.row_of[identity(pod)]])
 
@@ -115,7 +115,7 @@ class PDBRecount:
         return [("pods" if pod.is_ready or self._counts_unready_pods(index) else "unready", index)]
 
     def _counts_unready_pods(self, index: int) -> bool:
-        """Return whether unready pods count like ready pods: they do where desiredHealthy is 0."""
+        """Return whether unready pods count like ready pods, as they do where desiredHealthy is 0."""
         budget = self._budgets[index]
         return budget.status.desired_healthy == 0 and budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
 

@@ -14,7 +14,7 @@ READ_TIMEOUT_SECONDS = 10.0
 """Limit from a request's first byte to its last; kube-scheduler sends a request at once."""
 
 STARTED_AT_KEY = "extender.began"
-"""ASGI scope key: when the request's first byte arrived, by the event loop's clock; set by `LimitedProtocol`."""
+"""ASGI scope key of the time of the request's first byte, by the event loop's clock; set by `LimitedProtocol`."""
 
 _CHECKED_HEADERS = frozenset({b"content-encoding", b"content-type", b"content-length"})
 """Headers that decide whether a body is read; the first header of each name counts."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from extender.errors import DeadlineMissed, ExtenderError
 
 Clock = Callable[[], float]
-"""Return seconds since an arbitrary origin, as time.monotonic."""
+"""Function that returns seconds since an arbitrary origin, as time.monotonic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Deadline:
     """The time by which one call must be decided."""
 
     ends_at: float
-    """Seconds, by `clock`."""
+    """Time of the deadline in seconds, by `clock`."""
     clock: Clock = time.monotonic
     rejection: ExtenderError | None = None
     """Reason why the call is not decided at all (overload); None: it is."""
@@ -37,4 +37,4 @@ class Deadline:
 
 
 NO_DEADLINE = Deadline(math.inf)
-"""For decisions without a waiting kube-scheduler: replays, simulations, tests."""
+"""Deadline of decisions that no kube-scheduler waits for: replays, simulations, tests."""

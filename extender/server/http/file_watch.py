@@ -1,7 +1,7 @@
 """Decide when a changed file is reloaded: configuration, certificates, keys and CA bundles, polled for changes.
 
-A changed file is reloaded once two polls in a row saw the same signature, so that a file that is still being written
-is not read half; and after MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
+A changed file is reloaded once two polls in a row saw the same signature, so that a partly written file is not read;
+and after MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
 
 Rule: knows file signatures, not file contents.
 """
@@ -14,7 +14,7 @@ POLL_INTERVAL_SECONDS = 2.0
 """Time between two polls of a file."""
 
 MAX_UNSETTLED_POLLS = 3
-"""A file that keeps changing is reloaded after this number of polls all the same."""
+"""Number of polls after which a file that keeps changing is reloaded anyway."""
 
 FileSignature = tuple[int, int, int]
 """(inode, modification time in nanoseconds, size) of a file, through symbolic links: the kubelet updates mounted

@@ -1,8 +1,8 @@
 """One listener: a listening socket, the ASGI application behind it, and their connections; graceful shutdown included.
 
 The event loop serves a duplicate of the listening socket. To swap the TLS context, a second duplicate is served with
-the new context previous the first is closed: connections in the backlog belong to the socket itself, so none is lost.
-TLS contexts share nothing.
+the new context before the first is closed: connections in the backlog belong to the socket itself, so none is lost. TLS
+contexts share nothing.
 
 Rule: every accepted request is answered, also during a shutdown, unless the shutdown timeout has passed.
 """
@@ -29,13 +29,13 @@ HANDSHAKE_TIMEOUT_SECONDS = 10.0
 """Limit for a TLS handshake."""
 
 TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
-"""How long a closing TLS connection waits for the client's close_notify."""
+"""Seconds that a closing TLS connection waits for the client's close_notify."""
 
 SHUTDOWN_POLL_SECONDS = 0.02
 """Time between two checks for in-flight requests during a shutdown."""
 
 CANCELLED_CALLS_TIMEOUT_SECONDS = 0.5
-"""How long cancelled calls may take to send their 503 at the end of a shutdown."""
+"""Seconds for cancelled calls to send their 503 at the end of a shutdown."""
 
 
 class Listener:

@@ -32,13 +32,13 @@ MAX_HEADER_BYTES = 32 << 10
 """Limit for the request line and all headers, and for any other bytes outside a body (chunk framing, trailers)."""
 
 WRITE_TIMEOUT_SECONDS = 10.0
-"""How long a client may stop reading its response once the write buffer is full."""
+"""Seconds that a client may stop reading its response once the write buffer is full."""
 
 ANSWER_GRACE_SECONDS = 1.0
-"""How long the application may take to answer a body that is too slow, before the connection is closed."""
+"""Seconds for the application to answer a body that is too slow, before the connection is closed."""
 
 LINGER_SECONDS = 1.0
-"""How long bytes that arrive after a rejection are discarded: closing with unread bytes sends a TCP RST, and the client
+"""Seconds for which bytes after a rejection are discarded: closing with unread bytes sends a TCP RST, and the client
 might never see the response."""
 
 READ_BYTES = 1 << 20
@@ -55,12 +55,12 @@ class ListenerState(ServerState):
         super().__init__()
         self.tls = tls
         self.is_draining = False
-        """Each response closes its connection."""
+        """True during a shutdown: each response closes its connection."""
         self.log_bad_request = ThrottledLogger(log)
 
 
 class _Rejected(Exception):
-    """The request is rejected here, before the application sees it: status and message."""
+    """Rejection of a request before the application sees it: status and message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -81,10 +81,10 @@ class LimitedProtocol(HttpToolsProtocol):
         self._listener = server_state
         self._response_transport: _LingeringTransport
         self._is_receiving = False
-        """A request has begun and is not complete."""
+        """True while a request has begun and is not complete."""
         self._has_headers = False
         self._ignores_input = False
-        """Further bytes are ignored."""
+        """True once further bytes are ignored."""
         self._started_at = 0.0
         self._non_body_bytes = 0
         """Bytes received since the last byte of a body, or since the last complete request."""

@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 SECONDS_PER_DAY = 86_400.0
 
 EXPIRY_WARNING_SECONDS = 7 * SECONDS_PER_DAY
-"""A certificate that expires sooner than this is warned of, once a day."""
+"""Remaining validity of a certificate below which a warning is logged, once a day."""
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not export."""
 
 _MAX_HANDSHAKE_TURNS = 5
-"""More turns than any TLS handshake takes."""
+"""Upper bound on the turns of a handshake in memory; every TLS handshake takes fewer."""
 
 FileSignatures = tuple[FileSignature | None, ...]
 """One signature per file; None: the file is missing or not accessible."""
@@ -58,7 +58,7 @@ class TLSFiles:
         self._next_warning = 0.0
         self._changes = ChangeDetector(self._signatures())
         self.context, self.expires = self._load()
-        """The context for new connections; and the expiry of its certificate, in seconds since 1970."""
+        """Context for new connections, and expiry of its certificate in seconds since 1970."""
 
     def warnings(self) -> list[str]:
         """Return one line per problem: a failed reload, a certificate that expires soon or has expired."""
@@ -171,7 +171,7 @@ def certificate_names(certificate: dict[str, Any]) -> list[str]:
 
 
 def _canonical(name: str) -> str:
-    """Return one spelling per IP address, so that all spellings compare equal; other names unchanged."""
+    """Return the canonical form of an IP address, so that all spellings compare equal; other names unchanged."""
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:

@@ -88,14 +88,14 @@ class PreemptLine(AuditStruct, frozen=True, kw_only=True):
     verb: Literal["preempt"]
     mode: DecisionMode
     status: int
-    """HTTP status."""
+    """HTTP status of the answer."""
     answer: Literal["decided", "noVictims", "asSent", "error"]
-    """What kube-scheduler received: the nodes of the decision (`decided`); no victims (`noVictims`); the candidates it
+    """Content of the answer: the nodes of the decision (`decided`); no victims (`noVictims`); the candidates it
     sent (`asSent`); an error (`error`)."""
     milliseconds: float
     """Duration from the parsed request to the decision."""
     preemptor: AuditPreemptor | None = None
-    """None: the call failed before its request was parsed."""
+    """The preemptor; None: the call failed before its request was parsed."""
     sent: int = 0
     """Number of candidates that kube-scheduler sent."""
     kept: list[AuditNode] = []
@@ -123,10 +123,10 @@ class BindLine(AuditStruct, frozen=True, kw_only=True):
     milliseconds: float
     """Duration from the parsed request to the last response of the API server."""
     pod: AuditPod | None = None
-    """None: the call failed before its request was parsed."""
+    """The pod to bind; None: the call failed before its request was parsed."""
     node: str | None = None
     outcome: Literal["bound", "refused", "unknown"] | None = None
-    """None: the call failed before a Binding was sent."""
+    """Outcome of the binding; None: the call failed before a Binding was sent."""
     error: str = ""
     """The error in the answer; empty: bound."""
     tries: int = 0

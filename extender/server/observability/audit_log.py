@@ -1,7 +1,7 @@
 """The audit log: a thread that writes audit lines to standard output or a file.
 
-`write` waits until the operating system has the line, at most 100 ms. After one such wait has timed out, no further
-call waits until the thread has caught up. Lines that cannot be written are counted, and logged every 10 s.
+`write` waits until the operating system has the line, at most 100 ms. After a wait has timed out, further calls do not
+wait until the thread has caught up. Lines that cannot be written are counted, and logged every 10 s.
 
 Rule: neither a blocked pipe nor a full disk delays an answer further, and no line is lost silently.
 """
@@ -44,7 +44,7 @@ class _QueuedLine:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.done = threading.Event()
-        """Set once the line is written or given up."""
+        """Event that is set once the line is written or dropped."""
 
 
 class AuditLog:
@@ -76,7 +76,7 @@ class AuditLog:
 
     @property
     def dropped(self) -> int:
-        """Number of lines lost; the log says why."""
+        """Number of lines lost; the log gives the reasons."""
         return self._failed + self._refused
 
     def start(self) -> None:
@@ -119,7 +119,7 @@ class AuditLog:
             )
 
     def count_lost(self) -> None:
-        """Count a line that could not be composed."""
+        """Count a line that could not be encoded."""
         self._refused += 1
 
     # --- the thread -----------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class AuditTarget:
         """Open the target; ConfigError if it is not writable."""
         self._path = path
         self._is_torn = False
-        """The last line was written in part: the next one starts with a newline, so that the two stay apart."""
+        """True if the last line was written in part: the next one starts with a newline to separate them."""
         try:
             self._fd = os.dup(_STDOUT) if path is None else _open(path)
         except OSError as error:

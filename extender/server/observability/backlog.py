@@ -1,6 +1,6 @@
 """A queue with a limit in bytes, between the thread that decides and a thread that writes.
 
-Rule: `put` never blocks. Items that were taken count towards the limit until the next `take`, because their writer
+Rule: `put` never blocks. Items that were taken count towards the limit until the next `take`, because the consumer
 still holds them.
 """
 
@@ -28,7 +28,7 @@ class Backlog(Generic[T]):
 
     @property
     def is_waiting(self) -> bool:
-        """Are items queued that were not taken yet?"""
+        """Return whether items are queued that were not taken yet."""
         return bool(self._waiting)
 
     def put(self, item: T, size: int) -> bool:
@@ -59,7 +59,7 @@ class Backlog(Generic[T]):
             return dropped
 
     def end(self) -> None:
-        """Signal the consumer that no further item follows."""
+        """Tell the consumer that no further item follows."""
         with self._more:
             self._ended = True
             self._more.notify()

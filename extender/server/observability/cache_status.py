@@ -1,4 +1,4 @@
-"""Cache status: how current the cluster cache is, for health checks, response headers and decisions.
+"""Cache status: the freshness of the cluster cache, for health checks, response headers and decisions.
 
 Rule: this module renders the state of the source and decides nothing.
 """
@@ -15,17 +15,17 @@ class ClusterSource(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """Does the source watch a live cluster, in which the answers take effect?"""
+        """Return whether the source watches a live cluster, in which the answers take effect."""
 
     @property
     def fatal(self) -> str | None:
         """Return why the source gave up; `run` has returned then. None: it has not."""
 
     async def run(self) -> None:
-        """Keep the cluster cache equal to the source until cancelled."""
+        """Keep the cluster cache in sync with the source until cancelled."""
 
     async def adopt(self, profile: Profile) -> None:
-        """Prepare the cluster cache for decisions with this profile, while decisions with the old one go on."""
+        """Prepare the cluster cache for decisions with this profile, while decisions continue with the old one."""
 
     def problem(self) -> str | None:
         """Return why the cluster cache is not ready for decisions; None: it is ready."""

@@ -1,8 +1,7 @@
 """The latest decisions of each verb, with the records that explain them.
 
-Each verb has a ring of its own: a cluster that schedules a hundred pods per second must not push out the preemption
-that an operator looks up an hour later. Decisions are kept as arrays and
-rendered on demand (`core.explain.render`).
+Each verb has a ring of its own: a cluster that schedules a hundred pods per second must not displace the preemption
+that an operator looks up an hour later. Decisions are kept as arrays and rendered on demand (`core.explain.render`).
 
 Rule: only the thread that decides uses the log; a kept decision is immutable and may be rendered on any other thread.
 """
@@ -45,7 +44,7 @@ class KeptDecision:
     mode: DecisionMode
     cache: str
     record: DecisionRecord | None
-    """None: no decision was made."""
+    """Record of the decision; None: no decision was made."""
     error: str | None = None
     """Reason why the decision failed."""
 
@@ -140,7 +139,7 @@ class KeptDecision:
 
 
 def read_time(text: str, now: Callable[[], int]) -> int:
-    """Parse `2026-03-01T12:00:00Z` or an age such as `15m` -> Unix nanoseconds; ValueError for anything else."""
+    """Parse `2026-03-01T12:00:00Z` or an age such as `15m` into Unix nanoseconds; ValueError for anything else."""
     duration = _DURATION.fullmatch(text)
     if duration:
         return now() - int(duration[1]) * _SECONDS[duration[2]] * SECOND
@@ -148,7 +147,7 @@ def read_time(text: str, now: Callable[[], int]) -> int:
 
 
 _MILLISECOND = 10**6
-"""In nanoseconds: decisions display their time in milliseconds, so filters round to milliseconds."""
+"""One millisecond in nanoseconds: decisions display milliseconds, so time filters round to them."""
 
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -195,7 +194,7 @@ class DecisionLog:
     def __init__(self, max_per_verb: int, max_bytes: int, is_in_cache: Callable[[Pod], bool] = lambda _: True) -> None:
         """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together.
 
-        `is_in_cache`: does the cluster cache hold this very object?
+        `is_in_cache`: predicate: the cluster cache holds this very object.
         """
         self._is_in_cache = is_in_cache
         self._max_per_verb = max_per_verb
@@ -210,7 +209,7 @@ class DecisionLog:
         self._held_alone: set[int] = set()
         """`id()` of the sampled pods that only this log holds: the cluster cache has replaced or deleted them."""
         self._sampled_at = 0
-        """Time of the last look into the cluster cache, nanoseconds since the Unix epoch."""
+        """Time of the last comparison with the cluster cache, nanoseconds since the Unix epoch."""
 
     @property
     def is_enabled(self) -> bool:

@@ -37,7 +37,7 @@ VERBS = ("filter", "prioritize", "preempt")
 
 DURATION_BUCKETS_SECONDS = (0.001, 0.005, 0.025, 0.1, 1.0, 4.0)
 """Upper bounds of the latency buckets: a call on an idle machine; a filter of a large cluster; the latency bounds of
-filter and of preempt under load; a call that an operator should know about; the deadline derived from kube-scheduler's
+filter and of preempt under load; a call that needs an operator's attention; the deadline derived from kube-scheduler's
 default httpTimeout of 5 s."""
 
 TIMED_STATUSES = (
@@ -66,7 +66,7 @@ COUNTED_ERRORS: tuple[type[ExtenderError], ...] = (NotReady, Overloaded, Deadlin
 OTHER_ERROR = "Other"
 """Reason of any other ExtenderError."""
 INTERNAL_ERROR = "Internal"
-"""Reason of an unexpected exception, that is of a bug; the log has its stack trace."""
+"""Reason of an unexpected exception, hence a bug; the log has its stack trace."""
 FAILURE_REASONS = (*(one.__name__ for one in COUNTED_ERRORS), OTHER_ERROR, INTERNAL_ERROR)
 
 UNKNOWN_LABELS = {UNKNOWN_NODE: "node", UNKNOWN_VICTIM: "victim"}

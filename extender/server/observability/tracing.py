@@ -1,7 +1,7 @@
 """OpenTelemetry tracing: one span per call, with the attributes of request and answer and its duration.
 
-The packages come with the extra `otel` and are imported only if an endpoint is configured. A thread exports the spans
-and drops those that it cannot keep up with.
+The packages come with the extra `otel` and are imported only if an endpoint is configured. A thread exports the spans;
+spans beyond its queue are dropped.
 
 Rule: a span is created after the call was answered, from values that the call computed anyway. No call waits for its
 span, and none fails because of it.

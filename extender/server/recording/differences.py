@@ -14,7 +14,7 @@ from extender.core.explain.schema import VerbName
 ABSENT = "not in the answer"
 
 MAX_NAMES = 10
-"""Limit of the names in one list; the rest is summarized as `and 3 more`."""
+"""Maximum names in one list; the rest is summarized as `and 3 more`."""
 
 
 class RawAnswer(NamedTuple):

@@ -53,7 +53,7 @@ def segments_in(directory: Path) -> list[Path]:
 
 
 def size_of(segment: Path) -> int:
-    """Return the size of its files in bytes."""
+    """Return the size of a segment's files in bytes."""
     return sum(path.stat().st_size for path in segment.iterdir())
 
 
@@ -71,9 +71,9 @@ class OpenSegment:
     def __init__(self, path: Path, calls: BinaryIO, size: int) -> None:
         self.path = path
         self.size = size
-        """Size of all its files in bytes."""
+        """Size of all files of the segment in bytes."""
         self.written = 0
-        """Size of its lines in bytes."""
+        """Size of the segment's lines in bytes."""
         self._calls = calls
 
     @classmethod

@@ -29,7 +29,7 @@ _SEGMENT_NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d\.\d{6})Z", re
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
-    """What all calls of a segment have in common."""
+    """Settings and version that all calls of a segment share."""
 
     format: Literal["extender/recording/v1"]
     version: str

@@ -66,7 +66,7 @@ class Recorder:
         disk: Disk | None = None,
         max_queued_bytes: int = MAX_QUEUED_BYTES,
     ) -> None:
-        """`problem`: why the cluster cache is not ready, or None (ClusterSource.problem)."""
+        """`problem` returns why the cluster cache is not ready, or None (ClusterSource.problem)."""
         self._cache = cache
         self._config = config
         self._problem = problem
@@ -85,7 +85,7 @@ class Recorder:
 
     @property
     def is_on(self) -> bool:
-        """Are calls being recorded?"""
+        """Return whether calls are being recorded."""
         return self._is_wanted and self._writer is not None and self._writer.failure is None
 
     def start(self, directory: Path | None = None) -> None:
@@ -176,7 +176,7 @@ class Recorder:
             return None
 
     def _continues_segment(self, snapshot: Snapshot | None, settings: Settings) -> bool:
-        """Does the call belong to the current segment?"""
+        """Return whether the call belongs to the current segment."""
         return (
             self._is_begun
             and snapshot is self._observed

@@ -93,7 +93,7 @@ def _preemption_args(annotations: frozenset[str]) -> Redactor:
 
 
 def _fields(shape: Mapping[str, Redactor], any_case: bool = True) -> Redactor:
-    """Redact a JSON object to these keys, matched as in `wire`: the exact spelling wins, else the last match."""
+    """Reduce a JSON object to these keys, matched as in `wire`: the exact spelling wins, else the last match."""
     by_fold = {name.casefold(): name for name in shape}
 
     def redact(raw: Raw) -> bytes:
@@ -165,7 +165,7 @@ def _node(raw: Raw) -> bytes:
 
 
 def _list_metadata(raw: Raw) -> bytes:
-    """Redact the metadata of a NodeList to its resourceVersion."""
+    """Reduce the metadata of a NodeList to its resourceVersion."""
     if bytes(memoryview(raw)[:1]) != b"{":
         return b"null"
     version = msgspec.json.decode(raw).get("resourceVersion")

@@ -52,7 +52,7 @@ class RecordedCall:
 
     @property
     def pod(self) -> str:
-        """namespace/name of the pod to be scheduled."""
+        """Return `namespace/name` of the pod to be scheduled."""
         sent = msgspec.json.decode(self.request, type=dict[str, Raw])
         raw = sent.get("Pod") or next(value for key, value in sent.items() if key.casefold() == "pod")
         metadata = msgspec.json.decode(raw, type=_RequestPod).metadata
@@ -89,7 +89,7 @@ class ReplayableCall:
 
     call: RecordedCall
     progress: float
-    """Share of the recording that has been read, 0 to 1."""
+    """Fraction of the recording that has been read, 0 to 1."""
     _state: "_ReplayState"
     _number: int
 

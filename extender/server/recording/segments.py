@@ -63,7 +63,7 @@ class RecordedSegment:
 
     @property
     def size(self) -> int:
-        """Size of its lines in bytes."""
+        """Size of the segment's lines in bytes."""
         try:
             return (self.path / CALLS).stat().st_size
         except OSError as error:

@@ -1,6 +1,6 @@
 """POST /bind: bytes -> request -> API server -> bytes, within the call's deadline.
 
-Rule: the answer is what the API server returned, or why that is unknown; nothing is sent after the deadline.
+Rule: the answer is the API server's result, or the reason why it is unknown; nothing is sent after the deadline.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from extender.wire import BindRequest, decode_bind, encode_bind
 log = logging.getLogger(__name__)
 
 MAX_TIMEOUT_OVERRUN_SECONDS = 0.3
-"""How long a binding may exceed its timeout before the call gives it up; at most a tenth of the time remaining."""
+"""Seconds by which a binding may exceed its timeout before the call abandons it; at most a tenth of the time left."""
 
 TIMED_OUT = BindResult("unknown", "not known whether the pod was bound: no response within bind.timeout")
 """The result of a binding whose thread did not return in time."""

@@ -58,7 +58,7 @@ def draft_entry(
     record: Callable[[Any], DecisionRecord],
     milliseconds: float,
 ) -> JournalEntry:
-    """Return the call's journal entry and record the call; the cluster cache must still be what was decided on."""
+    """Return the call's journal entry and record the call; the cluster cache must be in the state of the decision."""
     line = (
         _draft_audit_line(server_context, call, result, milliseconds)
         if call.verb == "preempt" and _is_audited(server_context)

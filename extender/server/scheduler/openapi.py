@@ -27,7 +27,7 @@ NOT_EVALUATED_HEADER = "X-Extender-Not-Evaluated"
 """Response header: the filter plugins that an answer leaves to kube-scheduler; extender/v1 has no field for them."""
 
 VETOED_HEADER = "X-Extender-Vetoed"
-"""Response header of a /preempt without victims: why, and until when if the reason expires."""
+"""Response header of a /preempt without victims: the reason, and its end if it expires."""
 
 DECISION_HEADER = "X-Extender-Decision"
 """Response header: the ID of the call in /decisions, recordings and audit lines."""

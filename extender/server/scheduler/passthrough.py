@@ -1,4 +1,4 @@
-"""Pass-through answers for the kill switch and mode Observe, and how a decision would have differed from them.
+"""Pass-through answers for the kill switch and mode Observe, and the difference between them and a decision.
 
 A pass-through answer changes nothing for kube-scheduler: /filter accepts every node, /prioritize scores none, and
 /preempt returns kube-scheduler's own candidates with their victims.

@@ -12,11 +12,11 @@ from extender.server.observability.decision_log import DecisionMode
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response body and status, and what the response headers carry."""
+    """The response body and status, and the values of the response headers."""
 
     body: bytes
     status: int = 200
-    """503: no safe answer exists, and the body says why."""
+    """HTTP status; 503: no safe answer exists, and the body gives the reason."""
     not_evaluated: tuple[str, ...] = ()
     """Filter plugins that the decision leaves to kube-scheduler."""
     cache_status: str | None = None
@@ -26,7 +26,7 @@ class Answer:
     id: str | None = None
     """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
     summary: "CallSummary | None" = None
-    """None: the request could not be parsed."""
+    """Summary of the call; None: the request could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True)

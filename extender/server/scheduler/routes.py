@@ -18,8 +18,8 @@ from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 
 CLOSE_CONNECTION = {"Connection": "close"}
-"""After a rejection the rest of the body may still arrive and must not be parsed as the next request. After a failure
-a new connection may reach another replica behind the Service."""
+"""Header that closes the connection: the rest of a rejected body may still arrive and must not be parsed as a request.
+After a failure, a new connection may reach another replica behind the Service."""
 
 _MAX_HEADER_CHARACTERS = 500
 

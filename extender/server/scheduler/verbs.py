@@ -174,7 +174,7 @@ class VerbHandler(Generic[RequestT, DecisionT]):
     read: Callable[[ServerContext, bytes], RequestT]
     """Parses the body; raises RequestError."""
     decide: Callable[[ServerContext, RequestT, EvictionHistory | None, Deadline], DecisionT]
-    """Decides; raises ExtenderError if that fails. Without an eviction history: the current one."""
+    """Makes the decision; raises ExtenderError if that fails. Without an eviction history: the current one."""
     encode: Callable[[RequestT, DecisionT], bytes]
     apply_effects: Callable[[ServerContext, RequestT, DecisionT], None]
     """Applies the answered decision to the assume cache, the eviction log and the metrics."""
@@ -187,7 +187,7 @@ class VerbHandler(Generic[RequestT, DecisionT]):
     log_decision: Callable[[RequestT, DecisionT, str | None], None]
     """Logs the decision and the cache status it was made on."""
     result_label: Callable[[DecisionT], str]
-    """Returns the `result` label that the answer is counted under (metrics.RESULTS)."""
+    """Returns the `result` label that the answer is counted under (metrics.ANSWER_RESULTS)."""
 
 
 VERBS: dict[str, VerbHandler[Any, Any]] = {
@@ -239,7 +239,7 @@ def answer(
 ) -> Answer:
     """Run one call and return its answer: the decision, or a pass-through answer or veto. Raises RequestError only.
 
-    `history`: the time and the earlier evictions to decide by; None: now. A call that misses its deadline has failed.
+    `history`: the time and the earlier evictions to decide by; None: now. A missed deadline counts as a failure.
     """
     request, started = verb.read(server_context, body), time.perf_counter()
     result = _decide(verb, server_context, request, history, deadline)
