@@ -71,7 +71,7 @@ class TestComparison:
                 others = {name: found for name, found in expected["candidates"].items() if name != node}
                 victims = expected["candidates"][node]["victims"]
                 fewer = {"victims": victims[1:], "numPDBViolations": 0}
-                invented = {"victims": [*victims, "noVictims"], "numPDBViolations": 0}
+                invented = {"victims": [*victims, "unknown"], "numPDBViolations": 0}
                 assert compare(one, expected | {"candidates": others}, ["candidates"])
                 assert compare(one, expected | {"candidates": others | {node: invented}}, ["candidates"])
                 assert bool(victims[1:]) is not bool(

@@ -162,7 +162,7 @@ def _objects(number: int) -> Iterator[tuple[str, JSON]]:
 def _pod(name: str, number: int, node: str) -> JSON:
     selector = {"matchLabels": {"app": f"app-{number}"}}
     near = {"topologyKey": "zone", "labelSelector": selector, "namespaces": [f"ns-{number}", f"other-{number}"]}
-    far: JSON = {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"noVictims": "has"}}}
+    far: JSON = {"topologyKey": f"key-{number}", "labelSelector": {"matchLabels": {"unused": "value"}}}
     if number % 2:
         far["namespaceSelector"] = {}
     claims = [{"name": one, "persistentVolumeClaim": {"claimName": f"{one}-{number}"}} for one in ("claim", "loose")]

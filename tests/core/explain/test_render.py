@@ -143,7 +143,7 @@ def test_as_many_are_chosen_as_are_answered():
         ),
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
-            {"sent": {"n1": ["noVictims"]}},
+            {"sent": {"n1": ["unknown"]}},
             "notEvaluated",
             UNKNOWN_VICTIM,
             id="7: kube-scheduler named a pod that is not known",

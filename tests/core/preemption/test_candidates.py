@@ -118,7 +118,7 @@ def test_a_system_pod_of_a_sent_node_that_was_not_selected_may_not(special):
 @pytest.mark.parametrize(
     "sent",
     [
-        pytest.param({"n1": ["a", "noVictims"]}, id="a victim of no node"),
+        pytest.param({"n1": ["a", "unknown"]}, id="a victim of no node"),
         pytest.param({"n1": ["a", "b"]}, id="a victim of another node"),
     ],
 )

@@ -254,7 +254,7 @@ def test_all_reasons_are_collected():
         Protection("daemons", owner_kinds=frozenset({"DaemonSet"})),
         Protection("not-meant", namespaces=frozenset({"other"})),
         Protection("young", min_runtime=60 * SECOND),
-        Protection("passthrough", unless_priority_at_least=1000),
+        Protection("passed", unless_priority_at_least=1000),
     )
     chosen = profile(*rules, limits=Limits(workload_cooldown=MINUTE), tenant_label="tenant", preemption_toleration=True)
     evicted = Eviction(20 * SECOND, ("shop", "DaemonSet", "web"))

@@ -107,7 +107,7 @@ async def test_its_pod_can_be_asked_about_once_more(both):
         ({"pod": "shop/urgent"}, ["preempt-1"]),
         ({"pod": "uid-small"}, ["preempt-1"]),
         ({"pod": "incoming"}, ["prioritize-1", "filter-1"]),
-        ({"pod": "noVictims"}, []),
+        ({"pod": "unknown"}, []),
         ({"node": "worker-3"}, ["prioritize-1", "filter-1"]),
         ({"verb": "filter"}, ["filter-1"]),
         ({"since": "1h"}, ["preempt-1", "prioritize-1", "filter-1"]),

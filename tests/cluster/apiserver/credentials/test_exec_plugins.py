@@ -129,6 +129,15 @@ def test_an_exec_plugin_that_cannot_be_run_is_told(given, message, tmp_path):
         credentials.load(kubeconfig(tmp_path / "config", {"exec": given}, {"server": "https://127.0.0.1:1"}))
 
 
+@pytest.mark.parametrize("expires", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.5-08:00"])
+def test_a_token_may_expire_in_any_year(tmp_path, expires):
+    given = plugin(tmp_path, {"token": "good", "expirationTimestamp": expires})
+    path = kubeconfig(tmp_path / "config", {"exec": given}, {"server": "https://127.0.0.1:1"})
+    lifetime = credentials.load(path).lifetime
+    assert lifetime is not None
+    assert lifetime > 1e9
+
+
 @pytest.mark.parametrize(
     ("status", "before", "message"),
     [
