@@ -23,17 +23,29 @@ def parse_time(text: str) -> int:
     Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, the range
     of 64-bit nanoseconds.
     """
-    try:
-        # fromisoformat keeps microseconds only; the fraction is added below with all its digits.
-        time = datetime.fromisoformat(_FRACTION.sub("", text) if "." in text else text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None or not 1678 <= time.year < 2262:
-        raise ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
+    time = parse_datetime(text)
+    if not 1678 <= time.year < 2262:
+        raise _time_error(text)
     since = time - _EPOCH
     fraction = _FRACTION.search(text)
     beyond = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
     return (since.days * 86_400 + since.seconds) * SECOND + beyond
+
+
+def parse_datetime(text: str) -> datetime:
+    """Return whole seconds of any year, such as 9999 for "never"; ValueError if it is not a time with a zone."""
+    try:
+        # fromisoformat keeps microseconds only; parse_time adds the fraction with all its digits.
+        time = datetime.fromisoformat(_FRACTION.sub("", text) if "." in text else text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise _time_error(text)
+    return time
+
+
+def _time_error(text: str) -> ValueError:
+    return ValueError(f"expected a time such as 2026-01-31T08:00:00Z, got {text[:40]!r}")
 
 
 def format_time(nanoseconds: int, digits: int = 0) -> str:

@@ -13,9 +13,9 @@ import base64
 import json
 import os
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,7 +25,7 @@ import yaml
 
 from extender.cluster.apiserver.stream import printable
 from extender.errors import ExtenderError
-from extender.k8s.time import SECOND, parse_time
+from extender.k8s.time import parse_datetime
 
 EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
 """Seconds after which an exec plugin is killed."""
@@ -339,7 +339,7 @@ def _lifetime(expires: object, place: str) -> float | None:
     if not expires:
         return None
     try:
-        expiry = parse_time(str(expires))
+        expiry = parse_datetime(str(expires))
     except ValueError:
         raise CredentialsError(f"{place}: its exec plugin gave an invalid expirationTimestamp") from None
-    return (expiry - time.time_ns()) / SECOND
+    return (expiry - datetime.now(UTC)).total_seconds()
