@@ -72,7 +72,7 @@ class BindSection(Section):
     enabled: StrictBool = False
     """Create bindings for POST /bind; requires cluster.source: kubernetes. Disabled, kube-scheduler binds itself."""
     timeout: Annotated[Duration, Field(gt=0)] = 4.0
-    """Time limit for binding one pod, retries included; must be shorter than the scheduler's httpTimeout (5s)."""
+    """Time limit for binding one pod, retries included; at most 80 % of server.httpTimeout."""
 
 
 class KillSwitchSection(Section):
