@@ -1,4 +1,4 @@
-"""How fast the decisions, the payloads and the service are: `python -m benchmarks`, or `make bench`.
+"""Measure how fast decisions, payloads and the service are: `python -m benchmarks`, or `make bench`.
 
-Rule: a seed and nothing else decides what is measured; no network, no file outside the repository.
+Rule: the seed alone decides what is measured; no network access, no files outside the repository.
 """

@@ -1,6 +1,6 @@
-"""`python -m benchmarks`: measure, print one table, and say which limits are met.
+"""`python -m benchmarks`: measure, print one table, and report which limits are met.
 
-Rule: the exit code is 0 whatever is measured: figures depend on the machine, and tests are elsewhere.
+Rule: the exit code is 0 whatever the figures are: they depend on the machine, and correctness is tested elsewhere.
 """
 
 import argparse
@@ -53,15 +53,15 @@ GROUPS: dict[str, Callable[[World], Iterator[Row]]] = {
 """Name for --only -> its rows, in the order of the table."""
 
 QUICK = ("targets", "growth")
-"""What is measured unless more, or something else, is asked for."""
+"""Groups measured by default, without --only or --full."""
 
 OWN_CLUSTER = {"storm", "growth"}
-"""Groups that do not look at the cluster of the others, but for its seed."""
+"""Groups that generate their own cluster and share only the seed with the other groups."""
 
 
 def main() -> None:
     given = options().parse_args()
-    if given.json is not None:  # better now than after an hour
+    if given.json is not None:  # fail on an unwritable path now, not after an hour of measuring
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.touch()
     start_over("benchmarks")
@@ -70,9 +70,9 @@ def main() -> None:
     groups = given.only or (list(GROUPS) if given.full else list(QUICK))
     about = machine() if OWN_CLUSTER.issuperset(groups) else machine() | cluster(world)
     gc.collect()
-    gc.freeze()  # as the service does once it has the cluster
-    asked = {"groups": ", ".join(groups), "seed": given.seed, "revision": revision()}
-    report(world, asked | about, groups, given.json)
+    gc.freeze()  # as the service does after its first sync
+    parameters = {"groups": ", ".join(groups), "seed": given.seed, "revision": revision()}
+    report(world, parameters | about, groups, given.json)
 
 
 def options() -> argparse.ArgumentParser:
@@ -94,7 +94,7 @@ def options() -> argparse.ArgumentParser:
 
 
 def report(world: World, about: Mapping[str, Any], groups: Sequence[str], file: Path | None = None) -> list[Row]:
-    """Measure and print: first where, then one table, then each limit in words; the rows of the table."""
+    """Measure, print the environment, one table and a line per limit; return the rows of the table."""
     start = time.monotonic()
     print("\n".join(f"{key}: {value}" for key, value in about.items()), flush=True)
     rows = [row for group in GROUPS if group in groups for row in measured(group, world)]
@@ -118,7 +118,7 @@ def measured(group: str, world: World) -> list[Row]:
 
 
 def cluster(world: World) -> dict[str, Any]:
-    """What the figures of most groups depend on; making it makes the cluster."""
+    """Describe the generated cluster that most groups measure on; generates it on first use."""
     snapshot, layout = world.snapshot, world.snapshot.layout
     terms = sum(pod.spec.affinity is not None for pod in snapshot.pods)
     return {
@@ -132,7 +132,7 @@ def cluster(world: World) -> dict[str, Any]:
 
 
 def verdict(rows: Sequence[Row], nodes: int) -> str:
-    """One line for each limit, in words."""
+    """Return one line per limit: whether it was met, and by which figure."""
     lines = [
         f"{'met' if row.met else 'NOT MET'}: {row.group}, {title(row.to_dict())}: {limits(row)}"
         for row in rows
@@ -144,7 +144,7 @@ def verdict(rows: Sequence[Row], nodes: int) -> str:
 
 
 def limits(row: Row) -> str:
-    """What was required, and what was found."""
+    """Render the limits of a row, each with the measured figure."""
     found = [
         f"{bound.of} ≤ {number(bound.at_most)} {row.unit} (found {number(bound.figure(row.figures))})"
         for bound in row.bounds

@@ -1,4 +1,4 @@
-"""The fake API server with the generated cluster, in a process of its own."""
+"""The fake API server with the generated cluster, in its own process."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from extender.cluster.watch.list_watch import list_pages
 
 
 class ApiCluster:
-    """Speaks TLS if asked to, with certificates made for this run."""
+    """Client of the `fake_cluster` process; with `tls`, the server uses certificates made for this run."""
 
     def __init__(self, plan: Plan, *, tls: bool = False) -> None:
         options = ["--seed", str(plan.seed), "--nodes", str(plan.nodes), *(["--tls"] if tls else [])]
@@ -27,11 +27,11 @@ class ApiCluster:
     def _answer(self) -> str:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            raise RuntimeError("the fake API server has ended")
+            raise RuntimeError("the fake API server exited")
         return line.strip()
 
     def begin(self, command: str) -> None:
-        """See `fake_cluster`; `is_done` says when it has been carried out."""
+        """Send a command of `fake_cluster`; `is_done` reports when it has been carried out."""
         self._done.clear()
         if self._process.stdin:
             self._process.stdin.write(f"{command}\n")
@@ -45,7 +45,7 @@ class ApiCluster:
         return self._done.is_set()
 
     def read_all(self) -> int:
-        """List the pods and look at nothing but where the next page begins; how many there are."""
+        """List all pods, parsing only the continue token of each page; return the number of pods."""
         api = api_at(self.url, self.ca_file or None)
         read = list_pages(lambda params: api.get("/api/v1/pods", params), "Pod", 500)
         return sum(len(page.items or ()) for page in read)

@@ -1,4 +1,4 @@
-"""Request bodies as kube-scheduler sends them: Go's field names, `null` for the form that is not used."""
+"""Request bodies as kube-scheduler sends them: Go's field names, `null` for the unused form."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,9 @@
-"""How fast this machine is at work of the dry run's kind: the time of a fixed loop on fixed arrays.
+"""Time a fixed loop on fixed arrays, as a measure of this machine's speed at work like the dry run's.
 
 `python -m benchmarks.calibration` prints its milliseconds. Figures that were taken
 elsewhere, or at another time, are scaled by this loop's time there and here.
 
-Rule: nothing of the service is in it, and it does not change: its time is kept beside figures.
+Rule: the loop uses no code of the service and never changes, since its time is stored beside figures.
 """
 
 import statistics
@@ -21,9 +21,9 @@ WARM_UP = 20
 
 
 def loop(ranks: int = RANKS, columns: int = COLUMNS, nodes: int = NODES) -> Callable[[], int]:
-    """Put the pods of every rank on all nodes at once, wherever there is still room; how many stay.
+    """Return a function that puts the pods of each rank on all nodes with room left, and counts those that stay.
 
-    The arrays: demand [rank, column, node], room [column, node].
+    Arrays: demand [rank, column, node], room [column, node].
     """
     chance = np.random.default_rng(SEED)
     demand = chance.integers(0, 1000, (ranks, columns, nodes), dtype=np.int64)
@@ -42,7 +42,7 @@ def loop(ranks: int = RANKS, columns: int = COLUMNS, nodes: int = NODES) -> Call
 
 
 def milliseconds(rounds: int = ROUNDS) -> float:
-    """CPU time of one run of the loop in this thread: the median of many."""
+    """Return the median CPU time of one run of the loop in this thread."""
     run = loop()
     for _ in range(WARM_UP):
         run()

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compare REV`: is what is in this folder slower than another revision, work by work?
+"""`python -m benchmarks.compare REV`: compare this working tree with another revision, work by work.
 
 The present benchmarks measure both, in two processes on one core that take turns (A B A B …). A row is slower if the
 median of the pairs' ratios is more than 1.1 and the middle halves of both sides do not overlap.
@@ -6,7 +6,7 @@ median of the pairs' ratios is more than 1.1 and the middle halves of both sides
 The exit code is 0 if nothing is slower, 1 if a work is slower, and 2 if the two could not be compared: the command line
 is wrong, a work failed on one side (whatever the others say), or there was no work to compare.
 
-Rule: run again before you believe of a busy machine that a work is slower.
+Rule: on a busy machine, repeat the run before trusting that a work is slower.
 """
 
 import argparse
@@ -48,13 +48,13 @@ OLD, NEW = "the old revision", "this folder"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One work; seconds of a turn each (medians), pair by pair."""
+    """Timing of one work on both sides: the median seconds of each turn, pair by pair."""
 
     name: str
     old: Sequence[float] = ()
     new: Sequence[float] = ()
     instead: str = ""
-    """MISSING, LEFT_OUT or FAILED, where there are no times."""
+    """MISSING, LEFT_OUT or FAILED if no times exist."""
     why: str = ""
     """Detail of `instead`."""
 
@@ -84,7 +84,7 @@ class Compared:
 
 
 def middle_half(values: Sequence[float]) -> tuple[float, float]:
-    """The quartiles."""
+    """Return the lower and upper quartile."""
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     return low, high
 
@@ -103,11 +103,11 @@ def table(rows: Sequence[Compared]) -> str:
 
 
 class NotCompared(Exception):
-    """Why nothing can be said of any work."""
+    """The comparison as a whole is impossible; the message says why."""
 
 
 class NoTimes(Exception):
-    """One side has not taken a work's times: MISSING, LEFT_OUT or FAILED, and why."""
+    """One side could not time a work: MISSING, LEFT_OUT or FAILED, with the reason."""
 
     def __init__(self, instead: str, why: str) -> None:
         super().__init__(f"{instead}: {why}")
@@ -133,22 +133,24 @@ def main() -> None:
 
 
 def all_compared(given: argparse.Namespace, commit: str, chosen: Sequence[str]) -> list[Compared]:
-    """The works of these names, one after another."""
+    """Compare the works of these names, one after another."""
     print(f"old: {given.revision} ({commit[:12]}); new: this folder; {given.nodes:,} nodes, seed {given.seed}")
-    print(f"CPU time of a thread on one core; {cores.in_words()}; spread: the middle half of {TURNS} turns", flush=True)
+    print(
+        f"CPU time of a thread on one core; {cores.description()}; spread: the middle half of {TURNS} turns", flush=True
+    )
     with both(commit, given.seed, given.nodes) as (old, new):
         return [compared(name, old, new) for name in chosen]
 
 
 def conclude(rows: Sequence[Compared]) -> NoReturn:
-    """Print the table and what follows from it, and exit."""
+    """Print the table and the conclusion, and exit with its code."""
     print(f"\n{table(rows)}\n", flush=True)
     slower = [row.name for row in rows if row.verdict == "slower"]
     problems = [f"{row.name}: {row.why}" for row in rows if row.verdict == FAILED]
     if all(row.instead for row in rows):
-        problems.append("there was no work that both sides could do")
+        problems.append("both sides have no work in common")
     elif not slower:
-        print("nothing is slower by more than a tenth and the noise")
+        print("nothing is slower by more than 10 % beyond noise")
     for name in slower:
         print(f"slower: {name}")
     for problem in problems:
@@ -158,10 +160,10 @@ def conclude(rows: Sequence[Compared]) -> NoReturn:
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
-    parser.add_argument("revision", metavar="REV", help="whatever git takes: a commit, a tag, HEAD~3")
+    parser.add_argument("revision", metavar="REV", help="any git revision: a commit, a tag, HEAD~3")
     parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
-    parser.add_argument("--only", metavar="TEXT", default="", help="works whose name has this text")
+    parser.add_argument("--only", metavar="TEXT", default="", help="only works whose name contains this text")
     return parser
 
 
@@ -183,7 +185,10 @@ def compared(name: str, old: "Side", new: "Side") -> Compared:
 
 
 def in_pairs(name: str, old: "Side", new: "Side") -> list[tuple[float, float]]:
-    """Seconds of each turn. This folder is asked first: what it fails at must not pass for what REV does not have."""
+    """Time both sides in turns, in seconds.
+
+    The working tree runs first: its failure must not look like a work missing in REV.
+    """
     new.taken(name, 1)
     old.taken(name, 1)
     start = time.perf_counter()
@@ -196,7 +201,7 @@ def in_pairs(name: str, old: "Side", new: "Side") -> list[tuple[float, float]]:
 
 
 class Side:
-    """A process with one of the revisions."""
+    """The process of one of the two revisions."""
 
     def __init__(self, whose: str, directory: Path, seed: int, nodes: int) -> None:
         self.whose = whose
@@ -221,30 +226,30 @@ class Side:
                     pipe.close()
 
     def wait_until_ready(self) -> None:
-        """Until it has its cluster."""
-        self._answer("it cannot make the benchmarks' cluster")
+        """Wait until the process has generated its cluster."""
+        self._answer("while generating the cluster")
 
     def taken(self, name: str, runs: int) -> list[float]:
-        """Seconds of each run; NoTimes if it does not have the work, or fails at it."""
-        with contextlib.suppress(BrokenPipeError):  # that it has ended is seen below
+        """Return the seconds of each run; raise NoTimes if the work is missing or fails."""
+        with contextlib.suppress(BrokenPipeError):  # a dead process is reported by _answer
             if self.process.stdin:
                 self.process.stdin.write(json.dumps({"work": name, "runs": runs}) + "\n")
-        return times_of(self._answer(f"it was to do {name!r}"), self.whose)
+        return times_of(self._answer(f"while running {name!r}"), self.whose)
 
     def median(self, name: str, runs: int) -> float:
-        """Seconds of one of so many runs."""
+        """Return the median seconds of `runs` runs."""
         return statistics.median(self.taken(name, runs))
 
     def _answer(self, doing: str) -> dict[str, Any]:
         line = self.process.stdout.readline() if self.process.stdout else ""
         if not line:
-            raise NotCompared(f"the process of {self.whose} has ended: {doing}")
+            raise NotCompared(f"the process of {self.whose} exited {doing}")
         found: dict[str, Any] = json.loads(line)
         return found
 
 
 def times_of(answer: dict[str, Any], whose: str) -> list[float]:
-    """What `benchmarks.side` answers to a line; only the old revision may lack something."""
+    """Parse the reply of `benchmarks.side`; only the old revision may report a work as missing."""
     if "times" in answer:
         times: list[float] = answer["times"]
         return times
@@ -257,7 +262,7 @@ def times_of(answer: dict[str, Any], whose: str) -> list[float]:
 
 @contextlib.contextmanager
 def both(commit: str, seed: int, nodes: int) -> Iterator[tuple[Side, Side]]:
-    """Old and new, each with its cluster, from a folder that is gone afterwards."""
+    """Start the old and the new side, each with its cluster, in a temporary directory."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         sides = []
         for whose, where, revision in ((OLD, "old", commit), (NEW, "new", None)):
@@ -270,7 +275,7 @@ def both(commit: str, seed: int, nodes: int) -> Iterator[tuple[Side, Side]]:
 
 
 def laid_out(directory: Path, commit: str | None) -> Path:
-    """A folder with `extender` of a commit, or as it is (None), beside the present benchmarks."""
+    """Create a directory with `extender` of a commit, or of the working tree (None), beside the current benchmarks."""
     directory.mkdir()
     for name in ("benchmarks", "tests", *([] if commit else ["extender"])):
         (directory / name).symlink_to(ROOT / name, target_is_directory=True)

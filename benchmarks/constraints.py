@@ -1,6 +1,7 @@
-"""What spreading and anti-affinity cost beside resources alone, on every node, where a tenth of the pods has terms.
+"""Compare spreading and anti-affinity with resources alone, on every node, where a tenth of the pods has terms.
 
-Both pods ask for the same resources and fit nowhere; one spreads over zones and hosts and keeps away from its own.
+Both pods request the same resources and fit nowhere; one has topology spread constraints over zones and hosts, and
+anti-affinity to its own app.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ AGAINST = "resources only"
 
 
 def rows(world: World) -> Iterator[Row]:
-    """Whom selectors mean is remembered; or to be looked at again, because a pod changed."""
+    """Yield rows with cached selector matches, and with matches recomputed after a pod changed."""
     after = ", after a pod changed"
     for what, work in (("filter", filtering), ("dry run and ranking", preempting)):
         for which, changed in (("", False), (after, True)):

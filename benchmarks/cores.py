@@ -1,6 +1,6 @@
-"""Which core is measured on: the measuring thread has one to itself, the services that it calls have the others.
+"""Pin the measuring thread to one core and the services that it calls to the others.
 
-Where there is one core only, or no way to choose, nothing is pinned.
+On a single core, or without CPU affinity support, nothing is pinned.
 """
 
 import contextlib
@@ -8,20 +8,20 @@ import os
 from collections.abc import Collection, Iterator
 
 ALLOWED: tuple[int, ...] = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
-"""Before anything was pinned."""
+"""Cores allowed before anything was pinned."""
 
 MEASURING = ALLOWED[-1:]
 OTHERS = ALLOWED[:-1] or ALLOWED
 
 
 def pin() -> None:
-    """Keep this thread, and those that it starts, on the core that is measured on."""
+    """Pin this thread, and those that it starts, to the measuring core."""
     _stay_on(MEASURING)
 
 
 @contextlib.contextmanager
 def on(cores: tuple[int, ...]) -> Iterator[None]:
-    """Processes that are started meanwhile run on these cores."""
+    """Run processes that are started in this context on these cores."""
     before = os.sched_getaffinity(0) if ALLOWED else set()
     _stay_on(cores)
     try:
@@ -30,7 +30,7 @@ def on(cores: tuple[int, ...]) -> Iterator[None]:
         _stay_on(before)
 
 
-def in_words() -> str:
+def description() -> str:
     if len(ALLOWED) < 2:
         return "not pinned"
     others = ", ".join(map(str, OTHERS))

@@ -1,4 +1,4 @@
-"""The engine's other steps: ranking, and whole decisions as the service asks for them."""
+"""The engine's other steps: ranking, and whole decisions as the service requests them."""
 
 from collections.abc import Iterator
 from itertools import cycle
@@ -21,7 +21,9 @@ ROUNDS = 101
 def rows(world: World) -> Iterator[Row]:
     yield compared("ranking of all candidates", rank_all(world), "bare lexsort", bare_sort(world))
     trial = dry_run_all(world)
-    yield compared("filter decision: codes, messages, who is helped", decide_filter(world), "dry run (warm)", trial)
+    yield compared(
+        "filter decision: codes, messages, nodes where preemption helps", decide_filter(world), "dry run (warm)", trial
+    )
     for limit in (100, len(world.candidates)):
         name = f"preempt decision on {limit:,} candidates"
         yield compared(name, decide_preempt(world, limit), "dry run (warm)", trial)
@@ -38,7 +40,7 @@ def rank_all(world: World) -> Run:
 
 
 def bare_sort(world: World) -> Run:
-    """Sort by keys that are there already."""
+    """Sort by precomputed keys."""
     order = world.snapshot.name_order[world.tried[world.places]]
     keys = (order, *reversed(ranking_keys(world.run, world.places)))
     return lambda: np.lexsort(keys)
@@ -49,7 +51,7 @@ def dry_run_all(world: World) -> Run:
 
 
 def decide_filter(world: World) -> Run:
-    """About two pods in turn: what the filters said of a pod is remembered if the next question is about it too."""
+    """Decide for two pods in turn, since filter results are cached when the next call is about the same pod."""
     names, pod = world.node_names, world.pod
     another = replace(pod, metadata=replace(pod.metadata, name=f"{pod.metadata.name}-too"))
     pods = cycle((pod, another))

@@ -1,7 +1,7 @@
-"""The exhaustive dry run: whom preemption would evict, on every node.
+"""Measure the exhaustive dry run, which selects the victims on every node.
 
-Against the slow reference of the tests, and against the least that numpy could take: one bare pass over the same
-arrays, without budgets, groups, verdicts or nominated pods.
+Baselines are the slow reference of the tests, and the least that numpy could take: one bare pass over the same
+arrays, without budgets, pod groups, statuses or nominated pods.
 """
 
 import time
@@ -22,7 +22,7 @@ from tests.parity import reference
 GROUP = "dry run"
 CHANGED = "after a pod changed"
 SAMPLE = 250
-"""Nodes that the slow reference tries; it takes them one by one, so that its time grows with their number."""
+"""Number of nodes that the slow reference tries; its time is proportional to it, since it tries them one by one."""
 
 ROUNDS = 151
 FASTER_THAN_REFERENCE = Limit("≥", 10)
@@ -41,11 +41,11 @@ def rows(world: World) -> Iterator[Row]:
 
 
 def bare_pass(world: World) -> Run:
-    """Put the pods of every rank on all nodes at once, wherever the preemptor still fits beside them."""
+    """Add the pods of each rank on all nodes at once, wherever the preemptor still fits."""
     snapshot, (fit,) = world.snapshot, (check for check in world.filter_run.checks if isinstance(check, Constraint))
     headroom, demand = fit.headroom + snapshot.used, snapshot.layout.demand
     if fit.dense_demand.shape != demand.shape:
-        raise AssertionError("the incoming pod must ask for every resource, so that both sides have all columns")
+        raise AssertionError("the incoming pod must request every resource, so that both sides have all columns")
 
     def run() -> IntArray:
         use = np.zeros_like(headroom)
@@ -59,7 +59,7 @@ def bare_pass(world: World) -> Run:
 
 
 def against_reference(world: World, changed: Work) -> Row:
-    """The reference on a sample of the nodes (or on all), its time scaled to all; both must name the same victims."""
+    """Run the reference on a sample of the nodes (or on all), scale its time to all, and require the same victims."""
     count = world.plan.nodes
     size = count if world.full else min(SAMPLE, count)
     sample = sorted(world.plan.chance("sample").sample(range(count), size))
@@ -73,7 +73,7 @@ def against_reference(world: World, changed: Work) -> Row:
 
 
 def agrees(world: World, found: Mapping[str, reference.Candidate], names: set[str]) -> bool:
-    """Do engine and reference name the same victims and violations on these nodes?"""
+    """Return whether engine and reference select the same victims and violations on these nodes."""
     ours = {
         candidate.node: ([pod.metadata.uid for pod in candidate.victims], candidate.num_pdb_violations)
         for candidate in world.candidates
@@ -83,7 +83,7 @@ def agrees(world: World, found: Mapping[str, reference.Candidate], names: set[st
 
 
 def on_new_snapshots(world: World, bare: Work) -> Iterator[Row]:
-    """The first dry run after the cluster changed, when it is not known either which pod is in which budget."""
+    """Time the first dry run on a new snapshot, which must also match pods to budgets."""
     rounds = [(*on_new_snapshot(world), bare.seconds()) for _ in range(3)]
     making, own, others = zip(*rounds, strict=True)
     yield Row(GROUP, "the very first on a new snapshot", own, "bare numpy pass", others)
@@ -91,7 +91,7 @@ def on_new_snapshots(world: World, bare: Work) -> Iterator[Row]:
 
 
 def on_new_snapshot(world: World) -> tuple[float, float]:
-    """Seconds of making it, and of the first dry run."""
+    """Return the seconds of building a snapshot, and of the first dry run on it."""
     start = time.thread_time()
     snapshot = Snapshot.build(world.objects)
     made = time.thread_time() - start

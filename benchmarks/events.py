@@ -1,4 +1,4 @@
-"""The lines of a watch while pods change, and what the service does with them."""
+"""Generate the lines of a watch while pods change, and apply them as the service does."""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from extender.cluster.watch.decode import Decoder
 
 
 class Changing:
-    """Some of the cluster's pods as the API server has them, and the watch lines of their changes."""
+    """Generator of watch lines: some of the cluster's pods as the API server has them, and their changes."""
 
     def __init__(self, plan: Plan) -> None:
         rows = range(min(plan.nodes, 300))
@@ -24,11 +24,11 @@ class Changing:
         self._version = 10**9
 
     def all(self) -> list[bytes]:
-        """A line for each."""
+        """Return an ADDED line for each pod."""
         return [self._line(pod) for pod in self._pods]
 
     def events(self, count: int) -> list[bytes]:
-        """Half of them change a time in the status and nothing else, the others a label."""
+        """Return `count` changes: half change only a timestamp in the status, the others a label."""
         return [self._event(number % 2 == 0) for number in range(count)]
 
     def _event(self, matters: bool) -> bytes:
@@ -47,11 +47,11 @@ class Changing:
 
 
 def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
-    """What the reflector and the source do with the lines of a watch, as many at a time as a read may bring."""
+    """Decode and apply watch lines as the reflector and the source do, in batches as large as one read may bring."""
     held = partial(cache.api_object, "Pod")
     for start in range(0, len(lines), 10):
         for line in lines[start : start + 10]:
             found = decoder.decode_event(line, held)
-            assert found is not None, "a line that cannot be read"
+            assert found is not None, "unreadable watch line"
             cache.apply(Change("Pod", found[1]))
         cache.refresh_layout(50)

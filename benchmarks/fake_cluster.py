@@ -1,10 +1,10 @@
-"""The generated cluster behind a fake API server, in a process of its own that does what its standard input says.
+"""Serve the generated cluster from a fake API server, in its own process that takes commands on standard input.
 
-    events RATE SECONDS     change so many pods a second, each a little
-    expire COUNT            change COUNT pods while nobody can follow, so that everything has to be relisted
+    events RATE SECONDS     change RATE pods a second for SECONDS seconds
+    expire COUNT            change COUNT pods while watches are down, so that everything has to be relisted
 
-Each line is answered with one line when it is done; the first line says where the server listens and, with --tls, in
-which file the certificate of its authority is.
+Each command is acknowledged with one line when it is done; the first line of output is the server's URL and, with
+--tls, the file with its CA certificate.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def load(api: FakeAPI, plan: Plan) -> list[JSON]:
-    """Put the cluster in; the pods, to be changed."""
+    """Load the cluster into the server; return the pods that `change` may modify."""
     rows = range(plan.nodes)
     api.load("Namespace", generate.namespaces())
     api.load("PodDisruptionBudget", generate.budgets(plan))
@@ -59,7 +59,7 @@ def load(api: FakeAPI, plan: Plan) -> list[JSON]:
 
 
 def events(api: FakeAPI, pods: list[JSON], chance: random.Random, rate: float, seconds: float) -> None:
-    """Half of the events change nothing that decisions read, as most do; the others labels, and so who is selected."""
+    """Send events: half change nothing that decisions read, as most do; the others change labels."""
     start = time.perf_counter()
     for number in range(int(rate * seconds)):
         time.sleep(max(0.0, start + number / rate - time.perf_counter()))
@@ -67,7 +67,7 @@ def events(api: FakeAPI, pods: list[JSON], chance: random.Random, rate: float, s
 
 
 def expire(api: FakeAPI, pods: list[JSON], chance: random.Random, count: int) -> None:
-    """Forget the history and drop all connections: every stream is told 410."""
+    """Compact the history and drop all connections: every watch gets 410 Gone."""
     api.stop()
     for _ in range(count):
         change(api, pods, chance, shallow=False)

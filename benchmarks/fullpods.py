@@ -1,6 +1,6 @@
-"""A generated pod as the API server sends it: with all that a decision does not read, about 5 KB.
+"""Complete a generated pod as the API server sends it: with the fields that decisions do not read, about 5 KB.
 
-What it asks for is rounded, so that there are some thousand templates as in a real cluster, and not one for each pod.
+Requests are rounded, so that the cluster has a few thousand templates like a real one, and not one for each pod.
 """
 
 from benchmarks.generate import JSON
@@ -53,7 +53,7 @@ _STATUS_FIELDS: JSON = {
 
 
 def full_pod(pod: JSON, number: int) -> JSON:
-    """The pod with the rest of its fields; `number` makes what is unique to every pod."""
+    """Return the pod with all its fields; unique values such as addresses are derived from `number`."""
     token = f"kube-api-access-{number:05x}"
     labels = pod["metadata"].get("labels", {})
     owner = f"{labels.get('app', 'app')}-{labels.get('pod-template-hash', '0')}"
@@ -93,7 +93,7 @@ def full_pod(pod: JSON, number: int) -> JSON:
 
 
 def _rounded(container: JSON) -> JSON:
-    """Down to 100 millicores, and memory in proportion."""
+    """Round the container's CPU down to 100 millicores, and its memory in proportion."""
     requests = container["resources"]["requests"]
     hundreds = max(1, int(requests["cpu"].removesuffix("m")) // 100)
     rounded = {"cpu": f"{hundreds}00m", "memory": f"{340 * hundreds}Mi"}

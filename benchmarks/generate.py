@@ -1,9 +1,9 @@
-"""A cluster to measure on: nearly full, thousands of nodes, about 30 pods each, disruption budgets, a dozen priorities.
+"""Generate the cluster to measure on: nearly full, thousands of nodes, 30 pods on each, PDBs, a dozen priorities.
 
-Every object is raw JSON as `kubectl get -o json` prints it; the typed objects are read from it, so that the slow
+Every object is raw JSON as `kubectl get -o json` prints it; typed objects are decoded from it, so that the slow
 reference and the engine see the same cluster.
 
-Rule: an object depends on the seed and its own number only; a few nodes of a cluster are generated as in the whole.
+Rule: an object depends on the seed and its own number only; a few nodes are generated exactly as in the whole cluster.
 """
 
 import random
@@ -30,25 +30,25 @@ PODS_PER_NODE = (26, 34)
 CPU_REQUESTED = (0.94, 1.0)
 
 CORES = ((16, 1), (32, 2), (64, 1))
-"""(cores, share): 4 GiB of memory per core, 100 GiB of ephemeral storage, 110 pods."""
+"""(cores of a node, share); each node has 4 GiB of memory per core, 100 GiB of ephemeral storage, 110 pods."""
 
 PRIORITIES = {-10: 6, 0: 20, 100: 14, 500: 7, 1000: 14, 5000: 6, 10_000: 8, 50_000: 4, 100_000: 8, 900_000: 5}
-"""Priority -> share of the pods in percent; these are below the incoming pod's."""
+"""Priority -> share of the pods in percent; all below the incoming pod's."""
 
 INCOMING_PRIORITY = 1_000_000
 STAYING = {INCOMING_PRIORITY: 10, 2_000_001_000: 8}
-"""Priorities of pods that may not be evicted."""
+"""Priority -> share in percent, of pods that may not be evicted by the incoming pod."""
 
 WITH_TERMS = 0.1
 """Share of the pods with affinity or anti-affinity to other pods of their app."""
 
 PLAIN_APP = ("team-10", 9)
-"""The app of the pod that asks for resources only: nobody of it has terms, so that nothing else is asked of nodes."""
+"""App of the incoming pod with resources only: none of its pods has terms, so only resources constrain it."""
 
 SPREADING_APP = ("team-10", 4)
 
 ALLOWED = (0, 0, 0, 1, 1, 2, 2, 3)
-"""What a budget allows; one of these."""
+"""Values of disruptionsAllowed that budgets draw from."""
 
 
 NODES = 5000
@@ -57,15 +57,15 @@ SEED = 20261121
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which cluster."""
+    """Parameters of a generated cluster."""
 
     seed: int
     nodes: int
     pods: tuple[int, int] = PODS_PER_NODE
-    """How many on a node, at least and at most; not more than a node's 110."""
+    """Minimum and maximum number of pods on a node; at most 110, the limit of a node."""
 
     def chance(self, what: str, number: int = 0) -> random.Random:
-        """A source of chance of its own for one object."""
+        """Return a random generator for one object, seeded by the plan and the object."""
         return random.Random(f"{self.seed} {what} {number}")
 
 
@@ -73,7 +73,7 @@ class Plan:
 
 
 def as_list(plan: Plan, rows: Iterable[int]) -> JSON:
-    """Some of the nodes with their pods and all budgets, as one List object; `rows` in the order wanted."""
+    """Return the nodes of `rows` with their pods, and all budgets, as one List object in that order."""
     rows = list(rows)
     items = [node(plan, row) for row in rows]
     items += [pod for row in rows for pod in pods_on(plan, row)]
@@ -82,7 +82,7 @@ def as_list(plan: Plan, rows: Iterable[int]) -> JSON:
 
 
 def as_objects(plan: Plan) -> ClusterObjects:
-    """The whole cluster, typed."""
+    """Return the whole cluster as typed objects."""
     rows = range(plan.nodes)
     return ClusterObjects(
         nodes=tuple(msgspec.convert(node(plan, row), Node) for row in rows),
@@ -130,7 +130,7 @@ def _node_labels(row: int) -> JSON:
 
 
 def pods_on(plan: Plan, row: int) -> list[JSON]:
-    """The pods of one node: together they ask for 94-100 % of its cpu, if there are any."""
+    """Return the pods of one node, which together request 94-100 % of its cpu."""
     chance = plan.chance("pods", row)
     count = chance.randint(*plan.pods)
     if count == 0:
@@ -168,7 +168,7 @@ def _pod(chance: random.Random, row: int, number: int, millicores: int) -> JSON:
 
 
 def _affinity(chance: random.Random, app: int) -> JSON:
-    """Away from the app's other hosts, in the app's zone, or rather on another host: one of the three."""
+    """Draw required host anti-affinity, required zone affinity or preferred host anti-affinity to the own app."""
     term: JSON = {"labelSelector": {"matchLabels": {"app": f"app-{app}"}}, "topologyKey": HOSTNAME}
     kind = chance.randrange(3)
     if kind == 0:
@@ -179,7 +179,7 @@ def _affinity(chance: random.Random, app: int) -> JSON:
 
 
 def budgets(plan: Plan) -> list[JSON]:
-    """Ten in each namespace: eight of one app each, two that overlap them."""
+    """Return ten budgets per namespace: eight of one app each, two that overlap them."""
     found = []
     for team in range(NAMESPACES):
         chance = plan.chance("budgets", team)
@@ -209,12 +209,12 @@ def namespaces() -> list[JSON]:
 
 
 def incoming(plan: Plan) -> JSON:
-    """The pod to be placed: it fits nowhere, and four resources decide where eviction helps."""
+    """Return the incoming pod: it fits nowhere, and four resources decide where preemption helps."""
     return _waiting(plan, "incoming", {"cpu": "8", "memory": "16Gi", "ephemeral-storage": "20Gi"})
 
 
 def spreading(plan: Plan) -> JSON:
-    """Return the pod with topology spread constraints and anti-affinity to its own app."""
+    """Return the incoming pod with topology spread constraints and anti-affinity to its own app."""
     namespace, app = SPREADING_APP
     pod, selector = incoming(plan), {"matchLabels": {"app": f"app-{app}"}}
     pod["metadata"] |= {"name": "spreading", "namespace": namespace, "labels": selector["matchLabels"]}
@@ -228,7 +228,7 @@ def spreading(plan: Plan) -> JSON:
 
 
 def undemanding(plan: Plan) -> JSON:
-    """A pod that asks for nothing, so that it fits everywhere."""
+    """Return a pod without requests, which fits everywhere."""
     return _waiting(plan, "undemanding", {})
 
 
@@ -321,12 +321,12 @@ def _condition(kind: str, seen: str) -> JSON:
         "lastHeartbeatTime": seen,
         "lastTransitionTime": seen,
         "reason": f"KubeletHas{kind}",
-        "message": f"kubelet says what it has to say about {kind}",
+        "message": f"kubelet reports condition {kind}",
     }
 
 
 def _image(chance: random.Random, number: int) -> JSON:
-    """One of nine versions, the same on every node that has it."""
+    """Return an image in one of nine versions, with the same size and digest on every node."""
     name, version = f"registry.example/team-{number % NAMESPACES:02}/service-{number}", chance.randint(1, 9)
     of_version = random.Random(f"{name} {version}")
     names = [f"{name}@sha256:{_digest(of_version)}", f"{name}:{version}.0.0"]
@@ -337,7 +337,7 @@ def _image(chance: random.Random, number: int) -> JSON:
 
 
 def _one_of(chance: random.Random, shares: dict[int, int]) -> int:
-    """A key, as often as its share says."""
+    """Draw a key with the probability given by its share."""
     return chance.choices(list(shares), list(shares.values()))[0]
 
 

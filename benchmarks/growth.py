@@ -1,8 +1,8 @@
-"""How cost grows with the cluster: the same work for clusters of several sizes, each in a process of its own.
+"""Measure how cost grows with the cluster: the same work in clusters of several sizes, each in its own process.
 
-The objects are decoded from JSON as the service decodes them, so that memory is what the service takes.
+The objects are decoded from JSON as the service decodes them, so that memory use equals that of the service.
 
-Rule: what is promised is that twice the nodes cost no more than twice as much.
+Rule: twice the nodes must cost no more than twice as much.
 """
 
 import argparse
@@ -35,7 +35,7 @@ GROUP = "growth"
 SIZES = (500, 1000, 2000, 5000, 10_000, 20_000)
 QUICK_SIZES = SIZES[:3]
 LINEAR = Limit("≤", 1.15)
-"""Exponent over the larger half of the sizes, where fixed costs no longer hide what grows; 0.15 are for noise."""
+"""Limit on the exponent over the larger half of the sizes, where fixed costs do not hide it; 0.15 allows for noise."""
 
 DIRTY_NODES = 10
 AS_SMALL = Limit("≤", 2)
@@ -60,7 +60,7 @@ def rows(world: World) -> Iterator[Row]:
 
 
 def growing(found: Sequence[Row]) -> Row:
-    """From the middle one of the sizes to the largest, by the ratios: the machine may have slowed down for one."""
+    """Compute the growth from the middle size to the largest, by ratios, since the machine may slow down for one."""
     larger = found[len(found) // 2 :]
     first, last = larger[0], larger[-1]
     sizes = f"{first.nodes:,} to {last.nodes:,} nodes"
@@ -74,7 +74,7 @@ def growing(found: Sequence[Row]) -> Row:
 
 
 def exponent(nodes: Sequence[int], costs: Sequence[float]) -> float:
-    """1 where cost grows as nodes do, 2 where it grows with their square: the slope of the logarithms."""
+    """Return the slope of the logarithms: 1 for linear growth, 2 for quadratic growth."""
     slope, _ = np.polyfit(np.log(nodes), np.log(costs), 1)
     return float(slope)
 
@@ -87,11 +87,11 @@ def in_its_own_process(seed: int, nodes: int) -> Iterator[Row]:
         yield Row(GROUP, found["name"], found["figures"], against, found["others"], unit=found["unit"], nodes=nodes)
 
 
-# --- in that process --------------------------------------------------------------------------------------------------
+# --- in the child process ---------------------------------------------------------------------------------------------
 
 
 class DecodedWorld(World):
-    """Return the cluster as decoded from the JSON of whole objects."""
+    """The cluster decoded from the JSON of whole objects."""
 
     @cached_property
     def objects(self) -> ClusterObjects:
@@ -111,7 +111,7 @@ def decoded(kind: str, objects: Iterable[JSON]) -> tuple[Any, ...]:
 
 
 def measure(world: World) -> Iterator[tuple[str, str, list[float], list[float]]]:
-    """Name, unit, seconds or bytes, and seconds of the calibration loop; decisions as after a pod changed."""
+    """Yield name, unit, seconds or bytes, and seconds of the calibration loop; decisions run after a pod changed."""
     before = process.resident(os.getpid())
     _ = world.snapshot
     gc.collect()

@@ -1,8 +1,8 @@
-"""Following a live cluster: time to sync, cost of an event, and the effect on requests.
+"""Measure requests to a service that follows a live cluster: beside idle connections, events and relists.
 
-The fake API server and the service are processes of their own, and all of it shares this machine's cores.
+The fake API server and the service run in their own processes and share this machine's cores.
 
-Rule: an answer other than 200 ends the benchmark, and so does a request that fails.
+Rule: a status other than 200 ends the benchmark, and so does a request that fails.
 """
 
 import contextlib
@@ -32,20 +32,20 @@ PAIRS = 1000
 CALLERS = 4
 EVENTS_PER_SECOND = 200
 IDLE_SECONDS = 91
-"""Go's client keeps an idle connection for 90."""
+"""Idle time before the next request; Go's HTTP client keeps an idle connection for 90 s."""
 IDLE_CONNECTIONS = 20
 MANY_IDLE = 500
 NEW_CONNECTIONS = 100
 BOUNDS = (Bound("mean", 6), Bound("p99", 25))
 """Limits for /filter and /prioritize of 500 names together, one caller, beside the events."""
 SECONDS = 10
-"""For which there are events."""
+"""Duration of the events."""
 RELISTS = 3
 CHANGED = (100, 5000)
-"""Pods that a list shows to be different; beyond a few hundred the snapshot is rebuilt beside the old one."""
-AFTERWARDS = 0.5
-CALM = 6.0
-"""Seconds between two lists: a server that forgets again at once would be asked less and less often."""
+"""Numbers of pods that differ in a relist; beyond a few hundred the snapshot is rebuilt in the background."""
+SECONDS_AFTER_RELIST = 0.5
+SECONDS_BETWEEN_RELISTS = 6.0
+"""Pause between two relists: the reflector backs off from a server that expires again at once."""
 TIMES_QUIET = Limit("≤", 5)
 
 
@@ -71,7 +71,7 @@ def beside_idle_connections(world: World, service: Started, cluster: ApiCluster)
 
 
 def beside_many_idle(world: World, port: int) -> Row:
-    """Half of the idle connections have made a call, the others have not said a word."""
+    """Half of the idle connections have made a call, the others have sent nothing."""
     body = names_body(generate.undemanding(world.plan), some_names(world))
     with contextlib.ExitStack() as stack:
         for number in range(MANY_IDLE):
@@ -134,7 +134,7 @@ def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Itera
                 cluster.begin(f"expire {min(changed, world.plan.nodes)}")
                 relisted = Relisted(service.admin_port, before)
                 times += until(relisted.is_set, lambda: one_filter(client, next(bodies)))
-                time.sleep(CALM)
+                time.sleep(SECONDS_BETWEEN_RELISTS)
             what = f"/filter of {NAMES} names during a relist of all kinds, {changed:,} pods changed"
             yield Row(GROUP, what, times, "the same, no lists", quiet, TIMES_QUIET, of_p99=True)
 
@@ -142,7 +142,7 @@ def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Itera
 class Relisted(threading.Event):
     """Set when pods have been relisted and the list has been applied, plus a short delay.
 
-    Where the history is forgotten, only a list can bring another version than `before`.
+    After the history was compacted, only a list can bring another version than `before`.
     """
 
     def __init__(self, admin_port: int, before: int | None) -> None:
@@ -153,18 +153,18 @@ class Relisted(threading.Event):
         with contextlib.closing(Client(admin_port)) as admin:
             while version_of_pods(admin) in (None, before):
                 time.sleep(0.1)
-        time.sleep(AFTERWARDS)
+        time.sleep(SECONDS_AFTER_RELIST)
         self.set()
 
 
 def until(is_done: Callable[[], bool], measure: Callable[[], float]) -> Iterator[float]:
-    """Measure until it is done."""
+    """Measure repeatedly until `is_done` returns true."""
     while not is_done():
         yield measure()
 
 
 def both(client: Client, bodies: Iterator[bytes]) -> float:
-    """About the next pod."""
+    """Send the next pod to /filter and /prioritize; return the seconds of both."""
     body, start = next(bodies), time.perf_counter()
     client.post("/filter", body)
     client.post("/prioritize", body)
@@ -182,6 +182,6 @@ def some_names(world: World) -> list[str]:
 
 
 def version_of_pods(admin: Client) -> int | None:
-    """The resourceVersion up to which pods are followed; None while they are not."""
+    """Return the resourceVersion of the pod watch; None while pods are not being watched."""
     found = re.search(r"^\[\+\] Pod: watching, version (\d+)", admin.get("/readyz?verbose").decode(), re.MULTILINE)
     return int(found.group(1)) if found else None

@@ -1,4 +1,4 @@
-"""What a figure depends on beside the code: nothing that says whose machine it is."""
+"""Describe the machine that figures depend on, without anything that identifies its owner."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "malloc": " ".join(f"{name}={os.environ.get(name, 'unset')}" for name in MALLOC),
-        "pinned": cores.in_words(),
+        "pinned": cores.description(),
         "calibration": f"{calibration.milliseconds():.2f} ms",
     }
 
@@ -35,13 +35,13 @@ def processor() -> str:
 
 
 def revision() -> str:
-    """The last commit that changed what is measured, and whether files differ from it; empty outside a repository."""
+    """Return the last commit that changed `extender`, and whether files differ from it; empty outside a repository."""
     commit = git("log", "-1", "--format=%h", "--", "extender")
     return f"{commit} and changes" if commit and git("status", "--porcelain", "--", "extender") else commit
 
 
 def git(*arguments: str) -> str:
-    """What git says; empty if it has nothing to say, or is not there."""
+    """Return the output of git; empty if it fails or is not installed."""
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     except OSError:

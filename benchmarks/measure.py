@@ -1,8 +1,8 @@
-"""Take times, compare them, and say what is met.
+"""Time pieces of work, compare them, and check them against limits.
 
-Rule: what is compared runs in turns (A B A B …), and the ratio is the median of the pairs: what disturbs the machine
-for a while disturbs both. Work in this thread is counted in CPU time: on a busy machine a long piece of work is
-interrupted more often than a short one, and by wall time the longer one would look worse than it is.
+Rule: works that are compared run in turns (A B A B …), and the ratio is the median of the pairs, so that a disturbance
+of the machine affects both sides. Work in this thread is measured in CPU time: on a busy machine a long piece of work
+is interrupted more often than a short one, so wall time would make it look worse than it is.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any, Literal
 Run = Callable[[], object]
 
 MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "268435456", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""As in the image: memory of large bodies is kept, once for all threads, and not given back after each (glibc)."""
+"""glibc settings of the image: one arena for all threads, and memory of large bodies is kept instead of returned."""
 
 
 def start_over(module: str) -> None:
@@ -37,20 +37,20 @@ def positive(text: str) -> int:
 
 
 def nothing() -> None:
-    """Prepares nothing."""
+    """Do nothing; the default preparation of a work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Something whose time is taken."""
+    """A piece of work to be timed."""
 
     run: Run
     prepare: Run = nothing
-    """Before every run, not counted."""
+    """Called before every run, outside the measured time."""
     clock: Callable[[], float] = time.thread_time
-    """Seconds; for what waits for somebody else `time.perf_counter`."""
+    """Clock in seconds; `time.perf_counter` for work that waits for another process."""
     parts: int = 1
-    """Equal parts of one run; the time is that of one of them."""
+    """Number of equal parts in one run; the reported time is that of one part."""
 
     def seconds(self) -> float:
         self.prepare()
@@ -60,7 +60,7 @@ class Work:
 
 
 def in_turns(works: Sequence[Work], rounds: int, warm_up: int = 2) -> list[list[float]]:
-    """Seconds of each work in each round."""
+    """Run the works in turns; return the seconds of each work in each round."""
     for _ in range(warm_up):
         for work in works:
             work.seconds()
@@ -70,7 +70,7 @@ def in_turns(works: Sequence[Work], rounds: int, warm_up: int = 2) -> list[list[
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What the ratio may be."""
+    """Limit on the ratio of a row."""
 
     sign: Literal["≤", "≥"]
     value: float
@@ -85,16 +85,16 @@ class Limit:
 Unit = Literal["ms", "MB"]
 
 FACTOR: dict[Unit, float] = {"ms": 1000, "MB": 1e-6}
-"""From seconds and bytes."""
+"""Factor from seconds or bytes to the displayed unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the figures themselves may be; one of a time is meant for an idle machine."""
+    """Upper bound on the figures themselves; bounds on times assume an idle machine."""
 
     of: Literal["mean", "median", "p99", "max"]
     at_most: float
-    """Milliseconds or megabytes."""
+    """Upper bound in milliseconds or megabytes."""
 
     def figure(self, figures: Sequence[float]) -> float:
         return _FIGURES[self.of](figures)
@@ -105,35 +105,35 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table."""
+    """One line of the results table."""
 
     group: str
     name: str
     times: Sequence[float]
-    """Seconds; bytes where the unit is MB."""
+    """Measured seconds, or bytes where the unit is MB."""
     against: str = ""
     others: Sequence[float] = ()
-    """Seconds of what it is compared with, taken in turns with `times`."""
+    """Seconds (or bytes) of the baseline, measured in turns with `times`."""
     limit: Limit | None = None
     faster: bool = False
-    """The ratio says how many times faster (others / times), not what share of the other's time (times / others)."""
+    """Whether the ratio is the speed-up (others / times) instead of the relative time (times / others)."""
     of_p99: bool = False
-    """The ratio is that of the 99th percentiles, for what is not taken in pairs; else the median of the pairs."""
+    """Whether the ratio compares 99th percentiles, for times not taken in pairs, instead of the median of the pairs."""
     requirement: str = ""
-    """ID of the requirement that is measured. The row is only there if no call failed."""
+    """ID of the measured requirement; such a row exists only if no call failed."""
     bounds: Sequence[Bound] = ()
-    """Limits on the times themselves."""
+    """Upper bounds on the figures themselves."""
     unit: Unit = "ms"
     nodes: int | None = None
-    """In the cluster, where the rows of a group have clusters of their own."""
+    """Number of nodes, for groups whose rows use clusters of different sizes."""
     note: str = ""
-    """What was found beside; not part of the name, which stays the same from run to run."""
+    """Additional finding; kept out of the name so that names are stable from run to run."""
     given: float | None = None
-    """The ratio, where it is not one of times."""
+    """Explicit ratio, where it is not computed from the times."""
 
     @property
     def figures(self) -> list[float]:
-        """In the unit."""
+        """Return the figures in the displayed unit."""
         return [FACTOR[self.unit] * one for one in self.times]
 
     @property
@@ -148,7 +148,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """None: no limit."""
+        """Return whether all limits are met; None if the row has none."""
         met = [bound.holds(self.figures) for bound in self.bounds]
         if self.limit is not None and self.ratio is not None:
             met.append(self.limit.holds(self.ratio))
@@ -156,13 +156,13 @@ class Row:
 
     @property
     def limits(self) -> str:
-        """In words."""
+        """Render all limits of the row."""
         bounds = (f"{bound.of} ≤ {_plain(bound.at_most)} {self.unit}" for bound in self.bounds)
         some = [*bounds, *([str(self.limit)] if self.limit is not None else [])]
         return ", ".join(some) or ("0 failed" if self.requirement else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; figures in the row's unit."""
+        """Return the row as plain values for JSON, figures in the displayed unit."""
         figures = self.figures
         return {
             "group": self.group,
@@ -186,7 +186,7 @@ class Row:
 
 
 def p99(times: Sequence[float]) -> float:
-    """The 99th percentile: one in a hundred takes longer."""
+    """Return the 99th percentile: one in a hundred takes longer."""
     return sorted(times)[math.ceil(0.99 * len(times)) - 1]
 
 
@@ -199,5 +199,5 @@ _FIGURES: dict[str, Callable[[Sequence[float]], float]] = {
 
 
 def _plain(value: float) -> str:
-    """12,345 or 0.025, whatever it takes."""
+    """Format a number with as many decimals as it needs: 12,345 or 0.025."""
     return f"{value:,.10g}"

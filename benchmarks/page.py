@@ -1,9 +1,9 @@
-"""The page in headless Chromium: when something of a large decision is to be seen, and when its candidates are.
+"""Measure the decision page in headless Chromium: first contentful paint, and when the candidates are drawn.
 
-The decision is a real one: kube-scheduler offers 500 candidates, the policies look at all nodes. Beside it, in turns,
-the same page with a decision of the example cluster. Times are the browser's own, from the start of the navigation.
+The decision is a real one: kube-scheduler sends 500 candidates, the policies try all nodes. In turns with it runs the
+same page with a decision of the example cluster. Times are the browser's own, from the start of the navigation.
 
-Rule: every look is at a page that nothing is remembered of.
+Rule: every measurement starts with an empty browser cache.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from tests.e2e.ui import requests
 from tests.e2e.ui.browser import CHROMIUM, chromium
 
 GROUP = "page"
-OFFERED = 500
-LOOKS = 7
+SENT_CANDIDATES = 500
+PAGE_LOADS = 7
 SECOND = 1.0
 WAIT_MS = 120_000
 
@@ -35,7 +35,7 @@ new MutationObserver((_, observer) => {
   requestAnimationFrame(() => setTimeout(() => { window.there = performance.now(); }));
 }).observe(document, { childList: true, subtree: true });
 """
-"""The moment after the frame in which the candidates' table was drawn."""
+"""Script that records the moment after the frame in which the candidates' table was drawn."""
 
 THERE = """() => new Promise((resolve) => {
   const look = () => (window.there === null ? setTimeout(look, 5) : resolve(window.there));
@@ -47,7 +47,7 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Seconds after the navigation began."""
+    """Times of one page load, in seconds since the navigation began."""
 
     painted: float
     candidates: float
@@ -57,16 +57,16 @@ def rows(world: World) -> Iterator[Row]:
     if not CHROMIUM.exists():
         print(f"{GROUP}: left out: {CHROMIUM} not found")
         return
-    large = victims_body(generate.incoming(world.plan), world.candidates[:OFFERED])
+    large = victims_body(generate.incoming(world.plan), world.candidates[:SENT_CANDIDATES])
     with (
         decided(world, world.plan.nodes, large) as (own_url, about),
         decided(world, 0, compact(requests.preempt())) as (other_url, _),
         chromium() as browser,
     ):
-        pairs = [(look(browser, own_url), look(browser, other_url)) for _ in range(1 + LOOKS)][1:]
+        pairs = [(look(browser, own_url), look(browser, other_url)) for _ in range(1 + PAGE_LOADS)][1:]
     for what, times in (
         ("first contentful paint", [(own.painted, other.painted) for own, other in pairs]),
-        ("candidates are there", [(own.candidates, other.candidates) for own, other in pairs]),
+        ("candidates drawn", [(own.candidates, other.candidates) for own, other in pairs]),
     ):
         own, others = [one for one, _ in times], [other for _, other in times]
         yield Row(GROUP, f"{what}, {about}", own, "the example's decision", others)
@@ -75,7 +75,7 @@ def rows(world: World) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def decided(world: World, nodes: int, body: bytes) -> Iterator[tuple[str, str]]:
-    """Address of the page of a decision that a service of its own has made, and how large the decision is."""
+    """Let a separate service make a decision; yield the URL of its page and the decision's size."""
     options = ("--seed", str(world.plan.seed), "--nodes", str(nodes))
     with started("benchmarks.serve_page", *options) as service, contextlib.closing(Client(service.port)) as client:
         wait_until_ready(service.admin_port)

@@ -1,4 +1,4 @@
-"""Reading requests and writing answers, each beside the standard library's json on the same bytes."""
+"""Compare decoding requests and encoding responses with the standard library's json on the same bytes."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ GROUP = "wire"
 
 
 def rows(world: World) -> Iterator[Row]:
-    """Every node is accepted and every candidate kept: the largest answers there are."""
+    """Yield rows for the largest responses: every node passes and every candidate is kept."""
     pod, count = generate.incoming(world.plan), world.plan.nodes
     accepted = FilterDecision(tuple(range(count)), {}, {}, ())
 

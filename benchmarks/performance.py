@@ -1,8 +1,8 @@
-"""`python -m benchmarks.performance FIGURES.json …`: write docs/performance.md and its plot from what was measured.
+"""`python -m benchmarks.performance FIGURES.json …`: write docs/performance.md and its plot from measured figures.
 
-Several files are those of one revision, measured in parts.
+Several files are accepted if they are parts of one measurement of the same revision.
 
-Rule: figures come from the file, words from here: what the page says beside its tables does not depend on them.
+Rule: figures come from the files, prose from this module; the prose never depends on the figures.
 """
 
 import argparse
@@ -23,14 +23,14 @@ SCHEMA = 1
 """Format version of the JSON; incremented for incompatible changes."""
 
 Figures = Mapping[str, Any]
-"""One row, as `Row.to_dict` has it."""
+"""One row as returned by `Row.to_dict`."""
 
 INTRODUCTION = """\
 # Performance
 
-What was measured with `make bench-full`, on one machine, whose speed changes from hour to hour: *calibration* is a
-fixed loop's time then, and kube-scheduler's own code was measured where it is 1.5 ms. Measure yours: the ratios travel
-better than the milliseconds.
+Results of `make bench-full` on one machine, whose speed changes from hour to hour: *calibration* is the time of a fixed
+loop during each run, and kube-scheduler's own code was measured where that loop takes 1.5 ms. Measure on your own
+machine: the ratios carry over better than the milliseconds.
 This page is written by `make performance`; do not edit it.
 
 ## Where
@@ -39,10 +39,10 @@ This page is written by `make performance`; do not edit it.
 TARGETS = """\
 ## Targets
 
-Each beside the least that such work could take, in turns with it. A ratio is *this / other*, or *other / this* where it
-says `x faster`. Decisions and changes are CPU time of one thread, pinned to a core; calls, the first sync and the start
-are wall time with the service on another core. *After a pod changed* means that what is remembered of the
-cluster's pods had to be looked at again, as in a live cluster before nearly every decision.
+Each work runs in turns with a baseline: the least that such work could take. A ratio is *work / baseline*, or
+*baseline / work* where it says `x faster`. Decisions and changes are CPU time of one thread, pinned to a core; calls,
+the first sync and the start are wall time with the service on another core. *After a pod changed* means that values
+cached for the cluster's pods had to be recomputed, as in a live cluster before nearly every decision.
 """
 
 NOT_MET = """\
@@ -52,21 +52,21 @@ NOT_MET = """\
 GROWTH = """\
 ## As the cluster grows
 
-The same work with clusters of several sizes, about 30 pods on a node, after a pod changed: medians. The snapshot after
-some nodes changed, and one event, should cost the same in any cluster: they may not double.
+Medians of the same work in clusters of several sizes, about 30 pods on a node, after a pod changed. The snapshot after
+some nodes changed, and one event, should cost the same in any cluster: they must not double.
 """
 
 EXPONENTS = """\
 ![Cost of decisions as the number of nodes grows, on logarithmic axes](images/growth.svg)
 
-The exponent says how cost grows: 1 is as the nodes do. It is taken over the larger sizes, where fixed costs no longer
-hide it.
+The exponent says how cost grows with the number of nodes: 1 is linear. It is computed over the larger sizes, where
+fixed costs no longer hide the growth.
 """
 
 OTHERS = """\
 ## Other figures
 
-[benchmarks/README.md](../benchmarks/README.md) says what each row means.
+[benchmarks/README.md](../benchmarks/README.md) explains each row.
 """
 
 METHOD = """\
@@ -74,33 +74,34 @@ METHOD = """\
 
 - **The clusters** are generated from a seed. Every node has 94–100 % of its cpu requested; there are a dozen
   priorities and 300 disruption budgets in 30 namespaces; a tenth of the pods has affinity or anti-affinity. The
-  incoming pod fits nowhere and asks for three resources, so that every node is tried: about 25 pods are taken off
-  each and put back one by one.
-- **In turns.** What is compared runs A B A B …, and a ratio is the median over the pairs: what disturbs the machine
-  disturbs both. `make bench` starts itself with the memory settings of the image, and freezes the cluster out of the
-  garbage collector as the service does.
+  incoming pod fits nowhere and requests three resources, so every node is tried: about 25 pods are removed from each
+  and reprieved one by one.
+- **In turns.** Works that are compared run A B A B …, and a ratio is the median over the pairs, so that a disturbance
+  of the machine affects both sides. `make bench` restarts itself with the memory settings of the image, and excludes the
+  cluster from garbage collection (`gc.freeze`) as the service does.
 - **The bare numpy pass** is the loop that any reprieve in numpy must have (add a rank of pods, compare, keep where it
-  fits), over arrays of the same size, and nothing else: no budgets, no verdicts, no ranking.
+  fits), over arrays of the same size, and nothing else: no budgets, no statuses, no ranking.
 - **kube-scheduler's figures** are those of its own Go code on a cluster of this size and kind, on one core. They were
-  taken at another time or on another machine; both sides are scaled by the time of one fixed loop
+  measured at another time or on another machine; both sides are scaled by the time of one fixed loop
   (`benchmarks/calibration.py`).
-- **Whole calls** go over one kept connection, one after another, each about another replica of the pod than the one
-  before and with the names in another order. `/preempt` always asks about the same preemptor: what was approved of
-  another one would stand in its way. Its offers are remembered; *never sent before* is what they cost at first.
-- **Memory** is what Linux says of the service's process: VmRSS, and VmHWM for the peak.
-- **Growth** is measured in a process for each size, on objects decoded from JSON as the service decodes them. Exponents
-  are of the ratio to the calibration loop, taken in turns: the machine may have been slower for one of the sizes.
+- **Whole calls** go over one kept-alive connection, one after another, each for the next replica of the pod and with
+  the names in another order. `/preempt` always sends the same preemptor: victims approved for another one would change
+  its decision. Sent candidates are cached; *never sent before* is the cost of a first call.
+- **Memory** is that of the service's process as Linux reports it: VmRSS, and VmHWM for the peak.
+- **Growth** is measured in one process per size, on objects decoded from JSON as the service decodes them. Exponents
+  are computed from the ratio to the calibration loop, measured in turns, since the machine may have been slower for one
+  of the sizes.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.performance", description=__doc__)
     parser.add_argument(
-        "figures", metavar="FIGURES.json", type=Path, nargs="+", help="what `python -m benchmarks --json` wrote"
+        "figures", metavar="FIGURES.json", type=Path, nargs="+", help="files written by `python -m benchmarks --json`"
     )
     given = parser.parse_args()
     try:
-        measured = together([read(file) for file in given.figures])
+        measured = merge([read(file) for file in given.figures])
     except ValueError as error:
         raise SystemExit(str(error)) from None
     text, plot = page(measured), chart(measured["rows"])
@@ -111,39 +112,39 @@ def main() -> None:
 
 
 def read(file: Path) -> Mapping[str, Any]:
-    """What was measured; ValueError if that is not what the file holds."""
+    """Read a figures file; raise ValueError if it has another format or schema version."""
     try:
         measured = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{file}: {error}") from None
     if not isinstance(measured, dict) or measured.get("schema") != SCHEMA:
-        raise ValueError(f"{file}: not what `python -m benchmarks --json` writes (schema {SCHEMA}); measure again")
+        raise ValueError(f"{file}: not written by `python -m benchmarks --json` with schema {SCHEMA}; measure again")
     return measured
 
 
-def together(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Parts of one measurement as a whole; ValueError if they are not, or if what the page is about is missing."""
+def merge(parts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Merge the parts of one measurement; raise ValueError for mixed revisions or a missing required group."""
     rows: list[Figures] = []
     for part in parts:
         known = {row["group"] for row in rows}
         if part["about"]["revision"] != parts[0]["about"]["revision"]:
-            raise ValueError("the files are of different revisions; measure all of one")
+            raise ValueError("the files are from different revisions; measure them all at one revision")
         rows += [row for row in part["rows"] if row["group"] not in known]
     missing = {targets.GROUP, growth.GROUP} - {row["group"] for row in rows}
     if missing:
-        raise ValueError(f"nothing was measured of {' and '.join(sorted(missing))}: see `make bench-full`")
+        raise ValueError(f"no figures for {' and '.join(sorted(missing))}: see `make bench-full`")
     keys = dict.fromkeys(chain.from_iterable(part["about"] for part in parts))
-    return {"about": {key: of_all([part["about"].get(key) for part in parts]) for key in keys}, "rows": rows}
+    return {"about": {key: join_distinct([part["about"].get(key) for part in parts]) for key in keys}, "rows": rows}
 
 
-def of_all(values: Sequence[Any]) -> str:
-    """What they say, each once."""
+def join_distinct(values: Sequence[Any]) -> str:
+    """Join the distinct values with semicolons, in order of first appearance."""
     return "; ".join(dict.fromkeys(str(value) for value in values if value is not None))
 
 
 def page(measured: Mapping[str, Any]) -> str:
     rows: Sequence[Figures] = measured["rows"]
-    of_targets, of_growth = of(rows, targets.GROUP), of(rows, growth.GROUP)
+    of_targets, of_growth = rows_of(rows, targets.GROUP), rows_of(rows, growth.GROUP)
     sized = [row for row in of_growth if row["nodes"] is not None]
     others = [row for row in rows if row["group"] not in (targets.GROUP, growth.GROUP)]
     parts = [
@@ -164,7 +165,7 @@ def page(measured: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def of(rows: Sequence[Figures], group: str) -> list[Figures]:
+def rows_of(rows: Sequence[Figures], group: str) -> list[Figures]:
     return [row for row in rows if row["group"] == group]
 
 
@@ -218,7 +219,7 @@ def compared(row: Figures) -> str:
 
 
 def by_size(sized: Sequence[Figures]) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
-    """Headings and lines: a line for each size, a column for each work."""
+    """Return the headings and the lines: one line per cluster size, one column per work."""
     names = list(dict.fromkeys(row["name"] for row in sized))
     cells = {(row["nodes"], row["name"]): amount(row) for row in sized}
     sizes = sorted({row["nodes"] for row in sized})
@@ -227,8 +228,8 @@ def by_size(sized: Sequence[Figures]) -> tuple[Sequence[str], Sequence[Sequence[
 
 
 def chart(rows: Sequence[Figures]) -> str:
-    """What takes time and grows, in milliseconds."""
-    sized = [row for row in of(rows, growth.GROUP) if row["nodes"] is not None and row["unit"] == "ms"]
+    """Plot the works whose time grows with the cluster, in milliseconds."""
+    sized = [row for row in rows_of(rows, growth.GROUP) if row["nodes"] is not None and row["unit"] == "ms"]
     names = dict.fromkeys(row["name"] for row in sized)
     series = {name: [(row["nodes"], row["median"]) for row in sized if row["name"] == name] for name in names}
     return plot(series, "nodes", "ms")

@@ -1,7 +1,6 @@
-"""A line chart with logarithmic axes as SVG, readable on light and dark pages.
+"""Draw a line chart with logarithmic axes as SVG, readable on light and dark pages.
 
-Each line has a colour, a marker at every point and its name at its end. A dashed line shows what "twice as much costs
-twice as much" looks like.
+Each line has a colour, a marker at every point and its name at its end. A dashed line shows linear growth.
 
 Rule: the same figures give the same bytes.
 """
@@ -15,11 +14,11 @@ Point = tuple[float, float]
 
 WIDTH, HEIGHT = 900, 500
 LEFT, RIGHT, TOP, BOTTOM = 70, 320, 30, 50
-APART = 16
-"""Pixels between the names of two lines, at least."""
+LABEL_SPACING_PIXELS = 16
+"""Minimum distance between the labels of two lines."""
 
 COLOURS = ("#2f6fd0", "#c8501e", "#2d8a4e", "#8a4fbf", "#a8790a", "#c2407a", "#16808c")
-"""Each has a contrast of at least 3 to 1 against white and against GitHub's dark grey."""
+"""Line colours; each has a contrast of at least 3 to 1 against white and against GitHub's dark grey."""
 
 STYLE = """
 text { font: 13px sans-serif; fill: #1f2328 } .axis { stroke: #8c959f } .grid { stroke: #d1d9e0 }
@@ -32,7 +31,7 @@ text { font: 13px sans-serif; fill: #1f2328 } .axis { stroke: #8c959f } .grid { 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """From values to pixels; each axis covers whole decades."""
+    """Map values to pixels; each axis covers whole decades."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -44,10 +43,10 @@ class Axes:
 
 
 def plot(series: Mapping[str, Sequence[Point]], x: str, y: str) -> str:
-    """The chart; ValueError if a value is not above 0, which has no logarithm."""
+    """Return the chart as SVG; raise ValueError for a value that is not above 0, which has no logarithm."""
     points = [point for line in series.values() for point in line]
     if any(value <= 0 for point in points for value in point):
-        raise ValueError("a logarithmic axis has no place for 0 or less")
+        raise ValueError("a logarithmic axis cannot show values of 0 or less")
     xs, ys = [point[0] for point in points], [point[1] for point in points]
     axes = Axes((min(xs), max(xs)), (10 ** math.floor(math.log10(min(ys))), 10 ** math.ceil(math.log10(max(ys)))))
     parts = [*_frame(axes, sorted(set(xs)), x, y), *_slope(axes), *_lines(axes, series)]
@@ -78,7 +77,7 @@ def _frame(axes: Axes, ticks: Sequence[float], x: str, y: str) -> Iterator[str]:
 
 
 def _slope(axes: Axes) -> Iterator[str]:
-    """As many times dearer as larger, across the whole width, or as far as there is room."""
+    """Draw the line of linear growth across the chart, as far as it fits."""
     (left, right), (low, high) = axes.x, axes.y
     start = low * 2
     end = min(right, left * high / start)
@@ -106,5 +105,5 @@ def _apart(heights: Mapping[str, float]) -> dict[str, float]:
     free = 0.0
     for name, height in sorted(heights.items(), key=lambda one: one[1]):
         placed[name] = max(height + 4, free)
-        free = placed[name] + APART
+        free = placed[name] + LABEL_SPACING_PIXELS
     return placed

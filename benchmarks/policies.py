@@ -1,8 +1,8 @@
-"""What the policies of preemption cost: the exhaustive dry run with all of them on beside the plain one.
+"""Compare the exhaustive dry run with preemption policies against the one without.
 
 Both end with the victims of every node and the best candidate, as `/preempt` does. The cluster is the same, but its
-pods are ready and have owners, and its budgets say what they would say of it. What the service keeps up to date
-between requests is there.
+pods are ready and have owners, and its budgets have matching statuses. Indexes that the service maintains between
+requests are built beforehand.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ ALL = PreemptionPolicy(
 
 
 def rows(world: World) -> Iterator[Row]:
-    snapshot = lively(world)
+    snapshot = with_live_status(world)
     evictions = tuple(Eviction(n * SECOND, ("team-01", "Deployment", f"app-{n}")) for n in range(40))
     history = EvictionHistory(NOW, evictions)
     plain = Work(decide(snapshot, world.pod, UPSTREAM, history))
@@ -86,20 +86,22 @@ def rows(world: World) -> Iterator[Row]:
 def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory) -> Run:
     filter_run = run_filter_plugins(scheduling_context(snapshot, pod, profile, history))
     tried = filter_run.rows(Code.UNSCHEDULABLE)
-    nobody = np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
+    scheduler_victims = (
+        np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
+    )
 
     def run() -> IntArray:
         context = scheduling_context(snapshot, pod, profile, history)
-        run = find_candidates(context, run_filter_plugins(context).checks, tried, nobody)
+        run = find_candidates(context, run_filter_plugins(context).checks, tried, scheduler_victims)
         places = np.flatnonzero(run.candidate)
         return best_candidates(run, places, 1, then=(snapshot.name_order[run.rows[places]],))
 
     return run
 
 
-def lively(world: World) -> Snapshot:
+def with_live_status(world: World) -> Snapshot:
     """Return the cluster with ready pods (but one in fifty), ReplicaSet owners and current budget statuses."""
-    snapshot = Snapshot.build(replace(world.objects, pods=tuple(map(_lively, world.objects.pods))))
+    snapshot = Snapshot.build(replace(world.objects, pods=tuple(map(_with_live_status, world.objects.pods))))
     for budget in snapshot.budgets:
         healthy, allowed = _healthy(snapshot, budget), budget.status.disruptions_allowed
         status = PodDisruptionBudgetStatus(allowed, healthy, healthy - allowed, healthy)
@@ -115,7 +117,7 @@ def _healthy(snapshot: Snapshot, budget: PodDisruptionBudget) -> int:
     return sum(snapshot.pods[row].is_ready for rows in selected for row in rows)
 
 
-def _lively(pod: Pod) -> Pod:
+def _with_live_status(pod: Pod) -> Pod:
     labels = pod.metadata.labels or {}
     name = f"{labels.get('app', 'bare')}-{labels.get('pod-template-hash', '0')}"
     owner = OwnerReference("apps/v1", "ReplicaSet", name, controller=True)

@@ -1,4 +1,4 @@
-"""Rows of figures as one table in plain text, columns aligned."""
+"""Render rows of figures as one plain-text table with aligned columns."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ _TEXT = ("what", "against", "met")
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """All rows, as `Row.to_dict` has them."""
+    """Render all rows, given as `Row.to_dict` returns them."""
     return aligned([HEADINGS, *map(cells, rows)], _TEXT)
 
 
 def aligned(lines: Sequence[Sequence[str]], text: Sequence[str]) -> str:
-    """Lines of cells, the first one the headings; columns of these names go to the left, others to the right."""
+    """Align lines of cells, headings first; the columns named in `text` are left-aligned, all others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     left = [heading in text for heading in lines[0]]
     rule = ["-" * width for width in widths]
@@ -28,7 +28,7 @@ def aligned(lines: Sequence[Sequence[str]], text: Sequence[str]) -> str:
 
 
 def one_line(row: Mapping[str, Any]) -> str:
-    """The row as soon as it is there."""
+    """Render a row for progress output on stderr."""
     return f"{title(row)}: {number(row['median'])} {row['unit']}"
 
 
@@ -48,7 +48,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def title(row: Mapping[str, Any]) -> str:
-    """What was measured, with the requirement, the cluster's size where it is the row's own, and the note."""
+    """Return the row's name with its requirement, its own cluster size if it has one, and its note."""
     requirement = f"{row['requirement']}: " if row["requirement"] else ""
     nodes = "" if row["nodes"] is None else f", {row['nodes']:,} nodes"
     note = f" ({row['note']})" if row["note"] else ""
@@ -62,6 +62,6 @@ def ratio(row: Mapping[str, Any]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """Format with three significant digits."""
     digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
     return f"{value:,.{min(digits, 4)}f}"

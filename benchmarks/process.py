@@ -1,4 +1,4 @@
-"""What another process takes: memory in bytes, CPU time in seconds; None where the system does not say (Linux does)."""
+"""Memory (bytes) and CPU time (seconds) of another process; None on systems without /proc."""
 
 import os
 import re
@@ -6,28 +6,28 @@ from pathlib import Path
 
 
 def resident(process: int) -> int | None:
-    """Memory now."""
+    """Return the current memory (VmRSS)."""
     return _status(process, "VmRSS")
 
 
 def peak(process: int) -> int | None:
-    """Memory at most since the process started, or since `forget_peak`."""
+    """Return the peak memory since the process started, or since `forget_peak` (VmHWM)."""
     return _status(process, "VmHWM")
 
 
 def forget_peak(process: int) -> None:
-    """What the process takes now is the most that it has taken."""
+    """Reset the peak to the current memory."""
     Path(f"/proc/{process}/clear_refs").write_text("5")
 
 
 def memory(process: int) -> str:
-    """In words."""
+    """Render current and peak memory."""
     now, most = resident(process), peak(process)
-    return f"RSS {now / 1e6:.0f} MB, at most {most / 1e6:.0f} MB" if now and most else "RSS not known here"
+    return f"RSS {now / 1e6:.0f} MB, at most {most / 1e6:.0f} MB" if now and most else "RSS not available"
 
 
 def worked(process: int) -> float | None:
-    """Seconds of CPU time of all its threads until now, to a hundredth."""
+    """Return the CPU time of all its threads so far, in seconds with a resolution of 10 ms."""
     file = Path(f"/proc/{process}/stat")
     if not file.exists():
         return None

@@ -1,4 +1,4 @@
-"""What kube-scheduler asks, as bodies: not the same bytes each time, since it asks about another pod each time."""
+"""Request bodies as kube-scheduler sends them: the bytes differ, since every call is about another pod."""
 
 import random
 from collections.abc import Iterator
@@ -10,27 +10,27 @@ from benchmarks.bodies import names_body, nodes_body, victims_body
 from benchmarks.generate import JSON
 from benchmarks.world import World
 
-PODS = 8
-"""Replicas of one template that are asked about in turn."""
+REPLICAS = 8
+"""Number of replicas of one template that are sent in turn."""
 
 
 def replicas(pod: JSON) -> Iterator[JSON]:
-    for number in range(PODS):
+    for number in range(REPLICAS):
         own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid'][:-1]}{number}"}
         yield pod | {"metadata": pod["metadata"] | own}
 
 
 def filter_bodies(world: World, fits: bool, count: int = 0) -> list[bytes]:
-    """A pod that fits everywhere or nowhere, on so many nodes (0: all): the names in another order for each replica."""
+    """Bodies for a pod that fits everywhere or nowhere, on `count` nodes (0: all), names rotated for each replica."""
     pod = generate.undemanding(world.plan) if fits else generate.incoming(world.plan)
     chance, names = random.Random(world.plan.seed), world.node_names
     return [names_body(one, rotated(some(names, count, chance), chance)) for one in replicas(pod)]
 
 
 def preempt_body(world: World, count: int = 0) -> bytes:
-    """The first so many candidates (0: all), victims by UID.
+    """Body with the first `count` candidates (0: all), victims by UID.
 
-    Always of the same preemptor: what was approved of another would stand in the way of the next one.
+    The preemptor is always the same: victims approved for another preemptor would change the next decision.
     """
     return victims_body(generate.incoming(world.plan), world.candidates[: count or None])
 
@@ -48,7 +48,7 @@ def new_preempt_bodies(world: World, count: int, how_many: int, first: int = 1) 
 
 
 def full_nodes_body(world: World, fits: bool, replica: int = 0) -> bytes:
-    """All nodes as a whole, for this replica of the pod."""
+    """Body with all Node objects in full, for this replica of the pod."""
     pod = generate.undemanding(world.plan) if fits else generate.incoming(world.plan)
     pod = next(islice(replicas(pod), replica, None))
     return nodes_body(pod, (generate.full_node(world.plan, row) for row in range(world.plan.nodes)))
@@ -59,6 +59,6 @@ def some(names: list[str], count: int, chance: random.Random) -> list[str]:
 
 
 def rotated(names: list[str], chance: random.Random) -> list[str]:
-    """kube-scheduler begins where it stopped the last time."""
+    """Rotate the names as kube-scheduler does, which starts after the last node it tried (nextStartNodeIndex)."""
     start = chance.randrange(len(names))
     return names[start:] + names[:start]

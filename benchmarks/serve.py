@@ -1,4 +1,4 @@
-"""The service that `benchmarks.service` calls: the generated cluster behind the real application, on a given socket."""
+"""Run the service that `benchmarks.service` calls: the generated cluster behind the real application, on a socket."""
 
 import argparse
 import socket
@@ -18,7 +18,9 @@ def main() -> None:
     parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--pods", type=int, nargs=2, default=PODS_PER_NODE, help="on a node, at least and at most")
+    parser.add_argument(
+        "--pods", type=int, nargs=2, default=PODS_PER_NODE, help="minimum and maximum number of pods on a node"
+    )
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
     cache, config = ClusterCache(), Configuration.model_validate(sections)

@@ -1,4 +1,4 @@
-"""A bare FastAPI application to compare with: it sends back what it got, or how much that was."""
+"""A bare FastAPI application as a baseline: it sends back the request body, or the number of its nodes."""
 
 import argparse
 import socket
@@ -8,8 +8,8 @@ import msgspec
 import uvicorn
 from fastapi import FastAPI, Request, Response
 
-KEEP_ALIVE = 600
-"""Seconds; making a large body takes longer than uvicorn waits."""
+KEEP_ALIVE_SECONDS = 600
+"""Keep-alive timeout; generating a large body takes longer than uvicorn's default."""
 
 
 class Nodes(msgspec.Struct):
@@ -49,9 +49,9 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_echo", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
-    parser.add_argument("--admin-port", type=int, help="of no meaning here")
+    parser.add_argument("--admin-port", type=int, help="ignored")
     given: Any = parser.parse_args()
-    config = uvicorn.Config(create_app(), log_level="warning", access_log=False, timeout_keep_alive=KEEP_ALIVE)
+    config = uvicorn.Config(create_app(), log_level="warning", access_log=False, timeout_keep_alive=KEEP_ALIVE_SECONDS)
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=given.fd)])
 
 

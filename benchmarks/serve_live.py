@@ -1,4 +1,4 @@
-"""The service that `benchmarks.live` calls: it follows the API server at a URL, on a socket that listens already."""
+"""Run the service that `benchmarks.live` calls: it follows the API server at a URL and serves a listening socket."""
 
 import argparse
 import socket
@@ -19,8 +19,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_live", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
     parser.add_argument("--admin-port", type=int, required=True)
-    parser.add_argument("--url", required=True, help="of the API server")
-    parser.add_argument("--ca", help="file of the authority that its certificate is from")
+    parser.add_argument("--url", required=True, help="URL of the API server")
+    parser.add_argument("--ca", help="file with the CA certificate of the API server")
     given = parser.parse_args()
     sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
     cache, config = ClusterCache(), Configuration.model_validate(sections)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def api_at(url: str, ca_file: str | None = None) -> ApiServer:
-    """Without any credentials."""
+    """Return a client without credentials."""
     configuration = ClientConfiguration(host=url)
     configuration.ssl_ca_cert = ca_file
     return ApiServer(lambda: Credentials(configuration, "the benchmark", None))

@@ -1,4 +1,4 @@
-"""The service whose page `benchmarks.page` looks at: the generated cluster or the example, with strict policies."""
+"""Run the service whose page `benchmarks.page` loads: the generated cluster or the example, with strict policies."""
 
 import argparse
 import socket

@@ -1,6 +1,6 @@
-"""Whole calls over HTTP: the real service in a process of its own, one client that keeps its connection.
+"""Measure whole calls over HTTP: the real service in its own process, and one client with a kept-alive connection.
 
-Rule: what is asked is what kube-scheduler would ask; an answer other than 200 ends the benchmark.
+Rule: requests are those that kube-scheduler would send; a status other than 200 ends the benchmark.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def post_next(client: "Client", bodies: Iterator[bytes]) -> None:
 
 
 class Client:
-    """One connection, kept open; anything but 200 is an error."""
+    """HTTP client with one kept-alive connection; any status but 200 is an error."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)
@@ -64,7 +64,7 @@ class Client:
         return self._call("GET", path, None)
 
     def status(self, path: str) -> int:
-        """Return the body of a GET, whatever its status."""
+        """Return the status of a GET and discard its body."""
         self._connection.request("GET", path)
         response = self._connection.getresponse()
         response.read()
@@ -84,7 +84,7 @@ class Client:
 
 @contextlib.contextmanager
 def running(plan: Plan) -> Iterator["Started"]:
-    """A service that holds the cluster, once it is ready."""
+    """Start a service with the generated cluster and wait until it is ready."""
     least, most = plan.pods
     options = ("--seed", str(plan.seed), "--nodes", str(plan.nodes), "--pods", str(least), str(most))
     with started("benchmarks.serve", *options) as service:
@@ -94,16 +94,16 @@ def running(plan: Plan) -> Iterator["Started"]:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A service in a process of its own."""
+    """A service running in its own process."""
 
     port: int
     admin_port: int
     process: int
-    """Its ID."""
+    """Process ID."""
 
 
 def wait_until_ready(admin_port: int, every: float = 0.05) -> None:
-    """Until /readyz says so, asked every so many seconds; TimeoutError after START_SECONDS."""
+    """Poll /readyz every `every` seconds until it returns 200; raise TimeoutError after START_SECONDS."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         with contextlib.suppress(OSError), contextlib.closing(Client(admin_port)) as admin:
@@ -114,7 +114,7 @@ def wait_until_ready(admin_port: int, every: float = 0.05) -> None:
 
 
 def free_port() -> int:
-    """Nobody listens there; the admin listener will."""
+    """Return a free port for the admin listener."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
@@ -122,13 +122,13 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def started(module: str, *options: str) -> Iterator[Started]:
-    """A service that is run as `python -m module --fd … --admin-port … options`; it takes connections at once."""
+    """Run `python -m module --fd … --admin-port … options`; its socket accepts connections at once."""
     admin_port = free_port()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         ports = ("--fd", str(listening.fileno()), "--admin-port", str(admin_port))
         command = [sys.executable, "-m", module, *ports, *options]
-        # Audit lines are written, as they would be, and not among the figures.
+        # Audit lines are still written, as in production, but kept out of the printed figures.
         passed = [listening.fileno()]
         with cores.on(cores.OTHERS):
             process = subprocess.Popen(command, pass_fds=passed, env=os.environ.copy(), stdout=subprocess.DEVNULL)
@@ -139,7 +139,7 @@ def started(module: str, *options: str) -> Iterator[Started]:
 
 
 def end(process: "subprocess.Popen[Any]", within: float = STOP_SECONDS) -> None:
-    """Ask the process to end, if it has not, and make it after so many seconds."""
+    """Send SIGTERM to a running process, and SIGKILL after `within` seconds."""
     if process.poll() is None:
         process.terminate()
         try:

@@ -1,11 +1,11 @@
-"""One of two revisions that are compared: takes times of the works that its standard input names.
+"""Serve one of two compared revisions: time the works named on standard input.
 
-A line is {"work": name, "runs": N}; the answer is one of
+A request line is {"work": name, "runs": N}; the reply is one of
 - {"times": [seconds, …]}
-- {"missing": why}: making the work needs what this revision does not have
+- {"missing": why}: this revision lacks something that building the work needs
 - {"left_out": why}: the cluster is too small for the work
-- {"failed": what was raised}: by making the work for another reason, or by running it
-The first line that is written says that the cluster is there.
+- {"failed": what was raised}: while building the work for another reason, or while running it
+The first line written says that the cluster has been generated.
 
 Rule: the `extender` that is measured is the one in the current directory.
 """
@@ -27,7 +27,7 @@ from benchmarks.works import MODULES, Maker, TooFewNodes
 from benchmarks.world import World
 
 LACKING = (ImportError, AttributeError, TypeError, KeyError)
-"""What comes of making a work of what is not there, or was called otherwise."""
+"""Exceptions raised while building a work if a name is missing or has another signature."""
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     given = parser.parse_args()
     if not Path(extender.__file__).is_relative_to(Path.cwd()):
-        raise SystemExit(f"{extender.__file__} is not of this revision")
+        raise SystemExit(f"{extender.__file__} does not belong to this revision")
     world = World(Plan(given.seed, given.nodes))
     _ = world.candidates
     gc.collect()
@@ -55,7 +55,7 @@ def say(answer: dict[str, Any]) -> None:
 
 
 def makers() -> dict[str, Maker]:
-    """Those that this revision can import."""
+    """Return the makers of all works that this revision can import."""
     found: dict[str, Maker] = {}
     for module in MODULES:
         try:
@@ -65,26 +65,26 @@ def makers() -> dict[str, Maker]:
     return found
 
 
-def in_words(error: Exception) -> str:
-    """Its type and message, on one line of 200 characters at most."""
+def error_message(error: Exception) -> str:
+    """Return the type and message of an error on one line of at most 200 characters."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 class Works:
-    """One work is kept at a time, as it was made and warmed up."""
+    """Cache of the last work, built and warmed up."""
 
     def __init__(self, world: World, makers: dict[str, Maker]) -> None:
         self._world, self._makers = world, makers
         self._name, self._work = "", Work(lambda: None)
 
     def taken(self, name: str, runs: int) -> dict[str, Any]:
-        """Answer one line; a work that failed is rebuilt the next time."""
+        """Handle one request; a work that failed is rebuilt the next time."""
         try:
             self._make(name)
         except TooFewNodes as error:
             return {"left_out": str(error)}
         except LACKING as error:
-            return {"missing": in_words(error)}
+            return {"missing": error_message(error)}
         except Exception as error:
             return self._failed(error)
         try:
@@ -93,17 +93,17 @@ class Works:
             return self._failed(error)
 
     def _make(self, name: str) -> None:
-        """Unless it is the one that is kept."""
+        """Build the work unless it is the cached one."""
         if name != self._name:
             self._name = ""
             self._work = self._makers[name](self._world)
             self._name = name
 
     def _failed(self, error: Exception) -> dict[str, Any]:
-        """Where it was raised goes to stderr."""
+        """Print the traceback to stderr and return the reply."""
         self._name = ""
         traceback.print_exception(error)
-        return {"failed": in_words(error)}
+        return {"failed": error_message(error)}
 
 
 if __name__ == "__main__":

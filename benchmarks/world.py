@@ -1,4 +1,4 @@
-"""The generated cluster as the engine sees it, made once for all groups of rows."""
+"""The generated cluster as the engine sees it, built once for all groups of rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +22,7 @@ from extender.k8s.objects import Pod
 
 
 def change_a_pod(snapshot: Snapshot) -> None:
-    """One running pod gets another label, so that all that is remembered of pods has to be looked at again."""
+    """Relabel one running pod, which invalidates everything derived from pods."""
     pod = snapshot.pods[0]
     labels = dict(pod.metadata.labels or {})
     labels["changed"] = "no" if labels.get("changed") == "yes" else "yes"
@@ -34,7 +34,7 @@ def change_a_pod(snapshot: Snapshot) -> None:
 class World:
     plan: Plan
     full: bool = False
-    """Take all the time it takes: larger clusters as well, and the slow reference on the whole cluster."""
+    """Whether to measure without samples: larger clusters too, and the slow reference on the whole cluster."""
 
     @property
     def profile(self) -> Profile:
@@ -52,7 +52,7 @@ class World:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The store's: what changes the store changes it."""
+        """The snapshot of `cache`; changes of the cache change it."""
         return self.cache.snapshot()
 
     @cached_property
@@ -69,7 +69,7 @@ class World:
 
     @cached_property
     def tried(self) -> IntArray:
-        """The rows of the dry run: all nodes, since the pod fits nowhere."""
+        """Rows of the nodes tried by the dry run: all nodes, since the pod fits nowhere."""
         return self.filter_run.rows(Code.UNSCHEDULABLE)
 
     @cached_property
@@ -78,12 +78,12 @@ class World:
 
     @cached_property
     def places(self) -> IntArray:
-        """The candidates among the nodes tried."""
+        """Positions of the candidates among the nodes tried."""
         return np.flatnonzero(self.run.candidate)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Each candidate node with its victims."""
+        """All candidate nodes with their victims."""
         violations, names = self.run.violations, self.snapshot.node_names
         return tuple(
             Candidate(names[self.tried[place]], self.run.victims_on(place), int(violations[place]))

@@ -1,4 +1,4 @@
-"""Simulated time: what is due is done in order of time; of two things at one time, what was planned first."""
+"""Simulated time: actions run in order of time, and in order of planning where times are equal."""
 
 import heapq
 from collections.abc import Callable
@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 Action = Callable[[], None]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""When the storm begins."""
+"""Start of the storm."""
 
 _EPOCH_NANOSECONDS = int(EPOCH.timestamp()) * 10**9
 
 
 def timestamp(seconds: float) -> str:
-    """As the API server writes it: whole seconds; before the storm is negative."""
+    """Format seconds since EPOCH as the API server does, in whole seconds; negative values are before the storm."""
     return (EPOCH + timedelta(seconds=int(seconds))).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Clock:
-    """Now, and what will be done when."""
+    """The current simulated time and the planned actions."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -31,16 +31,16 @@ class Clock:
         return self.now
 
     def nanoseconds(self) -> int:
-        """Since 1970."""
+        """Return the current time in nanoseconds since 1970."""
         return _EPOCH_NANOSECONDS + round(self.now * 10**9)
 
     def after(self, seconds: float, action: Action) -> None:
-        """Do it so much later; 0: as soon as everything else that is due now is done."""
+        """Plan an action after `seconds`; with 0 it runs after everything else that is due now."""
         self._count += 1
         heapq.heappush(self._planned, (self.now + seconds, self._count, action))
 
     def run(self, until: float) -> None:
-        """Do what is due until then."""
+        """Run all actions that are due up to `until`."""
         while self._planned and self._planned[0][0] <= until:
             self.now, _, action = heapq.heappop(self._planned)
             action()

@@ -1,6 +1,6 @@
-"""Is there a placement that breaks nothing? Node by node, and on each set by set, by the truth and not by what is seen.
+"""Search for a placement that breaks no budget, node by node and set by set, on the actual and not the observed state.
 
-Rule: nothing of the engine is used here. A search that takes too long says so (None) and is counted.
+Rule: the engine is not used here. A search that exceeds MAX_STEPS returns None, which is counted as undecided.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from benchmarks.storm.truth import Life, Truth
 from extender.k8s.workloads import Workload
 
-STEPS = 20_000
-"""Sets looked at on one node before it is given up."""
+MAX_STEPS = 20_000
+"""Maximum number of sets tried on one node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removable:
-    """A pod that may go, if the budgets that it charges have something left."""
+    """A pod that may be evicted while the budgets it counts against have disruptions left."""
 
     cpu: int
     memory: int
     charges: tuple[str, ...] = ()
-    """Names of budgets; none: it may always go."""
+    """Names of the budgets that its eviction counts against; without any, it may always be evicted."""
 
 
 def clean_placement(truth: Truth, preemptor: Life, resting: Collection[Workload] = ()) -> bool | None:
-    """Could the preemptor run somewhere if some pods of lower priority went, no budget broken and no daemon evicted?
+    """Return whether evicting lower-priority pods places the preemptor, with no budget broken and no daemon evicted.
 
-    No pod of a workload of `resting` may go. None: nobody knows, the search took too long.
+    Pods of the workloads in `resting` may not be evicted. None: undecided, the search took too long.
     """
     left = {budget.limits.name: budget.left for budget in truth.budgets}
     undecided = False
@@ -41,7 +41,7 @@ def clean_placement(truth: Truth, preemptor: Life, resting: Collection[Workload]
 
 
 def _lacking(truth: Truth, preemptor: Life, node: str) -> tuple[int, int]:
-    """Cpu and memory that the node has too little of, beside the others that are nominated to it."""
+    """Return the CPU and memory that the node lacks for the preemptor beside its other nominated pods."""
     room = truth.room[node]
     cpu, memory = preemptor.template.cpu - room.cpu, preemptor.template.memory - room.memory
     for other in truth.nominated.values():
@@ -51,7 +51,7 @@ def _lacking(truth: Truth, preemptor: Life, node: str) -> tuple[int, int]:
 
 
 def _removable(lower: Iterable[Life], left: Mapping[str, int], resting: Collection[Workload]) -> Iterator[Removable]:
-    """Those that may go, each looked at alone; what is on its way out already costs nothing."""
+    """Yield the pods that may be evicted individually; terminating pods count against no budget."""
     for life in lower:
         template = life.template
         if template.is_protected or (template.workload in resting and not life.leaving):
@@ -65,10 +65,10 @@ def _removable(lower: Iterable[Life], left: Mapping[str, int], resting: Collecti
 
 
 def frees(cpu: int, memory: int, pods: Sequence[Removable], left: Mapping[str, int]) -> bool | None:
-    """Is there a set of pods that frees so much of both, with no more pods of a budget than it has left?
+    """Return whether some set of pods frees that much CPU and memory within the disruptions left of each budget.
 
-    Those that charge nothing all go. The others are tried in turn, most cpu first, each gone before it stays; a branch
-    ends where all that follow are not enough. None: not known after so many steps.
+    Pods that count against no budget are all evicted. The others are tried most CPU first, evicted before kept; a
+    branch ends where all following pods together are not enough. None: undecided after MAX_STEPS.
     """
     for pod in pods:
         if not pod.charges:
@@ -85,19 +85,19 @@ def frees(cpu: int, memory: int, pods: Sequence[Removable], left: Mapping[str, i
 class _Search:
     pods: Sequence[Removable]
     following: Sequence[tuple[int, int]]
-    """[pod] -> cpu and memory of it and all after it."""
+    """[pod]: CPU and memory of this pod and all after it."""
     left: dict[str, int]
     steps: int = 0
 
     def go(self, place: int, cpu: int, memory: int) -> bool | None:
-        """Do some of the pods from this one on free so much?"""
+        """Return whether some of the pods from `place` on free that much."""
         if cpu <= 0 and memory <= 0:
             return True
         all_cpu, all_memory = self.following[place]
         if cpu > all_cpu or memory > all_memory:
             return False
         self.steps += 1
-        if self.steps > STEPS:
+        if self.steps > MAX_STEPS:
             return None
         pod = self.pods[place]
         gone: bool | None = False
@@ -110,6 +110,6 @@ class _Search:
         return gone or self._without(gone, place, cpu, memory)
 
     def _without(self, gone: bool | None, place: int, cpu: int, memory: int) -> bool | None:
-        """The pod stays; what was not known with it gone is known only if this is a yes."""
+        """Try the branch that keeps the pod; if evicting it was undecided, only success here decides."""
         stays = self.go(place + 1, cpu, memory)
         return stays or (None if gone is None else stays)

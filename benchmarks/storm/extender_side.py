@@ -15,7 +15,7 @@ from extender.k8s.objects import Pod
 
 @dataclass(frozen=True, slots=True)
 class Extender:
-    """Asked by kube-scheduler, once for every preemption."""
+    """The extender, called by kube-scheduler once for every preemption."""
 
     cache: ClusterCache
     profile: Profile
@@ -26,7 +26,7 @@ class Extender:
         return cls(cache, profile, EvictionLog(clock.nanoseconds, clock.nanoseconds))
 
     def preempt(self, pod: Pod, sent: Mapping[str, SentCandidate]) -> Candidate | None:
-        """As the service does it: decide, and assume and remember what was approved. None: a veto."""
+        """Decide as the service does, then assume and record the approved victims. None: vetoed."""
         self.cache.assumed.forget_preemption(pod)
         history = self.eviction_log.history(self.profile.preemption.limits)
         decision = engine.preempt(self.cache.snapshot(), pod, sent, self.profile, history)

@@ -1,7 +1,7 @@
-"""The cluster before the storm, and who arrives when.
+"""Generate the cluster before the storm, and the arrivals of preemptors.
 
 Nodes are 93-100 % full. Six tenths of the workloads are in a budget: half of the budgets have a workload each, the
-others several. Some allow nothing from the start, and some of the pods are not ready.
+others several. Some budgets allow no disruption from the start, and some pods are not ready.
 
 Rule: every draw comes from the plan's seed.
 """
@@ -21,17 +21,17 @@ from extender.k8s.workloads import Workload
 JSON = dict[str, Any]
 
 CPU = {200: 3, 300: 4, 500: 6, 750: 4, 1000: 3, 1500: 2}
-"""What a pod of a workload asks for in millicores -> share of the workloads."""
+"""CPU request of a pod in millicores -> share of the workloads."""
 MEMORY_PER_CPU = (2.0, 4.0)
-"""MiB per millicore; one of these for each workload."""
+"""MiB of memory per millicore; each workload draws one of these."""
 PRIORITIES = {-10: 4, 0: 8, 100: 5, 1000: 3}
-GRACE = {5: 2, 10: 3, 30: 5}
-"""Seconds that a pod takes to go -> share."""
+GRACE_PERIOD_SECONDS = {5: 2, 10: 3, 30: 5}
+"""Termination grace period in seconds -> share of the workloads."""
 UNREADY = 0.02
 BUDGETED = 0.6
 """Share of the workloads that are in a budget."""
 ALLOWED_OF_ONE = (0, 1, 1, 1, 2)
-"""What a budget of one workload allows while all its pods are ready; one of these."""
+"""Disruptions that a budget of one workload allows while all its pods are ready; each budget draws one of these."""
 ALLOWED_SHARE = (0.0, 0.03, 0.05, 0.1)
 """maxUnavailable of budgets over several workloads, as a fraction of their pods; at least 1 unless 0."""
 ALWAYS_ALLOW = 0.1
@@ -43,7 +43,7 @@ FULL_MEMORY = (0.85, 1.0)
 PREEMPTOR_PRIORITY = 2000
 PREEMPTOR_CPU = {250: 4, 500: 4, 1000: 2, 2000: 1}
 BURST = (5, 40)
-"""Preemptors that arrive within a second."""
+"""Minimum and maximum number of preemptors that arrive within a second."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,11 +62,11 @@ class Template:
 
     @property
     def is_protected(self) -> bool:
-        """Not to be evicted under `careful` and `strict`."""
+        """Whether the presets `careful` and `strict` protect its pods."""
         return self.workload[1] == "DaemonSet"
 
     def pod(self, name: str, created: float, node: str = "") -> Pod:
-        """A pod that waits; `node`: the only one that it may run on."""
+        """Return a pending pod; with `node`, the only node that it may run on."""
         namespace, kind, owner = self.workload
         reference = {"apiVersion": "v1", "kind": kind, "name": owner, "uid": f"uid-{owner}", "controller": True}
         resources = {"requests": {"cpu": f"{self.cpu}m", "memory": f"{self.memory}Mi"}}
@@ -91,7 +91,7 @@ class Template:
 
 
 def _only(node: str) -> JSON:
-    """As the DaemonSet controller says it."""
+    """Return the node affinity that the DaemonSet controller sets."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
@@ -104,7 +104,7 @@ class Placed:
     template: Template
     node: str
     started: float
-    """Negative: before the storm."""
+    """Start time in seconds; negative, since it is before the storm."""
     ready: bool
 
 
@@ -117,20 +117,20 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """A budget: whom it selects, and how many of them must be healthy."""
+    """A budget: its selector, and how many selected pods must be healthy."""
 
     name: str
     namespace: str
     labels: dict[str, str]
     desired: int
     always_allow: bool
-    """Pods that are not ready may always be evicted."""
+    """Whether unready pods may always be evicted (unhealthyPodEvictionPolicy: AlwaysAllow)."""
 
     def selects(self, template: Template) -> bool:
         return template.workload[0] == self.namespace and self.labels.items() <= template.labels.items()
 
     def as_object(self) -> PodDisruptionBudget:
-        """Without a status."""
+        """Return the PodDisruptionBudget without a status."""
         spec: JSON = {"selector": {"matchLabels": self.labels}, "minAvailable": self.desired}
         if self.always_allow:
             spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
@@ -140,7 +140,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Everything before the storm, and everything that will be done to it."""
+    """Initial state of the cluster, and the arrivals of the storm."""
 
     nodes: tuple[Node, ...]
     running: tuple[Placed, ...]
@@ -172,21 +172,21 @@ def _templates(storm: Storm) -> list[Template]:
             priority=_one_of(chance, PRIORITIES),
             cpu=cpu,
             memory=int(cpu * chance.uniform(*MEMORY_PER_CPU)),
-            grace=_one_of(chance, GRACE),
+            grace=_one_of(chance, GRACE_PERIOD_SECONDS),
         )
         found.append(template)
     return found
 
 
 def _stack(storm: Storm, number: int) -> int:
-    """Which workloads share a budget, if there is one."""
+    """Return the number of the group of workloads that would share a budget."""
     alone = storm.budgets // 2
     together = max(1, round((BUDGETED * storm.workloads - alone) / max(storm.budgets - alone, 1)))
     return number if number < alone else alone + (number - alone) // together
 
 
 def _replicas(storm: Storm, workloads: int) -> list[int]:
-    """So many pods of each workload that there are as many as the plan says."""
+    """Distribute the pods of the plan over the workloads; return the replicas of each."""
     chance, wanted = storm.chance("replicas"), storm.pods - storm.nodes
     counts = [REPLICAS[0]] * workloads
     while sum(counts) < wanted and min(counts) < REPLICAS[1]:
@@ -223,7 +223,7 @@ def _daemons(nodes: list[str]) -> Iterator[Placed]:
 
 
 def _spread(storm: Storm, nodes: list[str], templates: list[Template], replicas: list[int]) -> Iterator[Placed]:
-    """Every pod on the node that has least to do, so that a workload's pods are rarely neighbours."""
+    """Place every pod on the least loaded node, so that pods of a workload rarely share a node."""
     chance = storm.chance("placing")
     pods = [(template, number) for template, count in zip(templates, replicas, strict=True) for number in range(count)]
     chance.shuffle(pods)
@@ -236,7 +236,7 @@ def _spread(storm: Storm, nodes: list[str], templates: list[Template], replicas:
 
 
 def _nodes(storm: Storm, names: list[str], running: tuple[Placed, ...]) -> Iterator[Node]:
-    """Each a little larger than what runs on it."""
+    """Yield the nodes, each slightly larger than the requests of its pods."""
     chance = storm.chance("nodes")
     cpu, memory = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
     for one in running:
@@ -253,7 +253,7 @@ def _nodes(storm: Storm, names: list[str], running: tuple[Placed, ...]) -> Itera
 
 
 def _arrivals(storm: Storm) -> Iterator[Arrival]:
-    """In bursts, in order of time."""
+    """Yield the preemptors in bursts, in order of time."""
     chance, times = storm.chance("arrivals"), list[float]()
     while len(times) < storm.preemptors:
         begin = chance.uniform(0, storm.arriving - 1)
@@ -265,5 +265,5 @@ def _arrivals(storm: Storm) -> Iterator[Arrival]:
 
 
 def _one_of(chance: random.Random, shares: dict[int, int]) -> int:
-    """A key, as often as its share says."""
+    """Draw a key with the probability given by its share."""
     return chance.choices(list(shares), list(shares.values()))[0]

@@ -1,10 +1,10 @@
-"""kube-scheduler in the storm: who is tried when, which candidates the extender is offered, what comes of its answer.
+"""kube-scheduler in the storm: its scheduling queue, the candidates it sends, and its use of the extender's response.
 
-A preemptor that fits is bound. One that does not fit waits if its victims are still leaving; else the dry run's
-candidates are offered, from a random node on until there are a hundred (defaultpreemption, v1.36). After a failure it
-waits for something to change, one second at first and up to ten (the queue's back-off). One pod is tried at a time.
+A preemptor that fits is bound. One that does not fit waits while its victims are terminating; otherwise the dry run's
+candidates are sent, from a random node on until there are a hundred (defaultpreemption, v1.36). After a failure it
+waits for a cluster event, with a back-off of 1 s up to 10 s (as in the scheduling queue). One pod is tried at a time.
 
-Rule: it decides on its own cache with the default profile, whatever the extender's is.
+Rule: it decides on its own cache with the default profile, whatever the extender's profile is.
 """
 
 import heapq
@@ -29,11 +29,11 @@ from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
 from tests.builders import candidates_sent_by_kube_scheduler
 
-ONE_TRY = 0.005
-"""Seconds from one pod's turn to the next one's."""
-FIRST_WAIT, LONGEST_WAIT = 1.0, 10.0
-LATEST = 60.0
-"""Tried again after so long even if nothing has changed."""
+SCHEDULING_SECONDS = 0.005
+"""Duration of one scheduling attempt."""
+INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 10.0
+MAX_UNSCHEDULABLE_SECONDS = 60.0
+"""Maximum wait before a pod is tried again without a cluster event (as podMaxInUnschedulablePodsDuration)."""
 
 MIN_CANDIDATES = 100
 MIN_CANDIDATES_SHARE = 0.1
@@ -41,8 +41,8 @@ MIN_CANDIDATES_SHARE = 0.1
 FITTING = Profile()
 
 
-class Doing(Protocol):
-    """What comes of a turn, in the cluster and outside."""
+class Actions(Protocol):
+    """Effects of a scheduling attempt on the cluster, and the call to the extender."""
 
     def tried(self, life: Life, fits: bool) -> None: ...
 
@@ -57,7 +57,7 @@ class Doing(Protocol):
 
 @dataclass(slots=True)
 class Waiting:
-    """A pod between two turns."""
+    """A pod between two attempts."""
 
     life: Life
     not_before: float
@@ -65,14 +65,14 @@ class Waiting:
 
 @dataclass(slots=True)
 class KubeScheduler:
-    """The queue, and a turn."""
+    """The scheduling queue and the scheduling cycle."""
 
     clock: Clock
     cache: ClusterCache
-    doing: Doing
+    actions: Actions
     chance: random.Random
     is_leaving_for: Callable[[Life], bool]
-    """Is somebody on its way out of the node that the pod is nominated to?"""
+    """Whether a victim is still terminating on the node that the pod is nominated to."""
     _ready: list[tuple[int, int, Life]] = field(default_factory=list)
     _tries: dict[str, int] = field(default_factory=dict)
     _waiting: dict[str, Waiting] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class KubeScheduler:
     # --- the queue --------------------------------------------------------------------------------------------
 
     def add(self, life: Life) -> None:
-        """Its turn comes as soon as those before it have had theirs: higher priority first, then who came first."""
+        """Queue the pod for an attempt: higher priority first, then first come, first served."""
         self._count += 1
         heapq.heappush(self._ready, (-life.template.priority, self._count, life))
         if not self._is_busy:
@@ -90,7 +90,7 @@ class KubeScheduler:
             self.clock.after(0, self._next)
 
     def something_changed(self) -> None:
-        """Those who wait are tried again, once they have waited long enough."""
+        """Requeue all waiting pods, each once its back-off is over."""
         waiting = list(self._waiting.values())
         self._waiting.clear()
         for one in waiting:
@@ -101,7 +101,7 @@ class KubeScheduler:
 
     def _wait(self, life: Life) -> None:
         tries = self._tries[life.uid]
-        waiting = Waiting(life, self.clock.now + min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
+        waiting = Waiting(life, self.clock.now + min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2 ** (tries - 1)))
         self._waiting[life.uid] = waiting
 
         def at_last() -> None:
@@ -109,7 +109,7 @@ class KubeScheduler:
                 del self._waiting[life.uid]
                 self.add(life)
 
-        self.clock.after(LATEST, at_last)
+        self.clock.after(MAX_UNSCHEDULABLE_SECONDS, at_last)
 
     def _next(self) -> None:
         _, _, life = heapq.heappop(self._ready)
@@ -117,40 +117,40 @@ class KubeScheduler:
         self._try(life)
         self._is_busy = bool(self._ready)
         if self._ready:
-            self.clock.after(ONE_TRY, self._next)
+            self.clock.after(SCHEDULING_SECONDS, self._next)
 
-    # --- a turn -----------------------------------------------------------------------------------------------
+    # --- a cycle ----------------------------------------------------------------------------------------------
 
     def _try(self, life: Life) -> None:
         snapshot = self.cache.snapshot()
         filter_run = run_filter_plugins(scheduling_context(snapshot, life.pod, FITTING))
         fitting = filter_run.rows(Code.SUCCESS)
         if len(fitting):
-            self.doing.tried(life, fits=True)
+            self.actions.tried(life, fits=True)
             self._bind(life, best_fitting(snapshot, life.pod, fitting))
             return
         if not self.is_leaving_for(life):
-            self.doing.tried(life, fits=False)
+            self.actions.tried(life, fits=False)
             self._preempt(snapshot, life, filter_run.rows(Code.UNSCHEDULABLE))
         self._wait(life)
 
     def _bind(self, life: Life, node: str) -> None:
         self.cache.assumed.assume_bound(life.pod.metadata.namespace, life.name, life.uid, node)
-        self.doing.bind(life, node)
+        self.actions.bind(life, node)
 
     def _preempt(self, snapshot: Snapshot, life: Life, potential: IntArray) -> None:
         sent = self._sample(snapshot, life.pod, potential)
-        candidate = self.doing.ask(life.pod, sent) if sent else None
+        candidate = self.actions.ask(life.pod, sent) if sent else None
         if candidate is None:
             return
         if not _are_known(snapshot, candidate):
-            self.doing.fail()
+            self.actions.fail()
             return
         self.cache.assumed.assume_preempted(life.pod, candidate.node, ())
-        self.doing.preempt(life, candidate)
+        self.actions.preempt(life, candidate)
 
     def _sample(self, snapshot: Snapshot, pod: Pod, potential: IntArray) -> dict[str, SentCandidate]:
-        """From a random node on, until there are enough candidates and one that breaks no budget (DryRunPreemption)."""
+        """Take candidates from a random node on, until there are enough and one breaks no budget (DryRunPreemption)."""
         names = [snapshot.node_names[row] for row in potential.tolist()]
         of_node = candidates_sent_by_kube_scheduler(snapshot, pod, set(names))
         begin = self.chance.randrange(len(names)) if names else 0
@@ -168,7 +168,7 @@ class KubeScheduler:
     # --- pods that were evicted -------------------------------------------------------------------------------
 
     def place(self, waiting: list[Life]) -> list[Life]:
-        """Bind those that fit beside all that are nominated, most important first -> those that still wait."""
+        """Bind the pods that fit beside all nominated pods, most important first; return those that still wait."""
         if not waiting:
             return []
         snapshot = self.cache.snapshot()
@@ -189,7 +189,7 @@ class KubeScheduler:
 
 
 def best_fitting(snapshot: Snapshot, pod: Pod, fitting: IntArray) -> str:
-    """The node it is nominated to, if it fits there, else the one with most cpu to spare."""
+    """Return the pod's nominated node if it fits there, otherwise the node with the most free CPU."""
     nominated = snapshot.node_row.get(pod.status.nominated_node_name)
     if nominated is not None and nominated in fitting:
         return snapshot.node_names[nominated]
@@ -198,7 +198,7 @@ def best_fitting(snapshot: Snapshot, pod: Pod, fitting: IntArray) -> str:
 
 
 def _room(snapshot: Snapshot) -> IntArray:
-    """[cpu and memory, node] beside running and nominated pods."""
+    """Return free CPU and memory [resource, node] beside running and nominated pods."""
     room: IntArray = (snapshot.allocatable - snapshot.used)[:2].copy()
     for nominee in snapshot.nominees:
         row = snapshot.node_row[nominee.status.nominated_node_name]
@@ -208,6 +208,6 @@ def _room(snapshot: Snapshot) -> IntArray:
 
 
 def _are_known(snapshot: Snapshot, candidate: Candidate) -> bool:
-    """Does kube-scheduler find every victim on the node? If not, the whole answer is an error (v1.36)."""
+    """Return whether kube-scheduler knows every victim on the node; if not, it rejects the whole response (v1.36)."""
     on_node = {pod.metadata.uid for pod in snapshot.pods_on(candidate.node)}
     return all(victim.metadata.uid in on_node for victim in candidate.victims)

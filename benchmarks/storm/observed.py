@@ -1,8 +1,8 @@
-"""What kube-scheduler and the extender have seen: the truth, a little later; each has a store of its own.
+"""The delayed view of kube-scheduler and the extender; each has its own cache.
 
-The stores are the service's own (`ClusterCache`), with the assumptions that each of the two can make.
+Both caches are the service's own (`ClusterCache`), including the assumed changes that each of the two makes.
 
-Rule: nothing reaches a store before it is late enough, but for what its owner did itself.
+Rule: no change reaches a cache before its watch delay, except what the owner of the cache assumed itself.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Seen = Callable[[Change], None]
 
 @dataclass(frozen=True, slots=True)
 class ObservedClusters:
-    """Hands every change of the truth to both stores when it is seen, and then to `seen`."""
+    """Delivers every change of the actual state to both caches after its delay, and then to `seen`."""
 
     storm: Storm
     clock: Clock
@@ -29,11 +29,11 @@ class ObservedClusters:
     of_extender: ClusterCache
     seen: Seen
     _counting: set[str]
-    """Names of the budgets that are counted again at the end of this moment."""
+    """Names of the budgets that are recounted at the end of this instant."""
 
     @classmethod
     def begin(cls, storm: Storm, clock: Clock, truth: Truth, profile: Profile, seen: Seen) -> "ObservedClusters":
-        """Both have seen everything until now; the extender decides by the profile."""
+        """Start with both caches in sync; the extender decides by `profile`."""
         stores = ClusterCache(clock.seconds), ClusterCache(clock.seconds)
         stores[1].prepare_for(profile)
         objects = ClusterObjects(
@@ -51,7 +51,7 @@ class ObservedClusters:
         self._show(self.storm.watch_lag, Change("Pod", life.pod, deleted))
 
     def health_changed(self, budget: Budget) -> None:
-        """Whatever else changes in this moment is counted with it."""
+        """Plan one recount of the budget, which covers all changes of this instant."""
         if budget.limits.name not in self._counting:
             self._counting.add(budget.limits.name)
             self.clock.after(0, lambda: self._count(budget))

@@ -6,4 +6,4 @@ POLICIES = {
     preset: Configuration.model_validate({"preemption": {"preset": preset}}).profile()
     for preset in ("upstream", "careful", "strict")
 }
-"""Preset -> the profile that the extender decides by; kube-scheduler itself always decides by upstream's."""
+"""Preset -> profile of the extender; kube-scheduler itself always uses the upstream profile."""

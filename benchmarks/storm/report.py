@@ -1,8 +1,8 @@
-"""The presets side by side: one storm under each, as a table of its own, and as rows with the promised limits.
+"""Compare the presets side by side: one storm under each, as a table, and as rows with the promised limits.
 
-Rule: a preemptor counts for the share that a preset places if `upstream` placed it and, when it was tried under the
-preset, there was a placement that broke nothing by the truth; whatever stands in the way of such a placement otherwise
-(the sample that kube-scheduler offers, the cooldown, what is not seen yet) is the preset's own affair.
+Rule: a preemptor counts for the share that a preset places if `upstream` placed it and, at some attempt under the
+preset, a placement existed that broke no budget in the actual state; other obstacles to such a placement (the sample
+that kube-scheduler sends, the cooldown, changes not observed yet) count against the preset.
 """
 
 import statistics
@@ -18,12 +18,12 @@ from benchmarks.world import World
 GROUP = "storm"
 UPSTREAM = "upstream"
 NO_VIOLATIONS = Limit("≤", 0)
-MOST_PLACED = Limit("≥", 0.9)
+MIN_PLACED_SHARE = Limit("≥", 0.9)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure(Row):
-    """A row whose ratio is a figure of a storm; its time is what simulating the storm took."""
+    """A row whose ratio is a figure of a storm; its time is the CPU time of the simulation."""
 
     value: float | None = None
 
@@ -33,7 +33,7 @@ class Figure(Row):
 
 
 def rows(world: World) -> Iterator[Row]:
-    """Print the storm of the world's seed side by side; the promises as rows."""
+    """Simulate the storm of the world's seed, print the presets side by side and yield the promises as rows."""
     storm = Storm(world.plan.seed)
     outcomes = {preset: simulate(storm, profile, preset != UPSTREAM) for preset, profile in POLICIES.items()}
     print(f"\n{heading(storm)}\n\n{side_by_side(outcomes)}", flush=True)
@@ -42,19 +42,24 @@ def rows(world: World) -> Iterator[Row]:
 
 def promises(outcomes: Mapping[str, Outcome]) -> Iterator[Row]:
     upstream, strict = outcomes[UPSTREAM], outcomes["strict"]
-    yield Figure(GROUP, "all of it under upstream", [upstream.seconds])
+    yield Figure(GROUP, "whole storm under upstream", [upstream.seconds])
     yield Figure(
-        GROUP, "violations of strict", [strict.seconds], "the truth", limit=NO_VIOLATIONS, value=strict.tally.violations
+        GROUP,
+        "violations of strict",
+        [strict.seconds],
+        "actual state",
+        limit=NO_VIOLATIONS,
+        value=strict.tally.violations,
     )
     for preset in ("careful", "strict"):
         own = outcomes[preset]
         name = f"share placed by {preset} of what upstream placed where a clean placement existed"
         placed = share(own.placed, upstream.placed & own.clean.placements)
-        yield Figure(GROUP, name, [own.seconds], UPSTREAM, limit=MOST_PLACED, value=placed)
+        yield Figure(GROUP, name, [own.seconds], UPSTREAM, limit=MIN_PLACED_SHARE, value=placed)
 
 
 def share(placed: Set[str], possible: Set[str]) -> float | None:
-    """None: nothing was possible."""
+    """Return the share of `possible` that was placed; None if `possible` is empty."""
     return len(placed & possible) / len(possible) if possible else None
 
 
@@ -62,39 +67,39 @@ def heading(storm: Storm) -> str:
     return (
         f"storm: seed {storm.seed}, {storm.nodes} nodes, {storm.pods:,} pods, {storm.workloads} workloads, "
         f"{storm.budgets} budgets, {storm.preemptors} preemptors within {storm.arriving:g} s, "
-        f"{storm.lasting:g} s in all; budgets' status {storm.status_lag:g} s late, pods {storm.watch_lag:g} s"
+        f"{storm.lasting:g} s in all; delays: budget status {storm.status_lag:g} s, pods {storm.watch_lag:g} s"
     )
 
 
 # --- side by side -----------------------------------------------------------------------------------------------------
 
 Cell = Callable[[Outcome, Outcome], str]
-"""Compare an outcome with upstream's."""
+"""Render a figure of an outcome, given that of upstream as well."""
 
 LINES: tuple[tuple[str, Cell], ...] = (
     ("budget violations", lambda own, _: f"{own.tally.violations}"),
-    ("  of which the answer spoke", lambda own, _: f"{own.tally.announced}"),
+    ("  announced in the response", lambda own, _: f"{own.tally.announced}"),
     ("evictions", lambda own, _: f"{own.tally.evictions}"),
-    ("  of DaemonSets' pods", lambda own, _: f"{own.tally.daemons}"),
+    ("  of DaemonSet pods", lambda own, _: f"{own.tally.daemons}"),
     ("repeated evictions (of a workload within 5 min)", lambda own, _: f"{own.tally.repeated}"),
-    ("  most evictions of one workload", lambda own, _: f"{max(own.tally.of_workload.values(), default=0)}"),
+    ("  maximum evictions of one workload", lambda own, _: f"{max(own.tally.of_workload.values(), default=0)}"),
     ("preemptors placed", lambda own, _: f"{len(own.placed)}"),
     ("  seconds until then: median, longest", lambda own, _: _waited(own)),
-    ("of those that upstream placed, a clean placement existed for", lambda own, up: _count(own, up, "placements")),
+    ("placed by upstream, clean placement existed", lambda own, up: _count(own, up, "placements")),
     ("  share of these placed", lambda own, up: _share(own, up, "placements")),
-    ("  the same, no workload evicted twice within 5 min, for", lambda own, up: _count(own, up, "rested")),
+    ("  no workload evicted twice within 5 min", lambda own, up: _count(own, up, "rested")),
     ("  share of these placed", lambda own, up: _share(own, up, "rested")),
     ("  undecided", lambda own, up: _count(own, up, "undecided")),
     ("attempts of preemptors", lambda own, _: f"{own.tally.attempts}"),
-    ("  the extender asked", lambda own, _: f"{own.tally.asked}"),
-    ("  it named nobody", lambda own, _: f"{own.tally.refused}"),
-    ("  kube-scheduler knew a victim no more", lambda own, _: f"{own.tally.failed}"),
+    ("  calls to the extender", lambda own, _: f"{own.tally.calls}"),
+    ("  no candidate in the response", lambda own, _: f"{own.tally.vetoed}"),
+    ("  rejected by kube-scheduler: unknown victim", lambda own, _: f"{own.tally.failed}"),
     ("seconds of CPU time", lambda own, _: f"{own.seconds:.1f}"),
 )
 
 
 def side_by_side(outcomes: Mapping[str, Outcome]) -> str:
-    """A line for each figure, a column for each preset."""
+    """Return a table with one line per figure and one column per preset."""
     upstream = outcomes[UPSTREAM]
     lines = [(name, *(cell(own, upstream) for own in outcomes.values())) for name, cell in LINES]
     width = max(len(name) for name, _ in LINES)

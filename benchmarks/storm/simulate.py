@@ -1,7 +1,7 @@
-"""One storm under one policy: the parts put together, and what happens to the pods.
+"""Simulate one storm under one policy, and the lifecycle of its pods.
 
-Victims are deleted at once and gone after their grace period; their owner makes another pod at once, which is placed
-where there is room, and ready some seconds later.
+Victims are deleted at once and end after their grace period; their owner creates a replacement at once, which is placed
+on a node with room, and becomes ready some seconds later.
 
 Rule: the same storm and profile give the same outcome.
 """
@@ -25,22 +25,22 @@ from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 
-REPLACING = 1.0
-"""Seconds between two looks for room for pods that replace evicted ones."""
-READY_AFTER = (3.0, 10.0)
-"""Seconds from the binding of such a pod."""
+REPLACEMENT_INTERVAL_SECONDS = 1.0
+"""Interval between attempts to place replacements of evicted pods."""
+READY_AFTER_SECONDS = (3.0, 10.0)
+"""Range of the time from binding a replacement until it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Preemptors for which a placement that breaks nothing existed when they were tried, by the exhaustive check."""
+    """Preemptors for which the exhaustive search found a placement that breaks no budget at some attempt."""
 
     placements: set[str] = field(default_factory=set)
-    """Names of those for which there was one at some attempt."""
+    """Names of the preemptors with a clean placement at some attempt."""
     rested: set[str] = field(default_factory=set)
-    """The upper bound if no workload loses two pods within five minutes."""
+    """Names of those with one that also evicts no workload twice within five minutes."""
     undecided: set[str] = field(default_factory=set)
-    """Those of the others for which it is not known."""
+    """Names of the others for which the search was undecided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,18 @@ class Outcome:
     tally: Tally
     clean: Clean
     checked: bool
-    """Was it searched for clean placements?"""
+    """Whether clean placements were searched for."""
     seconds: float
-    """CPU seconds; measured, not simulated."""
+    """CPU time of the simulation in seconds."""
 
     @property
     def placed(self) -> Set[str]:
-        """Names of the preemptors that run at the end."""
+        """Names of the preemptors that were bound."""
         return self.tally.bound.keys()
 
 
 def simulate(storm: Storm, profile: Profile, checked: bool = True) -> Outcome:
-    """`checked`: at every attempt it is also searched for a clean placement."""
+    """Run the storm; with `checked`, also search for a clean placement at every attempt."""
     begin = time.process_time()
     simulation = Simulation(storm, generate(storm), profile, checked)
     simulation.clock.run(storm.lasting)
@@ -69,7 +69,7 @@ def simulate(storm: Storm, profile: Profile, checked: bool = True) -> Outcome:
 
 
 class Simulation:
-    """Everything that happens."""
+    """State and event handlers of one storm."""
 
     def __init__(self, storm: Storm, start: Start, profile: Profile, checked: bool) -> None:
         self.storm = storm
@@ -86,14 +86,14 @@ class Simulation:
         self._chance = storm.chance("starting")
         self._came = {arrival.name: arrival.at for arrival in start.arrivals}
         self._unseen: dict[str, Life] = {}
-        """UID -> pod that kube-scheduler has not been shown yet."""
+        """UID -> pod that kube-scheduler has not observed yet."""
         self._replacing: list[Life] = []
         self._replaced = 0
         for arrival in start.arrivals:
             self.clock.after(arrival.at, self._arrive(arrival))
-        self.clock.after(REPLACING, self._replace)
+        self.clock.after(REPLACEMENT_INTERVAL_SECONDS, self._replace)
 
-    # --- who comes --------------------------------------------------------------------------------------------
+    # --- arrivals ---------------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> Callable[[], None]:
         def arrive() -> None:
@@ -106,7 +106,7 @@ class Simulation:
         self._unseen[life.uid] = life
 
     def _seen(self, change: Change) -> None:
-        """kube-scheduler has just been shown this."""
+        """Handle a change that kube-scheduler has just observed."""
         if change.kind != "Pod" or change.deleted:
             self.scheduler.something_changed()
             return
@@ -119,7 +119,7 @@ class Simulation:
     # --- what kube-scheduler does -----------------------------------------------------------------------------
 
     def tried(self, life: Life, fits: bool) -> None:
-        """A preemptor has its turn: is there a clean placement?"""
+        """Record an attempt of a preemptor, and search for a clean placement."""
         self.tally.attempts += 1
         if self._checked:
             resting = self.tally.resting(self.clock.now)
@@ -136,9 +136,9 @@ class Simulation:
             self.clean.undecided.add(life.name)
 
     def ask(self, pod: Pod, sent: dict[str, SentCandidate]) -> Candidate | None:
-        self.tally.asked += 1
+        self.tally.calls += 1
         candidate = self._extender.preempt(pod, sent)
-        self.tally.refused += candidate is None
+        self.tally.vetoed += candidate is None
         return candidate
 
     def fail(self) -> None:
@@ -149,10 +149,10 @@ class Simulation:
         if life.is_preemptor:
             self.tally.bound[life.name] = self.clock.now - self._came[life.name]
         else:
-            self.clock.after(self._chance.uniform(*READY_AFTER), lambda: self.truth.become_ready(life))
+            self.clock.after(self._chance.uniform(*READY_AFTER_SECONDS), lambda: self.truth.become_ready(life))
 
     def preempt(self, life: Life, candidate: Candidate) -> None:
-        """The victims that are still there are deleted, and the preemptor is nominated."""
+        """Delete the victims that still exist, and nominate the preemptor."""
         named = (self.truth.pods.get(victim.metadata.uid) for victim in candidate.victims)
         victims = [victim for victim in named if victim is not None and not victim.leaving]
         self.tally.evicted(victims, self.clock.now)
@@ -176,4 +176,4 @@ class Simulation:
 
     def _replace(self) -> None:
         self._replacing = self.scheduler.place(self._replacing)
-        self.clock.after(REPLACING, self._replace)
+        self.clock.after(REPLACEMENT_INTERVAL_SECONDS, self._replace)

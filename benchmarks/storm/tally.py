@@ -1,8 +1,8 @@
-"""What is counted of a storm.
+"""Counters of a storm.
 
-A violation is an eviction of a ready pod that leaves fewer healthy pods than its budget wants, or of one that is not
-ready while too many are missing already (unless the budget says AlwaysAllow): by the truth at that instant, once for
-each budget. A repeated eviction is one of a workload that an earlier preemption took a pod of within five minutes.
+A violation is an eviction of a ready pod that leaves fewer healthy pods than its budget requires, or of an unready
+pod while too many are missing already (unless the budget has AlwaysAllow): in the actual state at that instant, once
+for each budget. A repeated eviction is one of a workload that lost a pod to an earlier preemption within five minutes.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from benchmarks.storm.truth import Life
 from extender.k8s.workloads import Workload
 
-SOON = 300.0
+REPEAT_WINDOW_SECONDS = 300.0
 """Seconds after which an eviction of the same workload is not counted as repeated."""
 
 
@@ -22,27 +22,27 @@ class Tally:
 
     violations: int = 0
     announced: int = 0
-    """Violations that the extender's answers spoke of."""
+    """Violations announced in the extender's responses (NumPDBViolations)."""
     evictions: int = 0
     repeated: int = 0
     daemons: int = 0
-    """Evictions of DaemonSets' pods."""
+    """Evictions of DaemonSet pods."""
     attempts: int = 0
-    """Number of preemptors, whether they fit or not."""
-    asked: int = 0
-    """How often the extender was asked whom to evict."""
-    refused: int = 0
-    """How often it named nobody."""
+    """Number of scheduling attempts of preemptors, whether they fit or not."""
+    calls: int = 0
+    """Number of calls to /preempt."""
+    vetoed: int = 0
+    """Number of responses without a candidate."""
     failed: int = 0
-    """How often kube-scheduler could not do what it said."""
+    """Number of responses that kube-scheduler rejected because of an unknown victim."""
     bound: dict[str, float] = field(default_factory=dict)
-    """Name of a preemptor that runs -> seconds from its arrival until then."""
+    """Name of a bound preemptor -> seconds from its arrival until it was bound."""
     of_workload: Counter[Workload] = field(default_factory=Counter)
-    """Evictions."""
+    """Number of evictions by workload."""
     _latest: dict[Workload, float] = field(default_factory=dict)
 
     def evicted(self, victims: Iterable[Life], now: float) -> None:
-        """By one preemption."""
+        """Count the victims of one preemption."""
         workloads = [victim.template.workload for victim in victims]
         self.evictions += len(workloads)
         self.daemons += sum(kind == "DaemonSet" for _, kind, _ in workloads)
@@ -51,5 +51,5 @@ class Tally:
         self._latest.update(dict.fromkeys(workloads, now))
 
     def resting(self, now: float) -> frozenset[Workload]:
-        """Who lost a pod within the last five minutes."""
-        return frozenset(workload for workload, at in self._latest.items() if now - at < SOON)
+        """Return the workloads that lost a pod within the last five minutes."""
+        return frozenset(workload for workload, at in self._latest.items() if now - at < REPEAT_WINDOW_SECONDS)

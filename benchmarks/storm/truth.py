@@ -1,6 +1,6 @@
-"""What is so, whoever has seen it yet: pods, the room on their nodes, and budgets.
+"""The actual state, independent of what was observed: pods, free capacity of nodes, and budgets.
 
-Rule: every change goes through a method of `Truth`, which tells who listens; nobody writes to a pod elsewhere.
+Rule: every change goes through a method of `Truth`, which notifies its listeners; no other code writes to a pod.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Life:
     """One pod from its creation to its end."""
 
     pod: Pod
-    """As the API server has it."""
+    """The object as the API server has it."""
     template: Template
     ready: bool = False
     only_node: str = ""
@@ -38,7 +38,7 @@ class Life:
 
     @property
     def node(self) -> str:
-        """Where it runs; empty while it waits."""
+        """Name of its node; empty while it is pending."""
         return self.pod.spec.node_name
 
     @property
@@ -51,13 +51,13 @@ class Life:
 
     @property
     def healthy(self) -> bool:
-        """As the disruption controller counts."""
+        """Whether the disruption controller counts the pod as healthy."""
         return self.ready and not self.leaving
 
 
 @dataclass(slots=True, eq=False)
 class Budget:
-    """A disruption budget and whom it selects."""
+    """A disruption budget and the pods it selects."""
 
     limits: Limits
     object: PodDisruptionBudget
@@ -70,11 +70,11 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """How many healthy pods may go; below 0: so many are missing already."""
+        """Number of healthy pods that may be evicted; negative if healthy pods are already missing."""
         return self.healthy - self.limits.desired
 
     def is_broken_by(self, life: Life) -> bool:
-        """Would the pod's eviction be one that the eviction API refuses, if it knew everything at once?"""
+        """Return whether an eviction API without delays would refuse to evict the pod."""
         if life.leaving:
             return False
         if life.ready:
@@ -82,7 +82,7 @@ class Budget:
         return self.left < 0 and not self.limits.always_allow
 
     def renew_status(self, version: int) -> None:
-        """Write what the disruption controller counts now."""
+        """Update the status as the disruption controller does."""
         healthy = self.healthy
         status = PodDisruptionBudgetStatus(
             current_healthy=healthy,
@@ -101,7 +101,7 @@ HealthChanged = Callable[[Budget], None]
 
 @dataclass(slots=True)
 class Room:
-    """What of a node nobody has taken."""
+    """Free capacity of a node."""
 
     cpu: int
     """Millicores."""
@@ -133,11 +133,11 @@ class Truth:
         self.nodes = start.nodes
         self.room = {node.metadata.name: Room.of(node) for node in start.nodes}
         self.on_node: dict[str, dict[str, Life]] = {name: {} for name in self.room}
-        """Node -> UID -> pod that runs there."""
+        """Node -> UID -> pod running on the node."""
         self.pods: dict[str, Life] = {}
-        """UID -> pod, for as long as there is one."""
+        """UID -> existing pod."""
         self.nominated: dict[str, Life] = {}
-        """UID -> pod that waits for room on the node that it is nominated to."""
+        """UID -> pending pod with a nominated node."""
         self.budgets = [Budget(limits, limits.as_object()) for limits in start.budgets]
         for one in start.running:
             life = self.create(one.name, one.template, one.node if one.template.is_protected else "", one.started)
@@ -147,13 +147,13 @@ class Truth:
             self.renew_status(budget)
 
     def listen(self, pod_changed: PodChanged, health_changed: HealthChanged) -> None:
-        """Tell them of every change from now on: of a pod, or of how many of a budget's pods are healthy."""
+        """Call the listeners for every later change of a pod, or of the healthy pods of a budget."""
         self._pod_changed, self._health_changed = pod_changed, health_changed
 
-    # --- a pod's life -----------------------------------------------------------------------------------------
+    # --- pod lifecycle ---------------------------------------------------------------------------------------
 
     def create(self, name: str, template: Template, only_node: str = "", created: float | None = None) -> Life:
-        """A pod that waits for a node."""
+        """Create a pending pod."""
         pod = template.pod(name, self._clock.now if created is None else created, only_node)
         charged = tuple(budget for budget in self.budgets if budget.limits.selects(template))
         life = Life(pod, template, only_node=only_node, budgets=charged)
@@ -168,7 +168,7 @@ class Truth:
         self._write(life, replace(life.pod, status=replace(life.pod.status, nominated_node_name=node)))
 
     def bind(self, life: Life, node: str, started: float | None = None) -> None:
-        """The pod runs there from now on."""
+        """Bind the pod to the node, where it runs at once."""
         room = self.room[node]
         room.take(life.template)
         if room.cpu < 0 or room.memory < 0:
@@ -188,36 +188,36 @@ class Truth:
         if life.uid in self.pods and not life.leaving:
             life.ready = True
             self._write(life, replace(life.pod, status=replace(life.pod.status, conditions=[_is_ready(True)])))
-            self._tell_budgets(life)
+            self._notify_budgets(life)
 
     def evict(self, life: Life) -> int:
-        """Deleted by kube-scheduler, and on its way out -> how many budgets that breaks."""
+        """Delete the pod as kube-scheduler does; return the number of budgets that this breaks."""
         broken = sum(budget.is_broken_by(life) for budget in life.budgets)
         metadata = replace(life.pod.metadata, deletion_timestamp=timestamp(self._clock.now + life.template.grace))
         status = replace(life.pod.status, conditions=[_is_ready(life.ready), PREEMPTED])
         self._write(life, replace(life.pod, metadata=metadata, status=status))
-        self._tell_budgets(life)
+        self._notify_budgets(life)
         return broken
 
     def remove(self, life: Life) -> None:
-        """It is gone, and its room free."""
+        """Remove a terminated pod and free its capacity."""
         del self.pods[life.uid], self.on_node[life.node][life.uid]
         self.room[life.node].give_back(life.template)
         for budget in life.budgets:
             del budget.members[life.uid]
         self._write(life, life.pod, deleted=True)
-        self._tell_budgets(life)
+        self._notify_budgets(life)
 
     def _write(self, life: Life, pod: Pod, deleted: bool = False) -> None:
         life.pod = replace(pod, metadata=replace(pod.metadata, resource_version=str(self._next_version())))
         self._pod_changed(life, deleted)
 
-    def _tell_budgets(self, life: Life) -> None:
+    def _notify_budgets(self, life: Life) -> None:
         for budget in life.budgets:
             self._health_changed(budget)
 
     def renew_status(self, budget: Budget) -> None:
-        """The disruption controller counts again."""
+        """Let the disruption controller recount the budget."""
         budget.renew_status(self._next_version())
 
     def _next_version(self) -> int:

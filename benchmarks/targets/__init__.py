@@ -1,4 +1,4 @@
-"""The targets: what each promised piece of work may take, beside a baseline that runs in turns with it.
+"""Check each promised piece of work against its target, with a baseline that runs in turns with it.
 
 Rule: a target is a bound on the median (or the 99th percentile) of one core's time on an idle machine; the ratio says
 how far it is from the least that the work could take.

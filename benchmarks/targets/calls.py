@@ -1,6 +1,6 @@
-"""Whole calls over HTTP to the real service in a process of its own, one after another: wall time.
+"""Measure the wall time of whole calls over HTTP to the real service in its own process, one after another.
 
-Beside each, in turns, the same body sent back by a bare FastAPI application: what HTTP and the body alone take.
+The baseline, in turns with each call, is the same body sent back by a bare FastAPI application: HTTP and body alone.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ REQUESTS_LARGE = 101
 REQUESTS_FULL = 15
 REQUESTS_NEW = 40
 WARM_UP = 20
-FEW = 500
+DEFAULT_NODES = 500
 ECHO = "echo of the body by a bare FastAPI app"
 RAW_NODES = {
     False: ("/names", "a bare FastAPI app that decodes raw nodes and sends their number back"),
     True: ("/nodes", "a bare FastAPI app that decodes raw nodes and sends them back"),
 }
-"""By whether the pod fits: only then do nodes go back."""
+"""Whether the pod fits -> path and name of the baseline; nodes are returned only if it fits."""
 FITS = {False: "fits nowhere", True: "fits everywhere"}
 
 
@@ -46,20 +46,20 @@ def rows(world: World) -> Iterator[Row]:
 
 
 def of_names(world: World, beside: "Beside") -> Iterator[Row]:
-    """kube-scheduler does not ask for priorities of a pod that fits nowhere; such a row is for comparison."""
+    """Yield rows for node names; kube-scheduler itself never prioritizes for a pod that fits nowhere."""
     for fits, which in FITS.items():
         name, bodies = f"/filter, {world.plan.nodes:,} names, {which}", filter_bodies(world, fits)
         yield beside.row(name, ["/filter"], bodies, REQUESTS, Bound("median", 4), Bound("p99", 10))
     for fits, which in FITS.items():
-        few = min(FEW, world.plan.nodes)
-        name, bodies = f"/filter and /prioritize, {few} names, {which}", filter_bodies(world, fits, FEW)
+        few = min(DEFAULT_NODES, world.plan.nodes)
+        name, bodies = f"/filter and /prioritize, {few} names, {which}", filter_bodies(world, fits, DEFAULT_NODES)
         yield beside.row(name, ["/filter", "/prioritize"], bodies, REQUESTS, Bound("median", 2.5))
 
 
 def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
-    """Offers that were sent before, as most are in a row of preemptors of one priority; and all of them new."""
+    """Yield rows for candidates sent before, as most are for consecutive preemptors of one priority, and new ones."""
     every = len(world.candidates)
-    few = ((FEW, REQUESTS, 5),) if every > FEW else ()
+    few = ((DEFAULT_NODES, REQUESTS, 5),) if every > DEFAULT_NODES else ()
     for count, requests, at_most in (*few, (every, REQUESTS_LARGE, 25)):
         name = f"/preempt, {count:,} candidates, UIDs"
         yield beside.row(name, ["/preempt"], [preempt_body(world, count)], requests, Bound("median", at_most))
@@ -78,12 +78,12 @@ def of_full_nodes(world: World, beside: "Beside") -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A connection to the service, and one to what it is compared with."""
+    """A connection to the service, and one to the baseline application."""
 
     client: Client
     plain: Client
     process: int
-    """The service's."""
+    """Process ID of the service."""
 
     def row(
         self,
@@ -94,7 +94,7 @@ class Beside:
         *bounds: Bound,
         echo: str = "/echo",
     ) -> Row:
-        """Each body in turn, to all the paths; the note says what the service worked for it."""
+        """Send the bodies in turn to all paths; the note gives the service's CPU time per call."""
         works = [
             Work(calls(self.client, paths, bodies), clock=time.perf_counter),
             Work(calls(self.plain, [echo] * len(paths), bodies), clock=time.perf_counter),

@@ -1,4 +1,4 @@
-"""Events, and the snapshot after some nodes changed: CPU time of the thread."""
+"""Measure the CPU time of events, and of the snapshot after some nodes changed."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""Filters and the exhaustive dry run, in this process: CPU time of the thread."""
+"""Measure the CPU time of filters and the exhaustive dry run in this process."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,15 +14,15 @@ ROUNDS = 151
 ROUNDS_UPSTREAM = 51
 ROUNDS_DENSE = 41
 COLUMNS = 4
-"""What the preemptor asks for."""
+"""Number of resources that the preemptor requests."""
 
-MOST_PODS = (110, 110)
+DENSE_PODS = (110, 110)
 FASTER = Limit("≥", 500)
 
 FILTER_MS = {False: 1.5, True: 5.0}
 DRY_RUN_MS = {False: 8.0, True: 25.0}
 DENSE_MS = {False: 35.0, True: None}
-"""Resources, mixed."""
+"""Limits in milliseconds, by whether the pod has spread and anti-affinity constraints."""
 
 UPSTREAM = (
     (False, kube_scheduler.EXHAUSTIVE, FASTER),
@@ -31,14 +31,14 @@ UPSTREAM = (
     (True, kube_scheduler.EXHAUSTIVE_MIXED, None),
 )
 UPSTREAM_DENSE = ((False, kube_scheduler.EXHAUSTIVE_DENSE, None),)
-"""Is the pod mixed, what the Go code takes, and what was promised."""
+"""Whether the pod is mixed, the figure of the Go code, and the target."""
 
 
 def rows(world: World) -> Iterator[Row]:
     yield from dry_runs(world, DRY_RUN_MS, ROUNDS)
     yield from against_upstream(world, UPSTREAM)
     if world.full:
-        dense = World(Plan(world.plan.seed, world.plan.nodes, MOST_PODS), full=True)
+        dense = World(Plan(world.plan.seed, world.plan.nodes, DENSE_PODS), full=True)
         yield from dry_runs(dense, DENSE_MS, ROUNDS_DENSE)
         yield from against_upstream(dense, UPSTREAM_DENSE)
     yield from filters(world)
@@ -55,7 +55,7 @@ def dry_runs(world: World, limits: Mapping[bool, float | None], rounds: int) -> 
 
 
 def against_upstream(world: World, figures: Sequence[tuple[bool, Figure, Limit | None]]) -> Iterator[Row]:
-    """Both sides after a pod changed: kube-scheduler remembers nothing from pod to pod either."""
+    """Compare both sides after a pod changed, since kube-scheduler caches nothing between pods either."""
     calibrated = Work(calibration.loop())
     for mixed, figure, limit in figures:
         own, loops = in_turns([preempting(world, mixed, changed=True), calibrated], ROUNDS_UPSTREAM)
@@ -65,7 +65,7 @@ def against_upstream(world: World, figures: Sequence[tuple[bool, Figure, Limit |
 
 
 def scaled(world: World, figure: Figure, loops: list[float]) -> list[float]:
-    """Seconds that kube-scheduler's code would take here, by the loop beside each run; it takes nodes one by one."""
+    """Scale kube-scheduler's seconds to this machine by the calibration loop, and to this number of nodes linearly."""
     return [figure.here(loop) * world.plan.nodes / kube_scheduler.NODES for loop in loops]
 
 
@@ -79,7 +79,7 @@ def filters(world: World) -> Iterator[Row]:
 
 
 def ranks(world: World) -> int:
-    """How many pods can be evicted from a node, at most."""
+    """Return the maximum number of evictable pods on a node."""
     evictable = dict.fromkeys(world.node_names, 0)
     for pod in world.objects.pods:
         evictable[pod.spec.node_name] += (pod.spec.priority or 0) < INCOMING_PRIORITY

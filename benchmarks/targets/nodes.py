@@ -1,4 +1,4 @@
-"""How much memory whole nodes in a request take: the most that a fresh process of the service ever held."""
+"""Measure the peak memory of a fresh service process that receives full Node objects."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from benchmarks.world import World
 GROUP = "targets"
 REQUESTS = 5
 TIMES_BODY = 3
-BESIDE = 150e6
+BASE_BYTES = 150e6
 WITHIN = Limit("≤", 1)
 
 
@@ -26,10 +26,10 @@ def rows(world: World) -> Iterator[Row]:
         ask(service.port, bodies)
         most = process.peak(service.process)
     if most is None:
-        print("peak RSS is not known here")
+        print("peak RSS is not available on this system")
         return
     bytes_of_body = len(bodies[0])
-    allowed = TIMES_BODY * bytes_of_body + BESIDE
+    allowed = TIMES_BODY * bytes_of_body + BASE_BYTES
     yield Row(GROUP, f"{name}, no pods", [most], "body x 3 + 150 MB", [allowed], WITHIN, unit="MB")
     with running(world.plan) as service:
         process.forget_peak(service.process)
@@ -42,7 +42,7 @@ def rows(world: World) -> Iterator[Row]:
 
 
 def ask(port: int, bodies: Sequence[bytes]) -> None:
-    """About one pod after the other, so that nothing is known of the call before."""
+    """Send the bodies one after another, each about another pod, so that no call hits the cache of the previous one."""
     with contextlib.closing(Client(port)) as client:
         for body in islice(cycle(bodies), REQUESTS):
             client.post("/filter", body)

@@ -1,4 +1,4 @@
-"""From the start of `extender serve` with the example cluster until it is ready: wall time."""
+"""Measure the wall time from the start of `extender serve` with the example cluster until it is ready."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def rows(_: World) -> Iterator[Row]:
         running: list[subprocess.Popen[bytes]] = []
 
         def stop() -> None:
-            """At once: nobody waits for an answer."""
+            """Kill the process at once, since no request is in flight."""
             for process in running:
                 process.kill()
                 process.wait()

@@ -1,4 +1,4 @@
-"""Following an API server: from the start of the process until it is ready, over TLS on loopback: wall time."""
+"""Measure the first sync with an API server over TLS on loopback: wall time from process start until ready."""
 
 import contextlib
 import time
@@ -33,7 +33,7 @@ def rows(world: World) -> Iterator[Row]:
 
 
 def sync(cluster: ApiCluster, held: list[int]) -> float:
-    """Seconds until it is ready; what it holds then is added to `held`."""
+    """Return the seconds until ready; append the resident memory at that moment to `held`."""
     start = time.perf_counter()
     with started("benchmarks.serve_live", "--url", cluster.url, "--ca", cluster.ca_file) as service:
         wait_until_ready(service.admin_port)

@@ -1,1 +1,1 @@
-"""kube-scheduler's own code on the cluster of the benchmarks; README.md says how."""
+"""Run kube-scheduler's own code on the cluster of the benchmarks; see README.md."""

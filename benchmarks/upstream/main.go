@@ -1,8 +1,8 @@
-// Command upstream measures what kube-scheduler's own code takes to preempt on a given cluster.
+// Command upstream measures the time of preemption in kube-scheduler's own code on a given cluster.
 //
 // It reads a scenario, a JSON object {"cluster": List, "pod": Pod} (gzipped or not), makes the scheduler with its
 // default profile over an empty fake clientset, puts the scenario's objects into its cache and listers, and runs
-// PreFilter, Filter on every node, the dry run of preemption on every node that is left, and the choice among all
+// PreFilter, Filter on every node, the dry run of preemption on every unschedulable node, and the choice among all
 // candidates: once over every node, once for as many candidates as the default configuration wants.
 //
 // After a round to warm up it prints JSON lines: one when it is ready, one per round (milliseconds of wall clock and of
@@ -47,7 +47,7 @@ import (
 // The defaults of DefaultPreemptionArgs.
 var sampling = config.DefaultPreemptionArgs{MinCandidateNodesPercentage: 10, MinCandidateNodesAbsolute: 100}
 
-// A scenario as the file holds it; what an item is stands in it.
+// A scenario as the file holds it; the kind of an item is in its own field.
 type scenario struct {
 	Cluster struct {
 		Items []json.RawMessage `json:"items"`
@@ -55,7 +55,7 @@ type scenario struct {
 	Pod v1.Pod `json:"pod"`
 }
 
-// A cluster inside upstream's scheduler, ready to be asked.
+// A cluster inside upstream's scheduler, ready for a scheduling cycle.
 type cluster struct {
 	framework  framework.Framework
 	preemption *defaultpreemption.DefaultPreemption
@@ -66,7 +66,7 @@ type cluster struct {
 func main() {
 	rounds := flag.Int("rounds", 11, "how many `rounds`")
 	turns := flag.Bool("turns", false, "wait for a line of standard input before each round")
-	names := flag.String("candidates", "", "write who would be evicted on each candidate node to this `file`")
+	names := flag.String("candidates", "", "write the victims on each candidate node to this `file`")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		log.Fatal("usage: upstream [flags] SCENARIO")
@@ -117,7 +117,7 @@ func (c *cluster) round(ctx context.Context) (figures, []preemption.Candidate) {
 		}
 	}
 	if len(tried) == 0 {
-		log.Fatal("no node is left for a dry run: the pod fits everywhere, or eviction helps nowhere")
+		log.Fatal("no node qualifies for a dry run: the pod fits everywhere, or eviction helps nowhere")
 	}
 	evaluator := c.preemption.Evaluator
 	dryRun := func(offset, wanted int32) []preemption.Candidate {
@@ -141,7 +141,7 @@ func (c *cluster) round(ctx context.Context) (figures, []preemption.Candidate) {
 	return figures, found
 }
 
-// Milliseconds are float64, all else is not.
+// Figures by name; float64 values are milliseconds, all others are not.
 type figures map[string]any
 
 func (f figures) timed(name string, work func()) {
@@ -256,7 +256,7 @@ func decode[Object any](item json.RawMessage) *Object {
 	return object
 }
 
-// Of this process: user and system.
+// User and system CPU time of this process.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	try(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.upstream.scenario FILE`: the generated cluster and a pod for it, as upstream's side reads them.
+"""`python -m benchmarks.upstream.scenario FILE`: write the generated cluster and an incoming pod for `main.go`.
 
-The file is one JSON object, {"cluster": List, "pod": Pod}, gzipped if its name ends so.
+The file is one JSON object, {"cluster": List, "pod": Pod}, gzipped if the name ends with .gz.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from benchmarks.generate import JSON, NODES, SEED, Plan
 from benchmarks.measure import positive
 
 PREEMPTORS: dict[str, Callable[[Plan], JSON]] = {"resources": generate.incoming, "mixed": generate.spreading}
-"""Name for --incoming -> who is to be placed: asks for resources only, or spreads and keeps apart as well."""
+"""Name for --incoming -> incoming pod: resources only, or with spread constraints and anti-affinity as well."""
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--incoming", choices=PREEMPTORS, default="resources", help="the pod to be placed (resources)")
     parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
-    parser.add_argument("--pods", metavar="N", type=int, help="on each node; without it, about 30")
+    parser.add_argument("--pods", metavar="N", type=int, help="number of pods on each node (default: about 30)")
     parser.add_argument("--seed", metavar="N", type=int, default=SEED, help="another cluster of the same kind")
     given = parser.parse_args()
     plan = Plan(given.seed, given.nodes)

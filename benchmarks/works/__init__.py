@@ -1,7 +1,7 @@
-"""Pieces of work in this process whose time is taken: for the targets, for growth, and for comparing revisions.
+"""Pieces of work timed in this process: for the targets, for growth, and for comparing revisions.
 
-Rule: each module here needs one layer of the service and no more, so that an older revision that lacks something lacks
-only those works.
+Rule: each module imports one layer of the service only, so that an older revision without that layer lacks only those
+works.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class TooFewNodes(ValueError):
 
 
 def needing(nodes: int, maker: Maker) -> Maker:
-    """Return the work; it raises TooFewNodes in smaller clusters, where it would not be what its name says."""
+    """Wrap a maker to raise TooFewNodes in smaller clusters, where the work would not match its name."""
 
     def make(world: World) -> Work:
         if world.plan.nodes < nodes:
@@ -28,4 +28,4 @@ def needing(nodes: int, maker: Maker) -> Maker:
 
 
 MODULES = ("decisions", "changes", "calls")
-"""Each has WORKS, by name."""
+"""Submodules, each with a dictionary WORKS: name -> maker."""

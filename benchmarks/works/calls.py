@@ -1,4 +1,4 @@
-"""Whole calls but for HTTP: reading the request, deciding, the guard, writing the answer, decisions kept."""
+"""Whole calls without HTTP: decode the request, decide, guard, encode the response, record the decision."""
 
 import itertools
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
 
 _NUMBERS = itertools.count(1)
-"""For the whole process, as offers are remembered for the whole process."""
+"""Counter for the whole process, since sent candidates are cached for the whole process."""
 
 
 def of_names(world: World, verb: str, fits: bool, count: int) -> Work:
@@ -23,9 +23,9 @@ def of_names(world: World, verb: str, fits: bool, count: int) -> Work:
 
 
 def of_names_twice(world: World, count: int) -> Work:
-    """What kube-scheduler asks for a pod that fits everywhere: each body goes to both verbs."""
-    server_context, bodies = keeping(world), filter_bodies(world, True, count)
-    first, second = (asked(server_context, verb, bodies) for verb in ("filter", "prioritize"))
+    """Send each body to both verbs, as kube-scheduler does for a pod that fits everywhere."""
+    server_context, bodies = logging_context(world), filter_bodies(world, True, count)
+    first, second = (call_in_turns(server_context, verb, bodies) for verb in ("filter", "prioritize"))
 
     def run() -> None:
         first()
@@ -40,13 +40,13 @@ def of_candidates(world: World, count: int) -> Work:
 
 
 def of_new_candidates(world: World, count: int) -> Work:
-    """Offers that this process was never sent: a body for each run, made before its time is taken."""
-    server_context, ready = keeping(world), [b""]
+    """Send candidates that this process has not seen: a new body for each run, built outside the measured time."""
+    server_context, ready = logging_context(world), [b""]
 
     def prepare() -> None:
         ready[:] = new_preempt_bodies(world, count, 1, next(_NUMBERS))
 
-    return Work(lambda: ask(server_context, "preempt", ready[0]), prepare)
+    return Work(lambda: call(server_context, "preempt", ready[0]), prepare)
 
 
 def of_full_nodes(world: World) -> Work:
@@ -54,24 +54,24 @@ def of_full_nodes(world: World) -> Work:
 
 
 def _call(world: World, verb: str, bodies: Sequence[bytes]) -> Work:
-    return Work(asked(keeping(world), verb, bodies))
+    return Work(call_in_turns(logging_context(world), verb, bodies))
 
 
-def keeping(world: World) -> ServerContext:
-    """With the default configuration."""
+def logging_context(world: World) -> ServerContext:
+    """Return a server context with the default configuration and a decision log."""
     config = Configuration()
     kept = DecisionLog(config.debug.decisions, config.debug.decisions_size)
     return ServerContext(world.cache, LiveSettings(config), decisions=kept)
 
 
-def asked(server_context: ServerContext, verb: str, bodies: Sequence[bytes]) -> Run:
-    """One call, with the bodies in turn."""
+def call_in_turns(server_context: ServerContext, verb: str, bodies: Sequence[bytes]) -> Run:
+    """Return a run that makes one call, with the bodies in turn."""
     turns = itertools.cycle(bodies)
-    return lambda: ask(server_context, verb, next(turns))
+    return lambda: call(server_context, verb, next(turns))
 
 
-def ask(server_context: ServerContext, verb: str, body: bytes) -> None:
-    """RuntimeError for anything but an answer."""
+def call(server_context: ServerContext, verb: str, body: bytes) -> None:
+    """Make one call; raise RuntimeError for any status but 200."""
     given = answer(VERBS[verb], server_context, body)
     if given.status != 200:
         raise RuntimeError(f"/{verb}: {given.status} {given.body[:200]!r}")

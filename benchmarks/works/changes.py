@@ -18,7 +18,7 @@ LINES = 2000
 
 
 def event(world: World) -> Work:
-    """One event of a pod, decoded and applied; half of them matter to decisions."""
+    """Decode and apply one pod event; half of the events matter to decisions."""
     cache, decoder, changing = ClusterCache(), Decoder("Pod"), Changing(world.plan)
     cache.replace(world.objects)
     take(cache, decoder, changing.all())
@@ -49,19 +49,19 @@ def dirty(world: World, count: int) -> Work:
 
 
 def relabelled(pod: Pod) -> Pod:
-    """With another label than it has."""
+    """Return the pod with a changed label."""
     labels = dict(pod.metadata.labels or {})
     labels["revision"] = str(int(labels.get("revision", 0)) + 1)
     return replace(pod, metadata=replace(pod.metadata, labels=labels))
 
 
 def first_filter(world: World, count: int) -> Work:
-    """The first one after that, with resources only."""
+    """Run the first filter after `count` nodes became dirty, with resources only."""
     return Work(lambda: filter_all(world, world.pod), _changing(world, count))
 
 
 def first_dry_run(world: World, count: int) -> Work:
-    """The first one after that, its verdicts ready, resources only."""
+    """Run the first dry run after `count` nodes became dirty, with precomputed filter results, resources only."""
     change, work = _changing(world, count), preempting(world, mixed=False, changed=False)
 
     def prepare() -> None:

@@ -1,7 +1,7 @@
-"""The engine's steps on every node: which filters say no, and whom preemption would evict where.
+"""The engine's steps on every node: running the filter plugins, and the dry run of preemption with its ranking.
 
-Each as if nothing had changed since the last pod, and as after every change of a pod: what is remembered of the
-cluster's pods must be looked at again then.
+Each step runs both with warm caches and after a change of a pod, which invalidates the values cached for the
+cluster's pods.
 """
 
 from functools import partial
@@ -26,13 +26,13 @@ def filter_all(world: World, pod: Pod) -> FilterRun:
 
 
 def filtering(world: World, mixed: bool, changed: bool) -> Work:
-    """A code for every node."""
+    """Run the filter plugins, which give a status code for every node."""
     pod = world.spreading if mixed else world.pod
     return Work(lambda: filter_all(world, pod), partial(change_a_pod, world.snapshot) if changed else nothing)
 
 
 def preempting(world: World, mixed: bool, changed: bool) -> Work:
-    """Verdicts are ready; dry run of all nodes, violations, the best node, its victims."""
+    """Dry run on all nodes, PDB violations, the best node and its victims; filter results are computed beforehand."""
     pod = world.spreading if mixed else world.pod
     ready: list[FilterRun] = []
 

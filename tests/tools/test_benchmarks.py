@@ -114,7 +114,7 @@ def test_a_note_and_the_size_stand_beside_the_name_but_are_not_part_of_it():
 
 
 LARGER = [
-    (f"picture after {count} dirty nodes", {"left_out": f"needs {count} nodes, there are {PLAN.nodes}"})
+    (f"snapshot after {count} dirty nodes", {"left_out": f"needs {count} nodes, there are {PLAN.nodes}"})
     for count in ("100", "1,000")
 ]
 
@@ -228,7 +228,7 @@ def test_groups_that_were_measured_one_after_another_make_one_page():
     parts = [
         SAMPLE | {"rows": [row for row in SAMPLE["rows"] if row["group"] == group]} for group in ("growth", "targets")
     ]
-    whole = performance.together([*parts, SAMPLE])
+    whole = performance.merge([*parts, SAMPLE])
     assert sorted(map(str, whole["rows"])) == sorted(map(str, SAMPLE["rows"]))
     assert whole["about"] == SAMPLE["about"]
 
@@ -236,18 +236,18 @@ def test_groups_that_were_measured_one_after_another_make_one_page():
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        ({"rows": SAMPLE["rows"][2:]}, "nothing was measured of targets"),
-        ({"rows": []}, "nothing was measured of growth and targets"),
+        ({"rows": SAMPLE["rows"][2:]}, "no figures for targets"),
+        ({"rows": []}, "no figures for growth and targets"),
     ],
 )
 def test_figures_without_what_the_page_is_about_are_refused(others, message):
     with pytest.raises(ValueError, match=message):
-        performance.together([SAMPLE | others])
+        performance.merge([SAMPLE | others])
 
 
 def test_figures_of_different_revisions_are_refused():
     with pytest.raises(ValueError, match="different revisions"):
-        performance.together([SAMPLE, SAMPLE | {"about": {"revision": "def"}}])
+        performance.merge([SAMPLE, SAMPLE | {"about": {"revision": "def"}}])
 
 
 @pytest.mark.parametrize(

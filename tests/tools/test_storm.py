@@ -16,7 +16,7 @@ from benchmarks.storm.plan import Storm
 from benchmarks.storm.policies import POLICIES
 from benchmarks.storm.report import promises, share, side_by_side
 from benchmarks.storm.simulate import Outcome, Simulation, simulate
-from benchmarks.storm.tally import SOON, Tally
+from benchmarks.storm.tally import REPEAT_WINDOW_SECONDS, Tally
 from benchmarks.storm.truth import Life, Truth
 from tests import builders
 
@@ -196,9 +196,9 @@ def test_an_eviction_is_repeated_if_an_earlier_preemption_was_less_than_five_min
     tally, lives = Tally(), [Life(template().pod(name, 0), template()) for name in "ab"]
     tally.evicted(lives, 10.0)
     assert tally.repeated == 0
-    tally.evicted(lives[:1], 10.0 + SOON - 1)
+    tally.evicted(lives[:1], 10.0 + REPEAT_WINDOW_SECONDS - 1)
     assert tally.repeated == 1
-    tally.evicted(lives[:1], 10.0 + 2 * SOON)
+    tally.evicted(lives[:1], 10.0 + 2 * REPEAT_WINDOW_SECONDS)
     assert tally.repeated == 1
 
 
