@@ -170,8 +170,8 @@ class FilterRequest:
         if self.body is None:
             return []
         if self.items is not None:
-            return _RAW_ITEMS.decode(self.items)
-        args = _read(self.body, _ARGS, _ARGS_KEYS, lambda a: a.nodes is not None)
+            return _RAW_ITEMS_DECODER.decode(self.items)
+        args = _read(self.body, _ARGS_DECODER, _ARGS_KEYS, lambda a: a.nodes is not None)
         return (args.nodes and args.nodes.items) or []
 
 
@@ -189,7 +189,7 @@ class PreemptRequest:
 
 @dataclass(frozen=True, slots=True)
 class BindRequest:
-    """The pod to bind and its node; none of the four is empty, but they need not be valid names."""
+    """The pod to bind and its node; no field is empty, but the names need not be valid."""
 
     pod_namespace: str
     pod_name: str
@@ -199,14 +199,14 @@ class BindRequest:
 
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
 
-_ARGS = Decoder(ExtenderArgs)
-_NAME_ONLY_ARGS = Decoder(NameOnlyArgs)
-_POD = Decoder(Pod)
-_NAME_ONLY_ITEMS = Decoder(list[NameOnlyNode])
-_RAW_ITEMS = Decoder(list[Raw])
-_PREEMPTION_ARGS = Decoder(ExtenderPreemptionArgs)
-_META_VICTIMS = Decoder(MetaVictims)
-_BINDING_ARGS = Decoder(ExtenderBindingArgs)
+_ARGS_DECODER = Decoder(ExtenderArgs)
+_NAME_ONLY_ARGS_DECODER = Decoder(NameOnlyArgs)
+_POD_DECODER = Decoder(Pod)
+_NAME_ONLY_ITEMS_DECODER = Decoder(list[NameOnlyNode])
+_RAW_ITEMS_DECODER = Decoder(list[Raw])
+_PREEMPTION_ARGS_DECODER = Decoder(ExtenderPreemptionArgs)
+_META_VICTIMS_DECODER = Decoder(MetaVictims)
+_BINDING_ARGS_DECODER = Decoder(ExtenderBindingArgs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,9 @@ def decode_filter(body: bytes) -> FilterRequest:
     args = None if items is None else _args_from_items(body, items)
     if args is None:
         items = None
-        args = _decode(body, _NAME_ONLY_ARGS, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None))
+        args = _decode(
+            body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None)
+        )
     _check_quantities(args.pod)
     _check_creation_timestamp(args.pod)
     if args.nodes is None and args.node_names is None:
@@ -282,7 +284,9 @@ def _args_from_items(body: bytes, items: memoryview) -> NameOnlyArgs | None:
     pod = memoryview(body)[len(_BEFORE_POD) : -len(items) - len(_AFTER_ITEMS) - len(_BEFORE_ITEMS)]
     try:
         _check_text(body)
-        return NameOnlyArgs(_POD.decode(pod), NameOnlyNodeList(metadata=_EMPTY, items=_NAME_ONLY_ITEMS.decode(items)))
+        return NameOnlyArgs(
+            _POD_DECODER.decode(pod), NameOnlyNodeList(metadata=_EMPTY, items=_NAME_ONLY_ITEMS_DECODER.decode(items))
+        )
     except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
         return None
 
@@ -290,7 +294,7 @@ def _args_from_items(body: bytes, items: memoryview) -> NameOnlyArgs | None:
 def decode_preempt(body: bytes) -> PreemptRequest:
     """Decode an ExtenderPreemptionArgs body. Raises RequestError if it is not one."""
     args = _decode(
-        body, _PREEMPTION_ARGS, _PREEMPTION_KEYS, lambda a: not (a.victims is None and a.meta_victims is None)
+        body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, lambda a: not (a.victims is None and a.meta_victims is None)
     )
     _check_quantities(args.pod)
     _check_creation_timestamp(args.pod)
@@ -319,9 +323,9 @@ class _SentCandidateCache(dict[bytes, SentCandidate]):
 
     def __missing__(self, sent: bytes) -> SentCandidate:
         try:  # the body is valid UTF-8, as _decode checked
-            victims = _META_VICTIMS.decode(sent)
+            victims = _META_VICTIMS_DECODER.decode(sent)
         except (ValueError, RecursionError):  # keys in another case, or invalid
-            victims = _decode(sent, _META_VICTIMS, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
+            victims = _decode(sent, _META_VICTIMS_DECODER, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
         candidate = SentCandidate(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
         if len(sent) > self._max_bytes:
             return candidate
@@ -338,7 +342,7 @@ _SENT_CANDIDATES = _SentCandidateCache(max_bytes=8 << 20)
 
 def decode_bind(body: bytes) -> BindRequest:
     """Decode an ExtenderBindingArgs body. Raises RequestError if one of the four keys is missing or empty."""
-    args = _decode(body, _BINDING_ARGS, _BINDING_KEYS)
+    args = _decode(body, _BINDING_ARGS_DECODER, _BINDING_KEYS)
     return BindRequest(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
 
 
@@ -352,11 +356,11 @@ def _node_names(nodes: Iterable[NameOnlyNode]) -> list[str]:
 
 # --- decoding -------------------------------------------------------------------------------------------------------
 
-_RAW_OBJECT = Decoder(dict[str, Raw])
-_RAW_LIST = Decoder(list[Raw])
+_RAW_OBJECT_DECODER = Decoder(dict[str, Raw])
+_RAW_LIST_DECODER = Decoder(list[Raw])
 _UTF8_CHUNK_BYTES = 1 << 20
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
-_WHERE = re.compile(r"(?P<what>.*?)(?: - at (?P<where>.*))?", re.DOTALL)
+_ERROR_LOCATION = re.compile(r"(?P<what>.*?)(?: - at (?P<where>.*))?", re.DOTALL)
 _MAX_MESSAGE_LENGTH = 250
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}")
 
@@ -408,15 +412,15 @@ def _respell(raw: Raw, shape: ObjectKeys | EachMember | None) -> Raw:
     if isinstance(shape, ObjectKeys):
         return Raw(_respell_object(raw, shape)) if kind == b"{" else raw
     if kind == b"[":
-        return Raw(_ENCODER.encode([_respell(item, shape.member) for item in _RAW_LIST.decode(raw)]))
-    members = _RAW_OBJECT.decode(raw)
+        return Raw(_ENCODER.encode([_respell(item, shape.member) for item in _RAW_LIST_DECODER.decode(raw)]))
+    members = _RAW_OBJECT_DECODER.decode(raw)
     return Raw(_ENCODER.encode({key: _respell(item, shape.member) for key, item in members.items()}))
 
 
 def _respell_object(raw: bytes | Raw, fields: ObjectKeys) -> bytes:
     """Spell the keys of the JSON object as Go does; the exact spelling wins, unknown keys are left out."""
     by_fold = {name.casefold(): name for name in fields.keys}
-    sent = _RAW_OBJECT.decode(raw)
+    sent = _RAW_OBJECT_DECODER.decode(raw)
     found = dict(fields.defaults)
     for key, value in sent.items():
         name = by_fold.get(key.casefold())
@@ -433,7 +437,7 @@ def _request_error(error: Exception, body: bytes, where: str = "") -> RequestErr
         return RequestError(f"{where or 'the body'}: nested too deeply")
     if isinstance(error, UnicodeDecodeError):
         return RequestError(f"{where or 'the body'}: text that is not valid UTF-8")
-    match = _WHERE.fullmatch(str(error))
+    match = _ERROR_LOCATION.fullmatch(str(error))
     what, path = (match["what"], match["where"] or "") if match else (str(error), "")
     path = path.replace("`", "").replace("$.", "").replace("$", "")
     if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(body):

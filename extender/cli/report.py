@@ -220,10 +220,10 @@ def _render_victims(node: NodeReport, subject: str) -> Iterator[RenderableType]:
         if one is None:
             rows.append((text(key), *[Text()] * 4))
             continue
-        is_asked = subject in (one.key, one.uid, one.key.rpartition("/")[2])
-        charges = ", ".join(one.budgets) + (" (violated)" if one.violating else "")
-        others = (one.priority, format_timestamp(one.started or "not started"), format_amounts(one.requests), charges)
-        rows.append((text(one.key, "bold red" if is_asked else ""), *map(text, others)))
+        is_subject = subject in (one.key, one.uid, one.key.rpartition("/")[2])
+        budgets = ", ".join(one.budgets) + (" (violated)" if one.violating else "")
+        others = (one.priority, format_timestamp(one.started or "not started"), format_amounts(one.requests), budgets)
+        rows.append((text(one.key, "bold red" if is_subject else ""), *map(text, others)))
     yield AdaptiveTable(("POD", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS"), rows)
     yield indented(text(_victims_note(node), "dim"))
 
@@ -325,10 +325,10 @@ def _group_reason(node: NodeReport) -> str:
     return node.why
 
 
-def status_message(verdict: StatusReport) -> str:
+def status_message(status: StatusReport) -> str:
     """Return plugin and reasons, such as `NodeResourcesFit: Insufficient cpu`."""
-    reasons = ", ".join(verdict.reasons)
-    return f"{verdict.plugin}: {reasons}" if verdict.plugin else reasons
+    reasons = ", ".join(status.reasons)
+    return f"{status.plugin}: {reasons}" if status.plugin else reasons
 
 
 # --- suggested commands -----------------------------------------------------------------------------------------------

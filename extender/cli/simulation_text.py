@@ -131,9 +131,9 @@ def render_comparison(comparison: Comparison) -> Iterator[Text]:
     one, other = comparison.results
     differs = {difference.pod: difference.outcomes for difference in comparison.differences}
     rows = []
-    for pod, fates in _outcomes_by_pod(comparison).items():
+    for pod, outcomes in _outcomes_by_pod(comparison).items():
         mark = "≠" if pod in differs else "="
-        rows.append((mark, pod, *(_describe_outcome(fate) for fate in fates)))
+        rows.append((mark, pod, *(_describe_outcome(outcome) for outcome in outcomes)))
     yield from format_table(("", "POD", *comparison.compared), rows)
     yield Text()
     counts = []
@@ -150,17 +150,17 @@ def _outcomes_by_pod(comparison: Comparison) -> dict[str, list[PodOutcome | None
     return {pod: [one.get(pod), other.get(pod)] for pod in dict.fromkeys((*one, *other))}
 
 
-def _describe_outcome(fate: PodOutcome | None) -> str:
-    if fate is None:
+def _describe_outcome(outcome: PodOutcome | None) -> str:
+    if outcome is None:
         return "<none>"
-    where = fate.node if fate.outcome == "Scheduled" and fate.node else fate.outcome.lower()
+    where = outcome.node if outcome.outcome == "Scheduled" and outcome.node else outcome.outcome.lower()
     parts = [where]
-    if fate.evicts:
-        parts.append(f"evicts {', '.join(fate.evicts)}")
-    if fate.num_pdb_violations:
-        parts.append(f"violates {_pluralize(fate.num_pdb_violations, 'budget')}")
-    if fate.vetoed is not None:
-        parts.append(f"preemption vetoed: {fate.vetoed}")
+    if outcome.evicts:
+        parts.append(f"evicts {', '.join(outcome.evicts)}")
+    if outcome.num_pdb_violations:
+        parts.append(f"violates {_pluralize(outcome.num_pdb_violations, 'budget')}")
+    if outcome.vetoed is not None:
+        parts.append(f"preemption vetoed: {outcome.vetoed}")
     return "; ".join(parts)
 
 

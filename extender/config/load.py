@@ -203,14 +203,14 @@ def _is_service_link(name: str, value: str) -> bool:
 # --- error messages --------------------------------------------------------------------------------------------------
 
 
-_PLAINER = {"missing": "is missing", "model_type": "must be a mapping", "list_type": "must be a list"}
+_ERROR_MESSAGES = {"missing": "is missing", "model_type": "must be a mapping", "list_type": "must be a list"}
 
 
 def _error_message(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         return f"unknown key{suggestion(str(error['loc'][-1]), _keys_beside(error['loc']))}"
-    if error["type"] in _PLAINER:
-        return _PLAINER[error["type"]]
+    if error["type"] in _ERROR_MESSAGES:
+        return _ERROR_MESSAGES[error["type"]]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     text = error["msg"].replace("Input should", "must")

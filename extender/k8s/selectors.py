@@ -103,7 +103,7 @@ class Requirement:
 
     def holds(self, value: str | None) -> bool:
         """Return whether a label of that value satisfies the requirement; None: the label is missing."""
-        return _HOLDS[self.operator](self, value)
+        return _OPERATORS[self.operator](self, value)
 
 
 def _is_greater(wanted: Requirement, value: str | None) -> bool:
@@ -116,7 +116,7 @@ def _is_less(wanted: Requirement, value: str | None) -> bool:
     return number is not None and number < wanted.bound
 
 
-_HOLDS: Final[dict[str, Callable[[Requirement, str | None], bool]]] = {
+_OPERATORS: Final[dict[str, Callable[[Requirement, str | None], bool]]] = {
     "In": lambda wanted, value: value in wanted.values,
     "NotIn": lambda wanted, value: value not in wanted.values,
     "Exists": lambda _, value: value is not None,

@@ -118,8 +118,8 @@ class _Pod(msgspec.Struct):
     spec: _Spec
 
 
-_STATUS = Decoder(_Status)
-_POD = Decoder(_Pod)
+_STATUS_DECODER = Decoder(_Status)
+_POD_DECODER = Decoder(_Pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Inconclusive:
 
 def _is_success(body: bytes) -> bool:
     try:
-        answer = _STATUS.decode(body)
+        answer = _STATUS_DECODER.decode(body)
     except (ValueError, RecursionError):
         return False
     return (answer.kind, answer.status) == ("Status", "Success")
@@ -200,7 +200,7 @@ class _BindCall:
         if self._left() < MIN_CALL_SECONDS:
             return self._unknown(reason, "no time left to read the pod")
         try:
-            pod = _POD.decode(self._api.get(self._path, timeout=self._timeout()))
+            pod = _POD_DECODER.decode(self._api.get(self._path, timeout=self._timeout()))
         except ApiError as error:
             if error.code == 404:
                 return self._result("refused", f"{self._pod} no longer exists")

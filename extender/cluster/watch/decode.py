@@ -56,7 +56,7 @@ class WatchedPod(Value, frozen=True):
     status: PodStatus = PodStatus()
 
 
-_POD_SPECS = msgspec.json.Decoder(PodSpec)
+_POD_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 
 def _event_decoder(kind: type[Value]) -> msgspec.json.Decoder[Any]:
@@ -68,7 +68,7 @@ def _event_decoder(kind: type[Value]) -> msgspec.json.Decoder[Any]:
 
 
 class InternPool:
-    """Intern values: return the same object for equal values, as long as they are in use.
+    """Intern values: return the same object for equal values, while they are in use.
 
     Two generations bound the memory: when the recent one is full it replaces the previous one, and a value that is used
     again moves to the recent one. A value that is not used for two generations is forgotten.
@@ -160,8 +160,8 @@ class Decoder:
     def _pod_from_event(self, cached: Any, sent: WatchedPod) -> Value:
         """Return the pod of an event, given the cached pod of its name or None."""
         if cached is None or cached.metadata.uid != sent.metadata.uid:
-            return self._prepare(Pod(sent.metadata, _POD_SPECS.decode(sent.spec), sent.status))
-        spec = cached.spec if _has_same_spec(cached, sent) else _POD_SPECS.decode(sent.spec)
+            return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
+        spec = cached.spec if _has_same_spec(cached, sent) else _POD_SPEC_DECODER.decode(sent.spec)
         return self._updated_pod(self._strip(Pod(sent.metadata, spec, sent.status)), cached)
 
     def _strip(self, found: Any) -> Any:

@@ -118,12 +118,12 @@ class PartialObjectMetadata(msgspec.Struct, gc=False):
         return None
 
 
-_HEADS = msgspec.json.Decoder(PartialObjectMetadata)
+_METADATA_DECODER = msgspec.json.Decoder(PartialObjectMetadata)
 
 
 def decode_metadata(raw: bytes | Raw) -> PartialObjectMetadata:
     """Return kind and metadata of an object's JSON; ValueError if it is not an object."""
-    return _HEADS.decode(raw)
+    return _METADATA_DECODER.decode(raw)
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -142,16 +142,17 @@ class ListPage(msgspec.Struct):
     items: list[Raw] | None = None
 
 
-_PAGES = msgspec.json.Decoder(ListPage)
+_PAGE_DECODER = msgspec.json.Decoder(ListPage)
 
 
 def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> Iterator[ListPage]:
-    """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable if a response is not such a list."""
+    """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable if a response is not a list of the
+    kind."""
     listed = f"{kind_without_group(kind)}List"
     params = {"limit": str(size)}
     while True:
         try:
-            page = _PAGES.decode(fetch(params))
+            page = _PAGE_DECODER.decode(fetch(params))
         except ValueError as error:
             raise ApiUnreachable(f"the response is not a list: {error}") from error
         if page.kind not in ("", listed, "PartialObjectMetadataList"):
@@ -188,15 +189,15 @@ class WatchEvent(msgspec.Struct):
     object: Raw
 
 
-_EVENTS = msgspec.json.Decoder(WatchEvent)
-_STATUSES = msgspec.json.Decoder(ApiStatus)
+_EVENT_DECODER = msgspec.json.Decoder(WatchEvent)
+_STATUS_DECODER = msgspec.json.Decoder(ApiStatus)
 
 
 def decode_event(line: bytes) -> WatchEvent:
     """Return the event of a watch line; ApiError for an ERROR event, ApiUnreachable if the line is not an event."""
     try:
-        event = _EVENTS.decode(line)
-        error = _STATUSES.decode(event.object).error() if event.type == "ERROR" else None
+        event = _EVENT_DECODER.decode(line)
+        error = _STATUS_DECODER.decode(event.object).error() if event.type == "ERROR" else None
     except ValueError as failed:
         raise ApiUnreachable(f"a watch line is not an event: {failed}") from failed
     if error is not None:

@@ -26,7 +26,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.priority import SYSTEM_CRITICAL_PRIORITY
 from extender.server.guard.pdb_recount import importance, recount_budgets
 
-SCORES = frozenset(range(11))
+VALID_SCORES = frozenset(range(11))
 """Valid scores: 0 to extenderv1.MaxExtenderPriority."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
@@ -253,5 +253,5 @@ def guard_scores(nodes: Sequence[str], scores: Sequence[int]) -> None:
     """Raise GuardError unless every sent node has one integer score from 0 to 10."""
     if len(scores) != len(nodes):
         raise GuardError("the prioritize answer does not have one score per sent node")
-    if set(map(type, scores)) - {int} or set(scores) - SCORES:
+    if set(map(type, scores)) - {int} or set(scores) - VALID_SCORES:
         raise GuardError("the prioritize answer has a score that is not an integer from 0 to 10")

@@ -70,7 +70,7 @@ def _statements(verb: VerbName, answered: RawAnswer, pod_name: Callable[[str], s
     if answered.status != 200:
         return None
     try:
-        return dict(_READ[verb](msgspec.json.decode(answered.body), pod_name))
+        return dict(_STATEMENTS[verb](msgspec.json.decode(answered.body), pod_name))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -98,7 +98,7 @@ def _preempt_statements(answer: Any, pod_name: Callable[[str], str]) -> Iterator
         yield f"node {node}", f"evicts {pods or 'no pods'}{violations}"
 
 
-_READ: dict[VerbName, Callable[[Any, Callable[[str], str]], Iterator[tuple[str, str]]]] = {
+_STATEMENTS: dict[VerbName, Callable[[Any, Callable[[str], str]], Iterator[tuple[str, str]]]] = {
     "filter": _filter_statements,
     "prioritize": _prioritize_statements,
     "preempt": _preempt_statements,

@@ -22,13 +22,13 @@ from extender.wire import ExtenderFilterResult, MetaVictims, NameOnlyNode, NodeL
 Redactor = Callable[[Raw], bytes]
 
 _ENCODER = msgspec.json.Encoder()
-_OBJECT = msgspec.json.Decoder(dict[str, Raw])
-_LIST = msgspec.json.Decoder(list[Raw])
-_POD = msgspec.json.Decoder(Pod)
-_NODE = msgspec.json.Decoder(Node)
-_VICTIM = msgspec.json.Decoder(VictimPod)
-_NODE_NAME = msgspec.json.Decoder(NameOnlyNode)
-_ANSWER = msgspec.json.Decoder(ExtenderFilterResult)
+_OBJECT_DECODER = msgspec.json.Decoder(dict[str, Raw])
+_LIST_DECODER = msgspec.json.Decoder(list[Raw])
+_POD_DECODER = msgspec.json.Decoder(Pod)
+_NODE_DECODER = msgspec.json.Decoder(Node)
+_VICTIM_DECODER = msgspec.json.Decoder(VictimPod)
+_NODE_NAME_DECODER = msgspec.json.Decoder(NameOnlyNode)
+_FILTER_RESULT_DECODER = msgspec.json.Decoder(ExtenderFilterResult)
 
 
 # --- cluster objects -----------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def redact_answer(verb: str, body: bytes) -> bytes:
     if verb != "filter":
         return body
     try:
-        result = _ANSWER.decode(body)
+        result = _FILTER_RESULT_DECODER.decode(body)
     except msgspec.ValidationError:  # an error answer
         return body
     if result.nodes is None:
@@ -99,7 +99,7 @@ def _fields(shape: Mapping[str, Redactor], any_case: bool = True) -> Redactor:
     def redact(raw: Raw) -> bytes:
         if _is_null(raw):
             return b"null"
-        sent, kept = _OBJECT.decode(raw), {}
+        sent, kept = _OBJECT_DECODER.decode(raw), {}
         for key, value in sent.items():
             name = by_fold.get(key.casefold(), "") if any_case else key
             if name in shape and (key == name or name not in sent):
@@ -116,8 +116,8 @@ def _each(member: Redactor) -> Redactor:
         if _is_null(raw):
             return b"null"
         if bytes(memoryview(raw)[:1]) == b"[":
-            return _ENCODER.encode([Raw(member(one)) for one in _LIST.decode(raw)])
-        return _ENCODER.encode({key: Raw(member(one)) for key, one in _OBJECT.decode(raw).items()})
+            return _ENCODER.encode([Raw(member(one)) for one in _LIST_DECODER.decode(raw)])
+        return _ENCODER.encode({key: Raw(member(one)) for key, one in _OBJECT_DECODER.decode(raw).items()})
 
     return redact
 
@@ -140,7 +140,7 @@ def _first(fast: Redactor, thorough: Redactor) -> Redactor:
 
 
 def _pod(annotations: frozenset[str]) -> Redactor:
-    return lambda raw: _ENCODER.encode(redact_object("Pod", _POD.decode(raw), annotations))
+    return lambda raw: _ENCODER.encode(redact_object("Pod", _POD_DECODER.decode(raw), annotations))
 
 
 def _victim(annotations: frozenset[str]) -> Redactor:
@@ -151,7 +151,7 @@ def _victim(annotations: frozenset[str]) -> Redactor:
         try:
             return whole(raw)
         except (ValueError, RecursionError):
-            return _ENCODER.encode({"metadata": {"uid": _VICTIM.decode(raw).metadata.uid}})
+            return _ENCODER.encode({"metadata": {"uid": _VICTIM_DECODER.decode(raw).metadata.uid}})
 
     return redact
 
@@ -159,9 +159,9 @@ def _victim(annotations: frozenset[str]) -> Redactor:
 def _node(raw: Raw) -> bytes:
     """Redact a node; one that cannot be decoded is reduced to its name, the only field that counts."""
     try:
-        return _ENCODER.encode(redact_object("Node", _NODE.decode(raw)))
+        return _ENCODER.encode(redact_object("Node", _NODE_DECODER.decode(raw)))
     except (ValueError, RecursionError):
-        return _ENCODER.encode({"metadata": {"name": _NODE_NAME.decode(raw).metadata.name}})
+        return _ENCODER.encode({"metadata": {"name": _NODE_NAME_DECODER.decode(raw).metadata.name}})
 
 
 def _list_metadata(raw: Raw) -> bytes:

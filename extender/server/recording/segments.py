@@ -48,8 +48,8 @@ class _Type(msgspec.Struct, rename="camel"):
     api_version: str
 
 
-_LIST = msgspec.json.Decoder(_ClusterList)
-_TYPE = msgspec.json.Decoder(_Type)
+_CLUSTER_LIST_DECODER = msgspec.json.Decoder(_ClusterList)
+_TYPE_DECODER = msgspec.json.Decoder(_Type)
 _KINDS = {(kind_without_group(kind), of.api_version): kind for kind, of in KINDS.items()}
 
 
@@ -140,10 +140,10 @@ def _decoder(kind: str) -> "msgspec.json.Decoder[Any]":
 
 
 def _objects(data: bytes) -> ClusterObjects:
-    listed = _LIST.decode(data)
+    listed = _CLUSTER_LIST_DECODER.decode(data)
     found: dict[str, list[Value]] = {of.field: [] for of in KINDS.values()}
     for item in listed.items:
-        head = _TYPE.decode(item)
+        head = _TYPE_DECODER.decode(item)
         kind = _KINDS.get((head.kind, head.api_version))
         if kind is None:
             raise ValueError(f"unknown kind {head.kind!r} of {head.api_version!r}")
