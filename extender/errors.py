@@ -96,7 +96,7 @@ class ConfigError(ExtenderError):
 
 
 def printable(text: str) -> str:
-    """Escape every character that a terminal might act on: `\\x1b`."""
+    """Escape every character that could control a terminal: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

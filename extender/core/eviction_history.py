@@ -35,7 +35,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class EvictionHistory:
-    """Time of a decision and what was approved before; `EvictionHistory()` suits policies that read no time."""
+    """Time of a decision and the evictions approved before; `EvictionHistory()` suits policies that read no time."""
 
     now: int = 0
     """Time of the decision in nanoseconds since 1970."""

@@ -58,7 +58,7 @@ class Credentials:
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
-    """Return the credentials of a kubeconfig if it is given, else of the pod we are in, else of the default kubeconfig.
+    """Return the credentials of the given kubeconfig, else of this process's pod, else of the default kubeconfig.
 
     A `context` alone selects from the default kubeconfig. CredentialsError names what is missing and where.
     """

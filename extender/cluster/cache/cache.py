@@ -338,6 +338,6 @@ def _is_same_state(cached: Any, one: Any) -> bool:
 
 
 def _is_not_newer(one: Any, cached: Any) -> bool:
-    """Compare by resourceVersion; if either is not a number, the event that arrived last counts as newer."""
+    """Return whether the resourceVersion of `one` is not higher; if either is not a number, the last event wins."""
     version, other = version_of(one), version_of(cached)
     return version.isdecimal() and other.isdecimal() and int(version) <= int(other)

@@ -1,6 +1,6 @@
 """Load a cluster from manifests, such as the output of `kubectl get nodes,pods,pdb,… -A -o json`.
 
-Accepted are JSON and YAML, plain or gzipped: one List, one object, several documents in a file, or a directory of such
+The input is JSON or YAML, plain or gzipped: one List, one object, several documents in a file, or a directory of such
 files. Kinds that no decision reads are counted and skipped. Hand-written YAML gets two defaults: the namespace
 `default`, and the UID `namespace/name` for a pod.
 

@@ -22,7 +22,7 @@ OBJECTS_PER_PAUSE = 20
 """Objects of a list that a thread reads before it pauses for PAUSE_SECONDS."""
 
 PAUSE_SECONDS = 0.0005
-"""Seconds of such a pause, in which the event loop gets the interpreter lock."""
+"""Length of a pause in seconds, in which the event loop gets the interpreter lock."""
 
 MAX_QUEUED_OBJECTS = 20_000
 """Bound on the objects and events that are queued."""

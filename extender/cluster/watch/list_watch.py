@@ -146,8 +146,7 @@ _PAGE_DECODER = msgspec.json.Decoder(ListPage)
 
 
 def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> Iterator[ListPage]:
-    """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable if a response is not a list of the
-    kind."""
+    """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable for a response of another kind."""
     listed = f"{kind_without_group(kind)}List"
     params = {"limit": str(size)}
     while True:

@@ -104,7 +104,7 @@ class Reflector:
         self._interrupt()
 
     def list_metadata(self) -> dict[Key, tuple[str, str]]:
-        """Return (namespace, name) -> (uid, resourceVersion) from the API server; ApiError, ApiUnreachable."""
+        """Return (namespace, name) -> (uid, resourceVersion) from the API server; raises ApiError or ApiUnreachable."""
 
         def fetch(params: QueryParams) -> bytes:
             return self._api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)

@@ -122,7 +122,7 @@ class PrioritizeRecord:
 
 @dataclass(frozen=True, slots=True)
 class CandidateKeys:
-    """The keys by which candidates were compared, smaller is better."""
+    """Ranking keys that candidates were compared by, smaller is better."""
 
     candidates: IntArray
     """[candidate] -> place in `DryRunRecord.nodes`."""

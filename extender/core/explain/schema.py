@@ -176,8 +176,8 @@ class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     milliseconds: float
     """Duration of the decision."""
     outcome: Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
-    """`noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not answered;
-    `passthrough`: the kill switch was on, and nothing was decided."""
+    """Outcome of the call. `noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not
+    answered; `passthrough`: the kill switch was on, and nothing was decided."""
     sentence: str
     """The decision and what it was based on, in one sentence."""
     pod: str

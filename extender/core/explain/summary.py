@@ -1,6 +1,6 @@
 """Summarize a decision and what it was based on in one sentence.
 
-Rule: correct English, short and true; a sentence states only what was compared or counted at the decision.
+Rule: a sentence states only facts that were compared or counted at the decision.
 """
 
 from collections import Counter

@@ -131,7 +131,7 @@ def _is_better(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
 
 
 def _comparison_keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
-    """Yield the keys by which two selections of victims compare, [place], the smaller the better."""
+    """Yield the keys [place] for comparing two selections of victims, the smaller the better."""
     yield run.vetoed[places].astype(np.int64)
     yield from iter_ranking_keys(run, places)
 
@@ -188,7 +188,7 @@ def _retry_least_important_first(run: DryRun, exceeds: BoolArray, scheduler_vict
 
 
 def _evict_whole_pod_groups(run: DryRun) -> DryRun:
-    """Reprieve the other members of pod groups that fall below their minimum last: alone they are of no use."""
+    """Reprieve the other members of pod groups that fall below their minimum last: alone they serve no purpose."""
     if not run.snapshot.index(PodGroupIndex).members:
         return run
     places = np.flatnonzero(run.makes_room)

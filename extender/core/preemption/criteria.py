@@ -217,7 +217,7 @@ def _workloads(victims: CandidateVictims) -> RankingKeys:
 def _pod_groups(victims: CandidateVictims) -> RankingKeys:
     """Return the number of pod groups that fall below their minimum, and of the victims outside them.
 
-    A group below its minimum is lost as a whole, so more victims from the same group cost nothing more.
+    A group below its minimum is lost as a whole, so further victims from that group add no cost.
     """
     candidate, _, lost = victims.run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.candidate_of)
     of_broken = np.zeros(len(victims.places), np.int64)

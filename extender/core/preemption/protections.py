@@ -339,7 +339,7 @@ def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[str]:
 
 
 def _until_message(context: SchedulingContext, started: int, duration: int) -> str:
-    """Render when a protection that began at `started` ends; empty if it never does.
+    """Render the end of a protection that began at `started`; empty if it never ends.
 
     A pod that has not started has no such time: its runtime has not begun to count.
     """

@@ -23,7 +23,7 @@ class _PodKey:
     namespace: str
     labels: LabelsKey
     controller: tuple[str, str, str] | None
-    """(apiVersion, kind, name)"""
+    """Controller as (apiVersion, kind, name); None without one."""
 
     @classmethod
     def of(cls, pod: Pod) -> Self:

@@ -13,7 +13,7 @@ from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim
 from extender.k8s.storage.volumes import claim_class, claim_uses, is_for_pod, volume_class
 
 VolumeID = tuple[str, str]
-"""(CSI driver, volume handle)"""
+"""Identity of a CSI volume: (driver, volume handle)."""
 
 
 def not_found(resource: str, name: str) -> str:

@@ -124,8 +124,8 @@ class PodGroupIndex(GroupIndex):
     def spare(self, number: int) -> int:
         """Return how many running members the pod group can lose without falling below its minimum.
 
-        ALREADY_BELOW_MINIMUM if it is below already, since eviction then breaks nothing more. A pod group whose object
-        is unknown needs all of its members.
+        ALREADY_BELOW_MINIMUM if it is below already, since an eviction then breaks no further group. A pod group whose
+        object is unknown needs all of its members.
         """
         rows = self.members[number].rows
         remaining = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))

@@ -101,7 +101,7 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
 def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether the volume is large enough for the claim and compatible with it.
 
-    All that volume.FindMatchingVolume checks of a reserved volume, except node affinity.
+    Checks all that volume.FindMatchingVolume checks of a reserved volume, except node affinity.
     """
     return storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim)
 

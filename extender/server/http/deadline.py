@@ -16,7 +16,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time by which one call must be decided."""
+    """Deadline for the decision of one call."""
 
     ends_at: float
     """Time of the deadline in seconds, by `clock`."""

@@ -44,7 +44,7 @@ class Listener:
     def __init__(
         self, name: str, app: ASGIApp, listening: socket.socket, keep_alive: float, backlog: int, tls: TLSFiles | None
     ) -> None:
-        """`name`: for log lines. The listener owns `listening` from now on and closes it."""
+        """Take ownership of `listening`, which `close` closes; `name` is for log lines."""
         self.name = name
         self.state = ListenerState(tls)
         self._listening = listening

@@ -25,7 +25,7 @@ _MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MB
 
 
 class ImageIndex(Index):
-    """ImageIndex of every node, and the size that each node reports (upstream: NodeInfo.ImageStates)."""
+    """Images on every node, with the size that each node reports (upstream: NodeInfo.ImageStates)."""
 
     reads = ("nodes",)
 

@@ -232,14 +232,14 @@ class _TargetPod:
 
 
 def _term_predicate(snapshot: Snapshot, target: _TargetPod) -> Callable[[AffinityTerm], bool]:
-    """Return a predicate that tells whether an existing pod's term matches a pod of this target."""
+    """Return a predicate: an existing pod's term matches a pod of this target."""
     labels, by_namespace = dict(target.labels), snapshot.namespace_labels.get(target.namespace, {})
     return lambda term: term.pods.matches(target.namespace, labels, by_namespace)
 
 
 @derived_by("nodes", "pods", "namespaces")
 def _running_anti_affinity(snapshot: Snapshot, target: _TargetPod) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods whose required anti-affinity terms match such a pod."""
+    """Return topology key -> running pods whose required anti-affinity terms match a pod of this target."""
     return _owner_matches(snapshot, target, lambda terms: [(term, 1) for term in terms.anti_affinity])
 
 
@@ -430,7 +430,7 @@ def filter(context: SchedulingContext) -> tuple[Constraint, ...]:
 
 @derived_by("nodes", "pods", "namespaces")
 def _running_preferences(snapshot: Snapshot, query: tuple[_TargetPod, int]) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods whose preferred terms match such a pod, by weight.
+    """Return topology key -> running pods whose preferred terms match a pod of this target, by weight.
 
     `query`: the target, and the weight of a required affinity term (hardPodAffinityWeight; 0: not counted).
     """
@@ -446,7 +446,7 @@ def _running_preferences(snapshot: Snapshot, query: tuple[_TargetPod, int]) -> d
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """Return [row]: 0-100 by the weights of the matching preferred terms; None (Skip) if no term matches a pod.
 
-    Counted are the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
+    The score counts the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
     """
     snapshot, profile = context.snapshot, context.profile
     try:

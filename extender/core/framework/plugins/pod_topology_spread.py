@@ -255,7 +255,7 @@ def _domain_headroom(max_excess: int, min_domains: int, match_counts: IntArray, 
 
 
 def _sums_per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return [domain]: sum of `per_node` over the domain's counting nodes, and whether it has such a node."""
+    """Return [domain]: sum of `per_node` over the domain's counting nodes, and whether it has any."""
     rows = np.flatnonzero(counting)
     return labels.sums(rows, per_node[rows]), np.bincount(labels.codes[rows], minlength=len(labels.values)) > 0
 
