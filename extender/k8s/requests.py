@@ -135,7 +135,7 @@ def is_extended(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_scalar(name: str) -> bool:
-    """Return whether the scheduler counts the name as a scalar resource, beside cpu, memory and ephemeral-storage.
+    """Return whether the scheduler counts the name as a scalar resource, unlike cpu, memory and ephemeral-storage.
 
     True for extended resources, huge pages, attachable volumes and anything in kubernetes.io/.
     Mirrors schedutil.IsScalarResourceName (v1.36).

@@ -32,7 +32,7 @@ MAX_SIMULATED_PODS = 1000
 """Limit of the pods of one request, pending pods included."""
 
 CONFIGURED = "configured"
-"""Name of the configured policies, beside the names of the presets."""
+"""Name of the configured policies, in addition to the names of the presets."""
 
 StepObserver = Callable[[Step], object]
 

@@ -28,7 +28,7 @@ ExtensionPoint = Literal["filter", "score"]
 
 @dataclass(frozen=True, slots=True)
 class RequiredTables:
-    """Tables that a plugin reads beside nodes and pods, and for which pods it reads them."""
+    """Tables that a plugin reads besides nodes and pods, and the pods for which it reads them."""
 
     tables: frozenset[str]
     """Field names of ObjectTables."""
