@@ -280,14 +280,14 @@ class PreemptionSection(Section):
     """Source of the disruptions that a budget allows. Reported: its status.disruptionsAllowed, as kube-scheduler. Live:
     at most what the cached pods allow, counted as the eviction API does. Requires keepCandidates: 1."""
     empty_selector: Literal["Nothing", "Everything"] = "Nothing"
-    """What a budget with the selector {} selects: Nothing, as in kube-scheduler, or Everything in its namespace, as
-    policy/v1 specifies."""
+    """Meaning of a budget's selector {}: Nothing, as in kube-scheduler, or Everything in its namespace, as policy/v1
+    specifies."""
     candidates: Literal["Sent", "AllNodes"] = "Sent"
     """Sent: the candidates that kube-scheduler sends, in large clusters a sample. AllNodes: any node."""
     keep_candidates: Annotated[int | Literal["All"], BeforeValidator(positive_or_all)] = 1
     """Maximum nodes in a /preempt response, best first: a number, or All. One wrong node fails all of it."""
     victim_selection: Literal["Reprieve", "Minimal"] = "Reprieve"
-    """How victims are selected on a node. Reprieve: remove all potential victims and reprieve one by one, as
+    """Method of selecting victims on a node. Reprieve: remove all potential victims and reprieve one by one, as
     kube-scheduler does. Minimal: search the best set on the nodes that are answered."""
     importance: Annotated[list[str], Field(min_length=1)] = list(DEFAULT_IMPORTANCE)
     """Criteria that order pods by importance, first one first: Priority, StartTime, and also PodDeletionCost,
