@@ -28,14 +28,15 @@ MINIMUM_PREEMPTABLE_PRIORITY = (
     "preemption-toleration.scheduling.sigs.k8s.io/minimum-preemptable-priority",
     "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority",
 )
-"""On PriorityClasses, defined by the plugin PreemptionToleration of kubernetes-sigs/scheduler-plugins: the key that its
+"""PriorityClass annotation of the plugin PreemptionToleration of kubernetes-sigs/scheduler-plugins: the key that its
 code reads, and the key of its proposal and of older copies."""
 
 TOLERATION_SECONDS = (
     "preemption-toleration.scheduling.sigs.k8s.io/toleration-seconds",
     "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
 )
-"""On PriorityClasses: how long a pod is protected after its start, by the same plugin under the same two prefixes."""
+"""PriorityClass annotation of that plugin, with its two prefixes: seconds for which a pod is protected after its
+start."""
 
 POD_ANNOTATIONS = frozenset(
     {MIRROR, DELETION_COST, EVICTION_COST, DO_NOT_DISRUPT, SAFE_TO_EVICT, PREFER_NO_EVICTION, EVICT}

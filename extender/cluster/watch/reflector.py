@@ -405,7 +405,7 @@ class Reflector:
                 state.interruptions += 1
 
     def _count_success(self) -> bool:
-        """Return whether the watch lasted or advanced, and was a success; reset the backoff then."""
+        """Return whether the watch was a success, because it lasted or advanced; if so, reset the backoff."""
         if self._accepted_at is None:
             return False
         lasted = self._clock() - self._accepted_at

@@ -37,7 +37,7 @@ _FILTER_RESULT_DECODER = msgspec.json.Decoder(ExtenderFilterResult)
 def redact_object(kind: str, one: Value, annotations: frozenset[str] = frozenset()) -> Value:
     """Return the object with the fields that decisions read.
 
-    `annotations`: keys of pod annotations to keep beside KEPT_ANNOTATIONS.
+    `annotations`: keys of pod annotations to keep in addition to KEPT_ANNOTATIONS.
     """
     return decode.strip_unread_fields(kind, one, annotations if kind == "Pod" else frozenset())
 

@@ -38,7 +38,7 @@ _PODS_COLUMN = BASE_RESOURCES.index("pods")
 _UNLIMITED = NEVER
 """Capacity of a resource that does not limit the node."""
 _MAX_BITMASK_COLUMNS = 32
-"""Up to this many columns, reason keys are bit masks below 2**32."""
+"""Maximum columns for which reason keys are bit masks, which stay below 2**32."""
 
 
 # --- filter ---------------------------------------------------------------------------------------------------
