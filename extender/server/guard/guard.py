@@ -221,8 +221,7 @@ def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
 
 
 def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[int, ...] | None:
-    """Return the indices of the nodes in none of the disjoint maps of rejected nodes; None if one of those was not
-    sent."""
+    """Return the indices of the nodes in none of the disjoint maps of rejected nodes; None if one was not sent."""
     rejected_count = sum(map(len, rejected))
     if rejected_count == 0:
         return tuple(range(len(nodes)))
