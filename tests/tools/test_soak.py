@@ -10,10 +10,10 @@ from benchmarks.generate import Plan as ClusterPlan
 from benchmarks.soak import population, schedule
 from benchmarks.soak.__main__ import table
 from benchmarks.soak.course import Course, Done, End, Report, Sample
-from benchmarks.soak.questions import Asking, Common, Reply, Wrong
+from benchmarks.soak.questions import Common, CycleGenerator, Reply, WrongAnswer
 from benchmarks.soak.run import Plan, soak
 from benchmarks.soak.schedule import Step
-from benchmarks.soak.verdict import OF_MACHINE, is_met, verdict
+from benchmarks.soak.verdict import MACHINE_DEPENDENT, is_met, verdict
 
 # --- the verdict ----------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,13 @@ def course(**changed):
     """Ten minutes in which all went well, an outage included."""
     good = Course(nodes=1000, rate=100, events=400, stale_after=10.0, began=0.0, ended=600.0)
     good.samples = [sample(number) for number in range(SAMPLES)]
-    calls = {"filter 200": 60_000, "prioritize 200": 54_000, "preempt 200": 6_000, "filter 503": 100, "nuisance": 1000}
+    calls = {
+        "filter 200": 60_000,
+        "prioritize 200": 54_000,
+        "preempt 200": 6_000,
+        "filter 503": 100,
+        "bad client": 1000,
+    }
     times = {"filter + prioritize": [4.0] * 1000, "preempt": [10.0] * 100}
     moments = [(205.0, "503"), (206.0, "undecided"), (320.0, "undecided"), (410.0, "beyond")]
     good.reports = [Report(600.0, times, {"cycles": 60_000} | calls, moments, [])]
@@ -83,16 +89,16 @@ FAULTS = {
     "an answer is wrong": (counted(wrong_answer=1), "E1-E9"),
     "a call fails": (counted(failed_call=1), "L1"),
     "a call is answered 500": (counted(filter_500=1), "L1"),
-    "a wrong request is answered wrongly": (counted(nuisance_answered_wrongly=1), "4"),
-    "nobody was a nuisance": (counted(nuisance=0), "4"),
+    "a wrong request is answered wrongly": (counted(bad_client_answered_wrongly=1), "4"),
+    "no client misbehaved": (counted(bad_client=0), "4"),
     "a 503 comes while it says that it is ready": (with_report(moments=[(100.0, "503")]), "C7"),
     "nothing is decided while it says that it is ready": (with_report(moments=[(100.0, "undecided")]), "C7"),
-    "a node is answered that was not offered": (with_report(moments=[(100.0, "beyond")]), "E1"),
+    "a node is answered that was not sent": (with_report(moments=[(100.0, "beyond")]), "E1"),
     "it is not ready without an outage": (course(unready=[*course().unready, (100.0, 101.0)]), "C8"),
     "it is not ready too long after an outage": (course(unready=[(201.0, 260.0), (600.3, 610.0)]), "C8"),
     "an outage is not owned up to": (course(unready=[(600.3, 610.0)], reports=with_report(moments=[]).reports), "C7"),
-    "nothing was listed anew": (course(samples=[sample(n, metrics={}) for n in range(SAMPLES)]), "C2"),
-    "the picture differs at the end": (course(end=End(600.0, 10.0, 0, False, "not equal")), "C14"),
+    "no kind was relisted": (course(samples=[sample(n, metrics={}) for n in range(SAMPLES)]), "C2"),
+    "the cache differs at the end": (course(end=End(600.0, 10.0, 0, False, "not equal")), "C14"),
     "a step goes wrong": (course(done=[*course().done, Done(500.0, "mismatch", None, "it was taken")]), "5, 6"),
     "SIGTERM does not make it unready": (course(unready=[(201.0, 230.0)]), "6"),
     "a call fails after SIGTERM": (with_report(moments=[(602.0, "failed call")]), "6"),
@@ -114,14 +120,14 @@ def test_L3_what_differed_without_an_event_is_not_met():
     assert [one for one, _ in not_met(given)] == ["C15"]
 
 
-def test_L1_L2_times_and_rates_are_told_and_do_not_decide():
+def test_L1_L2_times_and_rates_are_informational():
     """They are the machine's as much as ours."""
     slow = {"filter + prioritize": [30.0] * 1000, "preempt": [60.0] * 100}
     given = with_report(milliseconds=slow)
     given.changes = 100
     findings = [one for one in verdict(given) if not one.met]
     assert [one.requirement for one in findings] == ["L3", "L1", "L1", "L2"]
-    assert {one.only_told for one in findings} == {OF_MACHINE}
+    assert {one.informational for one in findings} == {MACHINE_DEPENDENT}
     assert is_met(verdict(given))
 
 
@@ -166,8 +172,8 @@ CLUSTER = ClusterPlan(seed=1, nodes=12)
 @pytest.fixture(scope="module")
 def cycle():
     """Of a pod that fits nowhere."""
-    asking = Asking(Common(CLUSTER), 0)
-    return next(one for one in iter(asking.next, None) if one.offered)
+    cycles = CycleGenerator(Common(CLUSTER), 0)
+    return next(one for one in iter(cycles.next, None) if one.sent)
 
 
 def filter_answer(**changed):
@@ -193,7 +199,7 @@ def test_E9_a_filter_answer_that_is_no_partition_is_noticed(cycle):
         {"Error": "no"},
     )
     for wrong in some:
-        with pytest.raises(Wrong):
+        with pytest.raises(WrongAnswer):
             cycle.filtered(filter_answer(**wrong))
 
 
@@ -207,13 +213,13 @@ def test_a_prioritize_answer_that_scores_other_nodes_is_noticed(cycle):
     scored(dict.fromkeys(names, 10))
     scored({}, is_decided=False)
     for wrong in ({}, dict.fromkeys(names, 11), dict.fromkeys(names[1:], 5), dict.fromkeys([*names, "another"], 5)):
-        with pytest.raises(Wrong):
+        with pytest.raises(WrongAnswer):
             scored(wrong)
 
 
 def test_E1_E3_E5_E6_a_preempt_answer_that_kube_scheduler_should_not_get_is_noticed(cycle):
     known = cycle.common.eye.pods
-    node = next(iter(cycle.offered))
+    node = next(iter(cycle.sent))
     lower = sorted((one for one in known[node].values() if one.priority < 1_000_000), key=lambda one: -one.priority)
     higher = next(one for name in known for one in known[name].values() if one.priority >= 1_000_000)
 
@@ -229,7 +235,7 @@ def test_E1_E3_E5_E6_a_preempt_answer_that_kube_scheduler_should_not_get_is_noti
     assert answered({}) == set()
     assert answered({node: uids[:2]}) == set()
     cycle.__dict__.pop("preempt_body", None)
-    less = dataclasses.replace(cycle, offered={})
+    less = dataclasses.replace(cycle, sent={})
     body = json.dumps({"NodeNameToMetaVictims": {node: {"Pods": [{"UID": uids[0]}], "NumPDBViolations": 0}}}).encode()
     assert less.preempted(Reply(200, body, is_decided=True)) == {node}
     some: tuple[dict[str, Any], ...] = (
@@ -242,7 +248,7 @@ def test_E1_E3_E5_E6_a_preempt_answer_that_kube_scheduler_should_not_get_is_noti
         {higher.spec.node_name: [higher.metadata.uid]},
     )
     for wrong in some:
-        with pytest.raises(Wrong):
+        with pytest.raises(WrongAnswer):
             answered(wrong)
 
 
@@ -268,11 +274,11 @@ def test_L3_a_short_soak_runs_finds_no_wrong_answer_and_ends_with_0(tmp_path):
     run = soak(plan, lambda _: None)
     lines = table(verdict(run))
     late = {"C7", "C8"}  # where other tests leave it no core
-    assert [one for one in verdict(run) if not (one.met or one.only_told or one.requirement in late)] == [], lines
+    assert [one for one in verdict(run) if not (one.met or one.informational or one.requirement in late)] == [], lines
     counts = run.counts()
     assert counts["filter 200"] > 50, lines
-    assert counts["nuisance"] > 5, lines
+    assert counts["bad client"] > 5, lines
     assert run.moments("undecided"), "the kill switch was never seen"
     assert {step.what for step in run.done} == {step.what for step in STEPS}
-    assert run.people["/decisions 200"]
-    assert run.people["/status 200"]
+    assert run.admin_requests["/decisions 200"]
+    assert run.admin_requests["/status 200"]

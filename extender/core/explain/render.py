@@ -276,12 +276,12 @@ def _counts(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> dict[Pod
 
 def _budget_reports(dry_run: DryRunRecord, node: int, victims: Sequence[int]) -> list[BudgetReport]:
     """Return the disruption budgets that the victims of a node count against, by name."""
-    charged = Counter(
+    used = Counter(
         budget for k in victims for budget in dry_run.pods_on_node[node].budget_rows[k].tolist() if budget >= 0
     )
     shown = [
         BudgetReport(name=dry_run.budgets[budget], allowed=int(dry_run.allowed[budget]), used=count)
-        for budget, count in charged.items()
+        for budget, count in used.items()
     ]
     return sorted(shown, key=lambda budget: budget.name)
 

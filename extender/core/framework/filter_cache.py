@@ -11,8 +11,7 @@ import numpy as np
 from extender.core.eviction_history import NO_HISTORY
 from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, run_filter_plugins
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 
 
 class FilterCache(Index):

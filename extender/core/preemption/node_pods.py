@@ -16,10 +16,9 @@ import numpy.typing as npt
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_table import PodPart
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
 

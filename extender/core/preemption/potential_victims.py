@@ -16,9 +16,8 @@ from extender.core.preemption.pdb.violations import budget_index, pods_violating
 from extender.core.preemption.protections import ProtectionIndex, may_change_victims
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import NodeLayout
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.priority import BELOW_ALL_PRIORITIES
 
 _MAX_CACHED_PREEMPTORS = 32

@@ -19,9 +19,8 @@ import numpy.typing as npt
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.profile import DEFAULT_IMPORTANCE, PreemptionPolicy, Protection
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.pod_table import start_time
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.workloads import WorkloadIndex
 from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLERATION_SECONDS
 from extender.k8s.objects import Namespace, Pod, PriorityClass

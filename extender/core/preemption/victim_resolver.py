@@ -12,8 +12,7 @@ from itertools import chain, repeat
 import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray, IntArray, doubled
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
 VictimUIDs = tuple[str, ...]

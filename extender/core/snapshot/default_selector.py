@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from extender.core.snapshot.derived import derived_by
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, ObjectMeta, Pod, ReplicaSet, Service, StatefulSet
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector

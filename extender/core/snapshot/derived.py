@@ -8,18 +8,17 @@ Rule: a derived function reads only the aspects that it declares.
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import wraps
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray, Encoded, IntArray, LabelColumn, clamped, encode
+from extender.k8s.kinds import ObjectTables
 from extender.k8s.objects import Labels, Node, PodDisruptionBudget, Value
-
-if TYPE_CHECKING:
-    from extender.core.snapshot.snapshot import Snapshot
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+S = TypeVar("S", bound="VersionedSource")
 
 Aspect = Literal[
     "nodes",
@@ -54,28 +53,38 @@ ObjectTables.
 """
 
 
-def derived(*reads: Aspect) -> Callable[[Callable[["Snapshot"], T]], Callable[["Snapshot"], T]]:
+class VersionedSource(Protocol):
+    """The part of `Snapshot` that derived results need: the nodes, all objects, and a cache by versions of aspects."""
+
+    nodes: list[Node]
+    node_names: list[str]
+    node_resources: list[dict[str, int]]
+    base_resources: list[tuple[int, ...]]
+    objects: ObjectTables
+
+    def memoized(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, max_entries: int) -> T: ...
+
+
+def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
     """Keep the result of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
 
-    def decorate(build: Callable[["Snapshot"], T]) -> Callable[["Snapshot"], T]:
+    def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
         return wraps(build)(lambda snapshot: snapshot.memoized(build, reads, None, 1))
 
     return decorate
 
 
-def derived_by(
-    *reads: Aspect, max_entries: int = 128
-) -> Callable[[Callable[["Snapshot", K], T]], Callable[["Snapshot", K], T]]:
+def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S, K], T]], Callable[[S, K], T]]:
     """Keep the results of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change."""
 
-    def decorate(build: Callable[["Snapshot", K], T]) -> Callable[["Snapshot", K], T]:
+    def decorate(build: Callable[[S, K], T]) -> Callable[[S, K], T]:
         return wraps(build)(lambda snapshot, key: snapshot.memoized(build, reads, key, max_entries))
 
     return decorate
 
 
 @derived("allocatable")
-def allocatable_column(snapshot: "Snapshot") -> IntArray:
+def allocatable_column(snapshot: VersionedSource) -> IntArray:
     """Return [resource, node]: allocatable amounts of BASE_RESOURCES."""
     return np.array(snapshot.base_resources, np.int64).reshape(len(snapshot.nodes), len(BASE_RESOURCES)).T.copy()
 
@@ -86,39 +95,39 @@ def base_amounts(resources: Mapping[str, int]) -> tuple[int, ...]:
 
 
 @derived_by("allocatable")
-def scalar_allocatable_column(snapshot: "Snapshot", resource: str) -> IntArray:
+def scalar_allocatable_column(snapshot: VersionedSource, resource: str) -> IntArray:
     """Return [node]: allocatable amount of an extended resource."""
     amounts = (clamped(own.get(resource, 0)) for own in snapshot.node_resources)
     return np.fromiter(amounts, np.int64, len(snapshot.nodes))
 
 
 @derived_by("nodes")
-def label_column(snapshot: "Snapshot", key: str) -> LabelColumn:
+def label_column(snapshot: VersionedSource, key: str) -> LabelColumn:
     """Return [node]: value of one label."""
     return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
 
 
 @derived("taints")
-def taint_column(snapshot: "Snapshot") -> Encoded:
+def taint_column(snapshot: VersionedSource) -> Encoded:
     """Return [node]: list of taints; equal lists share a code, so that tolerations are checked once for each."""
     of_node = [node.spec.taints or [] for node in snapshot.nodes]
     return encode(of_node, key=lambda taints: tuple((taint.key, taint.value, taint.effect) for taint in taints))
 
 
 @derived("taints")
-def unschedulable_column(snapshot: "Snapshot") -> BoolArray:
+def unschedulable_column(snapshot: VersionedSource) -> BoolArray:
     """Return [node]: spec.unschedulable."""
     return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))
 
 
 @derived("nodes")
-def feature_column(snapshot: "Snapshot") -> Encoded:
+def feature_column(snapshot: VersionedSource) -> Encoded:
     """Return [node]: set of status.declaredFeatures."""
     return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])
 
 
 @derived("nodes")
-def name_order_column(snapshot: "Snapshot") -> IntArray:
+def name_order_column(snapshot: VersionedSource) -> IntArray:
     """Return [node]: place of its name among all names in alphabetical order."""
     order = np.empty(len(snapshot.nodes), np.int64)
     order[np.array(sorted(range(len(order)), key=snapshot.node_names.__getitem__), np.int64)] = np.arange(len(order))
@@ -126,13 +135,13 @@ def name_order_column(snapshot: "Snapshot") -> IntArray:
 
 
 @derived("namespaces")
-def labels_by_namespace(snapshot: "Snapshot") -> Mapping[str, Labels]:
+def labels_by_namespace(snapshot: VersionedSource) -> Mapping[str, Labels]:
     """Return namespace -> its labels."""
     return {one.metadata.name: one.metadata.labels or {} for one in snapshot.objects.namespaces.values()}
 
 
 @derived("budgets")
-def disruption_budgets(snapshot: "Snapshot") -> tuple[PodDisruptionBudget, ...]:
+def disruption_budgets(snapshot: VersionedSource) -> tuple[PodDisruptionBudget, ...]:
     """Return all PodDisruptionBudgets in listing order."""
     return tuple(snapshot.objects.budgets.values())
 

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 from extender.core.profile import DEFAULT_IMPORTANCE, PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_costs import PodCosts
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from extender.core.snapshot.arrays import IntArray, doubled
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import QOS_CLASSES, qos_class

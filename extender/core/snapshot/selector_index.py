@@ -13,8 +13,7 @@ import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.derived import derived_by
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod

@@ -8,6 +8,7 @@ they read has changed (`derived`, `derived_by`), and indexes, which follow every
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """
 
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, TypeVar, cast
@@ -18,7 +19,7 @@ import numpy as np
 from extender.core.snapshot import derived
 from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, LabelColumn, PodAmounts
 from extender.core.snapshot.derived import Aspect
-from extender.core.snapshot.index import Index
+from extender.core.snapshot.event_handler import SnapshotEventHandler
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_table import PodPart, PodsWithoutRow, PodTable, changed_parts, identity, is_finished
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, ObjectTables, key_of
@@ -34,7 +35,7 @@ Observer = Callable[[str, Key, Value | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
 
 T = TypeVar("T")
-I = TypeVar("I", bound=Index)  # noqa: E741
+I = TypeVar("I", bound="Index")  # noqa: E741
 
 
 class Snapshot:
@@ -63,9 +64,9 @@ class Snapshot:
         self._touched: set[int] = set()
         self._without_row = PodsWithoutRow()
         self._next_order = 0
-        self._indexes: dict[tuple[Hashable, ...], Index] = {}
-        self._following: dict[str, list[Index]] = defaultdict(list)
-        self._following_parts: dict[frozenset[PodPart], list[Index]] = {}
+        self._indexes: dict[tuple[Hashable, ...], SnapshotEventHandler] = {}
+        self._following: dict[str, list[SnapshotEventHandler]] = defaultdict(list)
+        self._following_parts: dict[frozenset[PodPart], list[SnapshotEventHandler]] = {}
         self._versions: dict[str, int] = defaultdict(int)
         self._memo: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
 
@@ -201,7 +202,7 @@ class Snapshot:
         for index in self._indexes_reading(parts):
             index.pod_changed(row, before, pod, parts)
 
-    def _indexes_reading(self, parts: frozenset[PodPart]) -> list[Index]:
+    def _indexes_reading(self, parts: frozenset[PodPart]) -> list[SnapshotEventHandler]:
         """Return the indexes that read one of these parts of pods."""
         found = self._following_parts.get(parts)
         if found is None:
@@ -319,7 +320,7 @@ class Snapshot:
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
                 self._following[field].append(found)
-            if kind.pod_added is not Index.pod_added:
+            if kind.pod_added is not SnapshotEventHandler.pod_added:
                 for row, pod in self.running_pods():
                     found.pod_added(row, pod)
                 self._following["pods"].append(found)
@@ -461,3 +462,12 @@ _FREED_PER_STEP = 1000
 def _replace_by_last(column: list[Any], row: int) -> None:
     column[row] = column[-1]
     column.pop()
+
+
+class Index(SnapshotEventHandler):
+    """Base of all indexes, which `Snapshot.index` creates; the constructor leaves it empty, callbacks fill it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        # A weak reference avoids a cycle: a snapshot that was replaced is freed with its last reader, not when the
+        # cycle collector runs.
+        self.snapshot: Snapshot = weakref.proxy(snapshot)

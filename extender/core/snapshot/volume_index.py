@@ -5,8 +5,7 @@ Counterpart of the volume binder's PV and PVC assume caches (volumebinding/assum
 Rule: objects are found by name or group, never by a scan over all volumes.
 """
 
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.storage.csi_migration import driver_of, migrated_volume
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass

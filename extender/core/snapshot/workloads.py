@@ -9,8 +9,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from extender.core.snapshot.arrays import IntArray, RowSet, doubled
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import COSCHEDULING, SCHEDULING, ObjectMeta, Pod, PodGroup
 from extender.k8s.workloads import workload_of
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Index
 from extender.errors import NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import (

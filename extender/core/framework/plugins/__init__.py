@@ -31,7 +31,7 @@ from extender.core.framework.plugins import (
 from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.default_selector import ServiceIndex
-from extender.core.snapshot.index import Index
+from extender.core.snapshot.snapshot import Index
 
 # The order of every table is kube-scheduler's: the first plugin that rejects sets the status of a node.
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {

@@ -11,8 +11,7 @@ from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.derived import derived_by
-from extender.core.snapshot.index import Index
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Node, Pod
 
 NAME = "ImageLocality"

@@ -23,10 +23,9 @@ from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts, RowSet
 from extender.core.snapshot.derived import derived_by
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import pods_matching
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Pod

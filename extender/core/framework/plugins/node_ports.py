@@ -10,9 +10,8 @@ import numpy as np
 
 from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
 from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.ports import HostPort, host_ports
 

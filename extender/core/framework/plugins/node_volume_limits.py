@@ -18,9 +18,8 @@ import numpy as np
 from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext, StaticCheck
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.derived import derived, derived_by
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.volume_index import VolumeID, not_found, storage
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod, Value

@@ -12,9 +12,8 @@ import numpy as np
 from extender.core.framework.constraint import ConflictConstraint, SchedulingContext
 from extender.core.framework.plugins.prefilter import PreFilterResult
 from extender.core.snapshot.arrays import IntArray, PodAmounts
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.objects import Pod, Volume
 from extender.k8s.storage.volumes import READ_WRITE_ONCE_POD, named_claims

@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.snapshot.arrays import IntArray
-from extender.core.snapshot.index import Index
 from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.selector_index import LabelGroup, LabelGroups
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Labels, ObjectMeta, Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector

@@ -1,34 +1,24 @@
-"""Indexes: data derived from the snapshot and updated with every change, object by object.
+"""Callbacks for changes of the snapshot, object by object; counterpart of client-go's ResourceEventHandler.
 
-Counterpart of client-go's ResourceEventHandler and of indexers on informers: the snapshot calls each index for every
-change, so that nothing is computed again over all pods.
+`Index` in `snapshot.snapshot` is the base of everything that follows changes this way.
 
-Rule: an index changes in its callbacks only; decisions read it.
+Rule: a handler changes in its callbacks only; decisions read it.
 """
 
-import weakref
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 from extender.core.snapshot.pod_table import PodPart
 from extender.k8s.objects import Pod
 
-if TYPE_CHECKING:
-    from extender.core.snapshot.snapshot import Snapshot
 
-
-class Index:
-    """Base of all indexes, which `Snapshot.index` creates; the constructor leaves it empty, callbacks fill it."""
+class SnapshotEventHandler:
+    """Callbacks that a snapshot calls for every change of the objects that `reads` and `pod_parts` select."""
 
     reads: ClassVar[tuple[str, ...]] = ()
     """Fields of ObjectTables whose changes call `object_changed`; `pods` cannot be one of them."""
 
     pod_parts: ClassVar[frozenset[PodPart]] = frozenset(get_args(PodPart))
     """Parts of a running pod that the index reads: `pod_changed` is not called for changes of other parts."""
-
-    def __init__(self, snapshot: "Snapshot") -> None:
-        # A weak reference avoids a cycle: a snapshot that was replaced is freed with its last reader, not when the
-        # cycle collector runs.
-        self.snapshot: Snapshot = weakref.proxy(snapshot)
 
     def pod_added(self, row: int, pod: Pod) -> None:
         """Handle a pod that now runs in this row."""
