@@ -77,8 +77,8 @@ METHOD = """\
   incoming pod fits nowhere and requests three resources, so every node is tried: about 25 pods are removed from each
   and reprieved one by one.
 - **In turns.** Works that are compared run A B A B …, and a ratio is the median over the pairs, so that a disturbance
-  of the machine affects both sides. `make bench` restarts itself with the memory settings of the image, and excludes the
-  cluster from garbage collection (`gc.freeze`) as the service does.
+  of the machine affects both sides. `make bench` restarts itself with the memory settings of the image, and excludes
+  the cluster from garbage collection (`gc.freeze`) as the service does.
 - **The bare numpy pass** is the loop that any reprieve in numpy must have (add a rank of pods, compare, keep where it
   fits), over arrays of the same size, and nothing else: no budgets, no statuses, no ranking.
 - **kube-scheduler's figures** are those of its own Go code on a cluster of this size and kind, on one core. They were

@@ -1,8 +1,8 @@
-"""`make soak`: the real service for minutes under load, on a cluster and a network that misbehave, and a verdict.
+"""`make soak`: run the real service under load for minutes, with faults of cluster and network, and check requirements.
 
-Three processes beside this one: the cluster (`world`: a fake API server behind a bad network), the service as it is
-installed (`service`), and the schedulers (`load`). What goes wrong when stands in `schedule`, as data; what is required
-in `verdict`.
+Three child processes: the cluster (`world`: a fake API server behind a faulty network), the service as installed
+(`service`), and the schedulers (`load`). The faults and their times are data in `schedule`; the requirements are in
+`verdict`.
 
-Rule: everything that is random comes from the seed; nothing but times depends on the machine.
+Rule: all randomness comes from the seed; only times depend on the machine.
 """

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.soak`: a line per minute, then the verdict; the exit code is 1 if something is not met."""
+"""`python -m benchmarks.soak`: print a line per minute, then the verdict; exit with 1 if a requirement is not met."""
 
 import argparse
 import json
@@ -51,7 +51,7 @@ def main() -> None:
 
 def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="for how long (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=10, help="duration in minutes (%(default)s)")
     parser.add_argument("--nodes", type=int, default=1000, help="size of the cluster, 32 pods each (%(default)s)")
     parser.add_argument("--rate", type=float, default=100, help="scheduling cycles a second, together (%(default)s)")
     parser.add_argument("--events", type=float, default=400, help="watch events a second (%(default)s)")
@@ -73,19 +73,19 @@ def about(plan: Plan) -> str:
 
 
 def cost(course: Course) -> str:
-    """What it took of the cores."""
+    """Render the CPU time of each process as a share of one core."""
     seconds = course.ended - course.began
     calls = sum(n for what, n in course.counts().items() if what.split()[0] in ("filter", "prioritize", "preempt"))
     shares = ", ".join(f"{name} {100 * cpu / seconds:.0f} %" for name, cpu in course.cpu.items())
     each = 1000 * course.cpu["service"] / calls if calls else 0.0
     return (
-        f"of a core: {shares}; the service {each:.1f} ms for each call, with all that it does beside\n"
-        f"the service was ready to run, and there was no core for it, {100 * course.starved:.0f} % of the time"
+        f"CPU, of one core: {shares}; the service takes {each:.1f} ms per call, all other work included\n"
+        f"the service was runnable without a free core {100 * course.starved:.0f} % of the time"
     )
 
 
 class Table:
-    """A line for each minute, and one where the last is not full."""
+    """Prints a line for each minute, as soon as it is over."""
 
     def __init__(self) -> None:
         self._minute = 0
@@ -105,7 +105,7 @@ class Table:
 
 
 def minute(course: Course, number: int, since: float, reports: int) -> list[str]:
-    """The cells of a line, of what happened since a moment; that many reports were before it."""
+    """Return the cells of a minute that began at `since`; `reports` is the number of earlier reports."""
     now, latest = time.monotonic(), course.samples[-1]
     first = next(one for one in course.samples if one.time >= since)
     some = course.reports[reports:]
@@ -138,7 +138,7 @@ def minute(course: Course, number: int, since: float, reports: int) -> list[str]
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """The verdict, a line for each requirement."""
+    """Render the verdict, one line per requirement."""
     lines = [("ID", "what", "limit", "found", "")]
     lines += [(one.requirement, one.what, one.limit, one.figure, _met(one)) for one in findings]
     widths = [max(len(line[column]) for line in lines) for column in range(5)]
@@ -149,7 +149,7 @@ def table(findings: Sequence[Finding]) -> str:
 
 def _met(finding: Finding) -> str:
     word = "met" if finding.met else "NOT MET"
-    return f"{word} ({finding.only_told})" if finding.only_told else word
+    return f"{word} ({finding.informational})" if finding.informational else word
 
 
 if __name__ == "__main__":

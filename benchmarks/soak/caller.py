@@ -1,6 +1,6 @@
-"""A scheduler of the soak: cycle after cycle at its pace over a kept connection, every answer checked.
+"""A scheduler of the soak: scheduling cycles at a fixed rate over a kept-alive connection, every response checked.
 
-Rule: nothing is asked twice. A call that fails is counted, and the connection is reopened.
+Rule: no call is retried. A failed call is counted, and the connection is reopened.
 """
 
 import contextlib
@@ -11,22 +11,22 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
-from benchmarks.soak.questions import CACHE_HEADER, Asking, Reply, Verb, Wrong
+from benchmarks.soak.questions import CACHE_HEADER, CycleGenerator, Reply, Verb, WrongAnswer
 
-TIMEOUT = 5.0
-"""kube-scheduler's httpTimeout."""
-RENEW = 10.0
-"""Seconds after which a connection is given up for a new one, so that new certificates are seen."""
+TIMEOUT_SECONDS = 5.0
+"""httpTimeout of kube-scheduler."""
+MAX_CONNECTION_AGE_SECONDS = 10.0
+"""Age at which a connection is replaced, so that new certificates are seen."""
 
 Context = Callable[[], ssl.SSLContext | None]
-"""The present credentials; None for plain HTTP."""
+"""Returns the current TLS context; None for plain HTTP."""
 
 
 class Tally:
-    """What has happened since it was last taken; shared by all threads of the load."""
+    """Counters and times since the last `take`; shared by all threads of the load."""
 
-    KEPT = 20
-    """How many texts of failures are kept each time."""
+    MAX_TEXTS = 20
+    """Maximum number of failure texts kept between two calls of `take`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,16 +45,16 @@ class Tally:
     def count(self, what: str, text: str = "") -> None:
         with self._lock:
             self._counts[what] += 1
-            if text and len(self._texts) < self.KEPT:
+            if text and len(self._texts) < self.MAX_TEXTS:
                 self._texts.append(f"{what}: {text}")
 
     def at(self, moment: float, what: str) -> None:
-        """Something that must be explained by what was going on then."""
+        """Record an event that must be explained by a fault at that moment."""
         with self._lock:
             self._moments.append((moment, what))
 
     def take(self) -> dict[str, object]:
-        """Milliseconds by call, counts, moments (by the system's monotonic clock) and texts."""
+        """Return and reset milliseconds by call, counts, moments (system monotonic clock) and texts."""
         with self._lock:
             taken = {
                 "milliseconds": dict(self._seconds),
@@ -67,13 +67,13 @@ class Tally:
 
 
 class Caller(threading.Thread):
-    """The scheduler's thread; `stop` ends it after the cycle that is under way."""
+    """Thread of one scheduler; `stop` ends it after the current cycle."""
 
-    def __init__(self, port: int, context: Context, asking: Asking, rate: float, tally: Tally) -> None:
+    def __init__(self, port: int, context: Context, cycles: CycleGenerator, rate: float, tally: Tally) -> None:
         super().__init__(name="scheduler", daemon=True)
         self._port = port
         self._context = context
-        self._asking = asking
+        self._cycles = cycles
         self._rate = rate
         self._tally = tally
         self._connection: http.client.HTTPConnection | None = None
@@ -91,14 +91,14 @@ class Caller(threading.Thread):
         self._close()
 
     def cycle(self) -> None:
-        """Ask about one pod."""
-        cycle = self._asking.next()
+        """Run the scheduling cycle of one pod."""
+        cycle = self._cycles.next()
         try:
             first, seconds = self._call("filter", cycle.filter_body)
             if first is None:
                 return
             left = cycle.filtered(first)
-            if cycle.offered is not None:
+            if cycle.sent is not None:
                 second, _ = self._call("preempt", cycle.preempt_body)
                 if second is not None and cycle.preempted(second):
                     self._tally.at(time.monotonic(), "beyond")
@@ -109,12 +109,12 @@ class Caller(threading.Thread):
                     cycle.scored(left, second)
                     if first.is_decided and second.is_decided:
                         self._tally.took("filter + prioritize", seconds + more)
-        except Wrong as wrong:
+        except WrongAnswer as wrong:
             self._tally.count("wrong answer", str(wrong))
         self._tally.count("cycles")
 
     def _call(self, verb: Verb, body: bytes) -> tuple[Reply | None, float]:
-        """(The answer, or None if there is none to check; seconds)."""
+        """Make one call; return the reply to check (None if the call failed or got 503) and its seconds."""
         start = time.monotonic()
         try:
             reply = self._post(f"/{verb}", body)
@@ -142,14 +142,14 @@ class Caller(threading.Thread):
         return Reply(response.status, answer, response.getheader(CACHE_HEADER) is not None)
 
     def _connected(self) -> http.client.HTTPConnection:
-        if time.monotonic() - self._made > RENEW:
+        if time.monotonic() - self._made > MAX_CONNECTION_AGE_SECONDS:
             self._close()
         if self._connection is None:
             context = self._context()
             self._connection = (
-                http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT)
+                http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_SECONDS)
                 if context is None
-                else http.client.HTTPSConnection("127.0.0.1", self._port, timeout=TIMEOUT, context=context)
+                else http.client.HTTPSConnection("127.0.0.1", self._port, timeout=TIMEOUT_SECONDS, context=context)
             )
             self._made = time.monotonic()
         return self._connection

@@ -1,4 +1,4 @@
-"""What happened in a soak: plain records, in the order of time, from which the verdict is made.
+"""Records of a soak in order of time, from which the verdict is computed.
 
 Rule: times are seconds of the system's monotonic clock, which all processes share.
 """
@@ -13,25 +13,25 @@ Window = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How the service is doing at a moment."""
+    """Resource use and metrics of the service at one moment."""
 
     time: float
     rss: int
-    """KiB."""
+    """Resident memory in KiB."""
     descriptors: int
     threads: int
     tasks: int
     blocks: int
-    """Blocks that Python has allocated."""
+    """Number of memory blocks allocated by Python."""
     cpu: float
-    """Seconds of CPU time so far."""
+    """CPU time so far, in seconds."""
     metrics: Mapping[str, float]
-    """By name and labels, as on /metrics; {} if they could not be had."""
+    """Values by name and labels, as on /metrics; {} if the request failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the load says of a few seconds."""
+    """Report of the load process about a few seconds."""
 
     time: float
     milliseconds: Mapping[str, Sequence[float]]
@@ -42,23 +42,23 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A step that was carried out."""
+    """A completed step of the schedule."""
 
     time: float
     what: str
     seconds: float | None = None
-    """Until it was in effect, where that can be seen."""
+    """Time until it was in effect, where that is observable."""
     wrong: str = ""
-    """What did not go as it must."""
+    """Description of the failure; empty on success."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How it ended."""
+    """Shutdown of the service."""
 
     signalled: float
     seconds: float
-    """From SIGTERM to the exit."""
+    """Time from SIGTERM to the exit."""
     code: int
     equal: bool
     """Whether the cache equalled the API server after some seconds without changes."""
@@ -67,33 +67,33 @@ class End:
 
 @dataclass(slots=True)
 class Course:
-    """Everything."""
+    """All records of one soak."""
 
     nodes: int
     rate: float
-    """Scheduling cycles a second that were wanted."""
+    """Requested scheduling cycles per second."""
     events: float
-    """Changes a second that were wanted."""
+    """Requested cluster changes per second."""
     stale_after: float
     began: float = 0.0
     ended: float = 0.0
-    """When SIGTERM was sent."""
+    """Time at which SIGTERM was sent."""
     samples: list[Sample] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
     unready: list[Window] = field(default_factory=list)
-    """When /readyz did not say 200."""
+    """Periods in which /readyz did not return 200."""
     changes: int = 0
-    """Made by the cluster between beginning and end."""
+    """Number of cluster changes between beginning and end."""
     cpu: dict[str, float] = field(default_factory=dict)
-    """Seconds of CPU time between beginning and end, by process."""
+    """CPU seconds between beginning and end, by process."""
     waited: float = 0.0
-    """Seconds for which the thread that decides was ready to run, and had no core."""
-    people: Counter[str] = field(default_factory=Counter)
-    """Questions to the admin port, by what came back."""
+    """Seconds for which the deciding thread was runnable without a core."""
+    admin_requests: Counter[str] = field(default_factory=Counter)
+    """Number of requests to the admin port, by path and status."""
     end: End | None = None
 
-    # --- summed up ---
+    # --- totals ---
 
     def counts(self) -> Counter[str]:
         total: Counter[str] = Counter()
@@ -103,7 +103,7 @@ class Course:
 
     @property
     def starved(self) -> float:
-        """Share of the time for which there was no core."""
+        """Share of the time in which the deciding thread waited for a core."""
         return self.waited / (self.ended - self.began) if self.ended > self.began else 0.0
 
     def moments(self, what: str) -> list[float]:
@@ -116,7 +116,7 @@ class Course:
         return [text for report in self.reports for text in report.texts]
 
     def windows(self, begin: Iterable[str], end: Iterable[str], grace: float) -> list[Window]:
-        """From each step of `begin` to `grace` seconds after the next one of `end`."""
+        """Return the periods from each step in `begin` to `grace` seconds after the next step in `end`."""
         begin, end, found, since = set(begin), set(end), [], None
         for step in sorted(self.done, key=lambda one: one.time):
             if step.what in begin and since is None:
@@ -127,7 +127,7 @@ class Course:
         return found if since is None else [*found, (since, float("inf"))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, without what the load measured one by one."""
+        """Return plain values for JSON, without the individual call times."""
         return {
             "nodes": self.nodes,
             "seconds": self.ended - self.began,
@@ -143,7 +143,7 @@ class Course:
             ],
             "notReady": [[round(a - self.began, 1), round(b - self.began, 1)] for a, b in self.unready],
             "counts": dict(self.counts()),
-            "people": dict(self.people),
+            "adminRequests": dict(self.admin_requests),
             "cpuSeconds": self.cpu,
             "waitedSeconds": self.waited,
             "texts": self.texts(),

@@ -1,10 +1,9 @@
-"""The schedulers of the soak and the clients that nobody wants, in a process of their own.
+"""Run the schedulers and the misbehaving clients of the soak in their own process.
 
-Its output is a line of JSON each few seconds: `caller.Tally.take`, and the time by the system's monotonic clock. A line
-of its input is `renew` (read the certificates again) or `stop`, after which it says the rest
-and ends.
+The output is a line of JSON every few seconds: `caller.Tally.take` and the time of the system's monotonic clock. An
+input line is `renew` (reload the certificates) or `stop`, after which the process reports the rest and ends.
 
-Rule: it is light. The machine is the service's too, and what is measured must not be this.
+Rule: keep it light, since it shares the machine with the service, which is what is measured.
 """
 
 import argparse
@@ -18,10 +17,10 @@ from pathlib import Path
 from benchmarks.generate import Plan
 from benchmarks.soak import nuisance
 from benchmarks.soak.caller import Caller, Tally
-from benchmarks.soak.questions import Asking, Common
+from benchmarks.soak.questions import Common, CycleGenerator
 
-EVERY = 2.0
-"""Seconds between two lines."""
+REPORT_INTERVAL_SECONDS = 2.0
+"""Interval between two reports."""
 
 SERVER_CA = "server-ca.crt"
 CLIENT_CERTIFICATE = "kube-scheduler.crt"
@@ -30,7 +29,7 @@ CLIENT_KEY = "kube-scheduler.key"
 
 
 def main() -> None:
-    """Ask until told to stop."""
+    """Make calls until the input says `stop`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak.load", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
@@ -43,7 +42,8 @@ def main() -> None:
     common = Common(Plan(given.seed, given.nodes))
     rate = given.rate / given.schedulers
     callers = [
-        Caller(given.port, credentials, Asking(common, number), rate, tally) for number in range(given.schedulers)
+        Caller(given.port, credentials, CycleGenerator(common, number), rate, tally)
+        for number in range(given.schedulers)
     ]
     others = [
         threading.Thread(target=one, args=(given.port, credentials, tally, stopped), daemon=True)
@@ -61,11 +61,11 @@ def main() -> None:
     for caller in callers:
         caller.join()
     stopped.set()
-    say(tally)
+    write_report(tally)
 
 
 class Credentials:
-    """The certificate that schedulers show, and the authority that they trust."""
+    """Client certificate of the schedulers, and the CA that they trust."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
@@ -75,7 +75,7 @@ class Credentials:
         return self._context
 
     def renew(self) -> None:
-        """Connections made from now on are made with what the files hold now."""
+        """Reload the files; later connections use them."""
         self._context = None if self._directory is None else client_context(self._directory)
 
 
@@ -86,15 +86,15 @@ def client_context(directory: Path) -> ssl.SSLContext:
 
 
 def report(tally: Tally, stopped: threading.Event) -> None:
-    while not stopped.wait(EVERY):
-        say(tally)
+    while not stopped.wait(REPORT_INTERVAL_SECONDS):
+        write_report(tally)
 
 
-_SAYING = threading.Lock()
+_OUTPUT_LOCK = threading.Lock()
 
 
-def say(tally: Tally) -> None:
-    with _SAYING:
+def write_report(tally: Tally) -> None:
+    with _OUTPUT_LOCK:
         line = tally.take() | {"time": time.monotonic()}
         print(json.dumps(line), flush=True)
 

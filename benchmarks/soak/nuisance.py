@@ -1,6 +1,6 @@
-"""Clients that nobody wants: requests that are wrong, slow ones, and connections that are none.
+"""Misbehaving clients: invalid requests, slow bodies, silent connections, and clients without a certificate.
 
-Rule: each is answered as RELIABILITY says or its connection is closed; nothing of it may show in a scheduler's call.
+Rule: each gets the expected error status or its connection is closed; none of it may affect a scheduler's call.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from benchmarks.soak.caller import Context, Tally
 
 CLOSED = 0
-"""Instead of a status: the connection ended without an answer."""
+"""Pseudo status: the connection was closed without a response."""
 
-ANSWER_WITHIN = 20.0
-EACH = 0.5
-"""Seconds between two that are quick."""
-MAX_ERROR = 1024
-"""Bytes of an error's body."""
+MAX_RESPONSE_SECONDS = 20.0
+INTERVAL_SECONDS = 0.5
+"""Pause between two invalid requests."""
+MAX_ERROR_BYTES = 1024
+"""Maximum size of an error body."""
 
 
 def post(path: str, body: bytes, content_type: str = "application/json", *more: str) -> bytes:
@@ -40,53 +40,53 @@ _POD = b'{"Pod":{"metadata":{"name":"a","namespace":"b"},"spec":{"containers":[]
 
 
 @dataclass(frozen=True, slots=True)
-class Nuisance:
-    """Something to send, and the statuses of which one must come back."""
+class BadRequest:
+    """An invalid request, and its acceptable statuses."""
 
     name: str
     sent: bytes
     statuses: Sequence[int]
 
 
-WRONG: tuple[Nuisance, ...] = (
-    Nuisance("no body", post("/filter", b""), (400,)),
-    Nuisance("truncated JSON", post("/filter", _POD[:40]), (400,)),
-    Nuisance("another shape", post("/preempt", b"[1,2,3]"), (400,)),
-    Nuisance("no Pod", post("/filter", b'{"Pod":null,"NodeNames":[]}'), (400,)),
-    Nuisance("NaN", post("/prioritize", b'{"Pod":NaN,"NodeNames":[]}'), (400,)),
-    Nuisance("100,000 levels", post("/filter", DEEP), (400,)),
-    Nuisance("bad UTF-8", post("/filter", b'{"Pod":{"metadata":{"name":"\xff"}},"NodeNames":[]}'), (400,)),
-    Nuisance("gzip", post("/filter", gzip.compress(_POD), "application/json", "Content-Encoding: gzip"), (415,)),
-    Nuisance("a form", post("/filter", b"a=b", "application/x-www-form-urlencoded"), (415,)),
-    Nuisance("an unknown path", post("/filters", _POD), (404,)),
-    Nuisance("a path with a slash", post("/filter/", _POD), (404,)),
-    Nuisance("GET", _head("GET", "/filter"), (405,)),
-    Nuisance("300 MB announced", _head("POST", "/filter", "Content-Length: 300000000"), (413,)),
-    Nuisance("64 KiB of headers", _head("GET", "/filter", "X-Long: " + 65536 * "a"), (400, 431, CLOSED)),
-    Nuisance("no HTTP", b"\x00\x01\x02\x03 hello\r\n\r\n", (400, CLOSED)),
+INVALID_REQUESTS: tuple[BadRequest, ...] = (
+    BadRequest("no body", post("/filter", b""), (400,)),
+    BadRequest("truncated JSON", post("/filter", _POD[:40]), (400,)),
+    BadRequest("another shape", post("/preempt", b"[1,2,3]"), (400,)),
+    BadRequest("no Pod", post("/filter", b'{"Pod":null,"NodeNames":[]}'), (400,)),
+    BadRequest("NaN", post("/prioritize", b'{"Pod":NaN,"NodeNames":[]}'), (400,)),
+    BadRequest("100,000 levels", post("/filter", DEEP), (400,)),
+    BadRequest("bad UTF-8", post("/filter", b'{"Pod":{"metadata":{"name":"\xff"}},"NodeNames":[]}'), (400,)),
+    BadRequest("gzip", post("/filter", gzip.compress(_POD), "application/json", "Content-Encoding: gzip"), (415,)),
+    BadRequest("a form", post("/filter", b"a=b", "application/x-www-form-urlencoded"), (415,)),
+    BadRequest("an unknown path", post("/filters", _POD), (404,)),
+    BadRequest("a path with a slash", post("/filter/", _POD), (404,)),
+    BadRequest("GET", _head("GET", "/filter"), (405,)),
+    BadRequest("300 MB announced", _head("POST", "/filter", "Content-Length: 300000000"), (413,)),
+    BadRequest("64 KiB of headers", _head("GET", "/filter", "X-Long: " + 65536 * "a"), (400, 431, CLOSED)),
+    BadRequest("no HTTP", b"\x00\x01\x02\x03 hello\r\n\r\n", (400, CLOSED)),
 )
-"""What is wrong, each on a connection of its own."""
+"""Invalid requests, each sent on its own connection."""
 
 
 def quick(port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
-    """One wrong request after the other, and now and then a client that goes away in the middle."""
+    """Send invalid requests one after another, and every fifth time also abort a request halfway."""
     number = 0
-    while not stopped.wait(EACH):
-        nuisance = WRONG[number % len(WRONG)]
+    while not stopped.wait(INTERVAL_SECONDS):
+        request = INVALID_REQUESTS[number % len(INVALID_REQUESTS)]
         number += 1
         if number % 5 == 0:
-            _guarded(lambda: _goes_away(port, context), tally, "goes away")
-        _guarded(lambda one=nuisance: _judge(one, _asked(port, context, one.sent), tally), tally, nuisance.name)  # type: ignore[misc]
+            _guarded(lambda: _abort(port, context), tally, "aborted request")
+        _guarded(lambda one=request: _judge(one, _send(port, context, one.sent), tally), tally, request.name)  # type: ignore[misc]
 
 
 def slow_body(port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
-    """A byte each half second: the answer must come, or the end, before the body has."""
+    """Send a body at a byte per half second: a response or a close must come before the body is complete."""
     while not stopped.wait(1):
         _guarded(lambda: _trickle(port, context, tally, stopped), tally, "slow body")
 
 
 def silent(port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
-    """Connections that never say anything, one after another: half of them not even a handshake."""
+    """Open connections that send nothing, one after another; half of them skip the TLS handshake."""
     while not stopped.wait(1):
         with contextlib.suppress(OSError), _plain(port):
             stopped.wait(5)
@@ -96,7 +96,7 @@ def silent(port: int, context: Context, tally: Tally, stopped: threading.Event) 
 
 
 def strangers(port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
-    """Where certificates are asked for: who has none must not get an answer."""
+    """Connect without a client certificate where one is required; the service must not respond."""
     while not stopped.wait(2):
         if context() is not None:
             _guarded(lambda: _without_certificate(port, tally), tally, "no certificate")
@@ -106,37 +106,37 @@ ALL: tuple[Callable[[int, Context, Tally, threading.Event], None], ...] = (quick
 
 
 def _guarded(ask: Callable[[], object], tally: Tally, name: str) -> None:
-    """Where the service cannot be reached at all, the schedulers notice as well; here it is only counted."""
+    """Only count connection failures here, since the schedulers detect an unreachable service as well."""
     try:
         ask()
     except OSError as error:
-        tally.count("nuisance not tried", f"{name}: {error}")
+        tally.count("bad client not tried", f"{name}: {error}")
 
 
-def _judge(nuisance: Nuisance, answer: tuple[int, bytes], tally: Tally) -> None:
+def _judge(request: BadRequest, answer: tuple[int, bytes], tally: Tally) -> None:
     status, body = answer
-    if status not in nuisance.statuses or (status != CLOSED and not _is_error(body)):
-        tally.count("nuisance answered wrongly", f"{nuisance.name}: {status} {body[:100]!r}")
+    if status not in request.statuses or (status != CLOSED and not _is_error(body)):
+        tally.count("bad client answered wrongly", f"{request.name}: {status} {body[:100]!r}")
     else:
-        tally.count("nuisance")
+        tally.count("bad client")
 
 
 def _is_error(body: bytes) -> bool:
     try:
-        return len(body) <= MAX_ERROR and isinstance(json.loads(body)["Error"], str)
+        return len(body) <= MAX_ERROR_BYTES and isinstance(json.loads(body)["Error"], str)
     except (ValueError, KeyError, TypeError):
         return False
 
 
-def _asked(port: int, context: Context, sent: bytes) -> tuple[int, bytes]:
+def _send(port: int, context: Context, sent: bytes) -> tuple[int, bytes]:
     with _connection(port, context) as sock:
-        with contextlib.suppress(OSError):  # it may have been refused before it was all sent
+        with contextlib.suppress(OSError):  # the service may reject and close before everything was sent
             sock.sendall(sent)
         return _answer(sock)
 
 
 def _answer(sock: socket.socket) -> tuple[int, bytes]:
-    """(status, or CLOSED; body)."""
+    """Read one response; return (status or CLOSED, body)."""
     data = b""
     try:
         while not _is_whole(data):
@@ -156,7 +156,7 @@ def _is_whole(data: bytes) -> bool:
     return bool(found) and bool(lengths) and len(body) >= int(lengths[0].partition(b":")[2])
 
 
-def _goes_away(port: int, context: Context) -> None:
+def _abort(port: int, context: Context) -> None:
     with _connection(port, context) as sock:
         sock.sendall(post("/filter", _POD)[:-20])
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -178,10 +178,10 @@ def _trickle(port: int, context: Context, tally: Tally, stopped: threading.Event
             except OSError:
                 break
     seconds = time.monotonic() - start
-    if seconds < ANSWER_WITHIN:
-        tally.count("nuisance")
+    if seconds < MAX_RESPONSE_SECONDS:
+        tally.count("bad client")
     else:
-        tally.count("nuisance answered wrongly", f"slow body: {seconds:.0f} s")
+        tally.count("bad client answered wrongly", f"slow body: {seconds:.0f} s")
 
 
 def _without_certificate(port: int, tally: Tally) -> None:
@@ -192,13 +192,13 @@ def _without_certificate(port: int, tally: Tally) -> None:
         sock.sendall(post("/filter", _POD))
         status, _ = _answer(sock)
     if status == CLOSED:
-        tally.count("nuisance")
+        tally.count("bad client")
     else:
-        tally.count("nuisance answered wrongly", f"a stranger: {status}")
+        tally.count("bad client answered wrongly", f"no certificate: {status}")
 
 
 def _plain(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=ANSWER_WITHIN)
+    return socket.create_connection(("127.0.0.1", port), timeout=MAX_RESPONSE_SECONDS)
 
 
 def _connection(port: int, context: Context) -> socket.socket:

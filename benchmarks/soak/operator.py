@@ -1,9 +1,9 @@
-"""What an operator does to a running service: another certificate, another authority, other settings.
+"""Steps of an operator on a running service: a new certificate, a new CA, new settings.
 
-Files are replaced as the kubelet replaces those of a Secret or a ConfigMap: the names are links into a directory, and
-one rename puts another directory in its place.
+Files are replaced as the kubelet replaces those of a Secret or a ConfigMap: the names are symbolic links into a
+directory, which one rename replaces by another.
 
-Rule: a step is done when it is in effect as seen from outside, and says after how many seconds that was.
+Rule: a step is done when its effect is visible from outside, and reports the seconds until then.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from benchmarks.soak.schedule import Operator
 from benchmarks.soak.watching import Admin
 
 SCHEDULER = "kube-scheduler"
-IN_EFFECT = 20.0
-"""Seconds after which nobody waits any more."""
-LOOK = 0.25
+MAX_EFFECT_SECONDS = 20.0
+"""Maximum time to wait for a step to take effect."""
+POLL_INTERVAL_SECONDS = 0.25
 
 
 class Mounted:
-    """A directory of files that are replaced all at once."""
+    """A directory whose files are replaced atomically, like a mounted Secret."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -55,10 +55,10 @@ class Mounted:
 
 
 class Certificates:
-    """Those of the scheduler's port: the server's, and the authority of who may call."""
+    """Certificates of the scheduler's port: the server certificate, and the CA of the clients."""
 
     def __init__(self, directory: Path, renew: Callable[[], None]) -> None:
-        """`renew` makes the schedulers read their certificate again."""
+        """`renew` makes the schedulers reload their certificate."""
         self._renew = renew
         self._server_ca, self._client_ca = trustme.CA(), trustme.CA()
         self.server, self.client = Mounted(directory / "server"), Mounted(directory / "clients")
@@ -78,22 +78,24 @@ class Certificates:
         }
 
     def rotate(self, port: int) -> Done:
-        """Another certificate and key: seconds until a new connection sees it."""
+        """Replace certificate and key; record the seconds until a new connection sees them."""
         self._served = self._issue_server()
         begin = time.monotonic()
         self._put_server(self._served)
         seen = until(lambda: self._shown(port) == _der(self._served))
-        return Done(begin, "rotate", seen, "" if seen is not None else "the new certificate was not shown")
+        return Done(begin, "rotate", seen, "" if seen is not None else "the new certificate was not served")
 
     def mismatch(self, port: int) -> Done:
-        """A certificate with the key of another: the pair before must go on being shown."""
+        """Write a certificate with a key that does not match; the previous pair must stay in use."""
         begin, other = time.monotonic(), self._issue_server()
         self._put_server(other, key=self._served)
         changed = until(lambda: self._shown(port) != _der(self._served), 11.0)
-        return Done(begin, "mismatch", None, "" if changed is None else "a certificate without its key was taken")
+        return Done(
+            begin, "mismatch", None, "" if changed is None else "a certificate with a mismatched key was loaded"
+        )
 
     def rotate_authority(self, port: int) -> Done:
-        """Both authorities are trusted, then schedulers get certificates of the new one, then the old one goes."""
+        """Trust both CAs, then issue client certificates of the new one, then drop the old one."""
         old, self._client_ca = self._client_ca, trustme.CA()
         before = client_context(self.client_directory)
         self._trusted = [old, self._client_ca]
@@ -138,10 +140,10 @@ class Certificates:
         return context
 
     def _shown(self, port: int) -> bytes | None:
-        """The certificate that a new connection is shown."""
+        """Return the certificate that a new connection gets, as DER."""
         with contextlib.suppress(OSError), _connected(port, client_context(self.client_directory)) as sock:
             return sock.getpeercert(binary_form=True)
-        return _der(self._served)  # what cannot be connected to shows nothing else
+        return _der(self._served)  # a failed connection must not count as a change
 
 
 class SettingsFile:
@@ -183,18 +185,18 @@ class SettingsFile:
 VALID = "extender_config_valid"
 
 
-def until(condition: Callable[[], bool], most: float = IN_EFFECT) -> float | None:
-    """Seconds until it holds; None if it did not."""
+def until(condition: Callable[[], bool], most: float = MAX_EFFECT_SECONDS) -> float | None:
+    """Return the seconds until the condition holds; None if it did not."""
     begin = time.monotonic()
     while (passed := time.monotonic() - begin) < most:
         if condition():
             return passed
-        time.sleep(LOOK)
+        time.sleep(POLL_INTERVAL_SECONDS)
     return None
 
 
 def _is_accepted(port: int, context: ssl.SSLContext) -> bool:
-    """With TLS 1.3 a client learns only with the first answer that its certificate is refused."""
+    """Return whether the service accepts the client certificate; TLS 1.3 reports a rejection only on the first read."""
     try:
         with _connected(port, context) as sock:
             sock.sendall(b"GET /filter HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

@@ -1,7 +1,7 @@
-"""The pods of the soak: the generated ones, which stay, and others that come and go.
+"""The pods of the soak: the generated ones, which are long-running, and short-lived ones.
 
-A pod that comes and goes stands in a slot and has a generation; its UID says both, and from these follow its node and
-its priority. So whoever meets the UID, in another process too, knows the pod.
+A short-lived pod has a slot and a generation, which are encoded in its UID and determine its node and priority. So
+every process can reconstruct the pod from its UID.
 
 Rule: a pod depends on the plan, its slot and its generation only.
 """
@@ -17,7 +17,7 @@ from extender.k8s.objects import Pod
 
 SLOTS_PER_NODE = 2
 _MARK = "4000-8000-50a4"
-"""What the UIDs of such pods have in the middle, and no other has."""
+"""Middle part of the UIDs of short-lived pods, which no other UID has."""
 _REQUESTS = ({"cpu": "50m", "memory": "128Mi"}, {"cpu": "100m", "memory": "512Mi"}, {"cpu": "250m", "memory": "1Gi"})
 
 
@@ -26,7 +26,7 @@ def slots(plan: Plan) -> range:
 
 
 def comer(plan: Plan, slot: int, generation: int) -> JSON:
-    """A pod that comes and goes, bound and running."""
+    """Return a short-lived pod, bound and running."""
     chance = plan.chance(f"comer {slot}", generation)
     team, app = chance.randrange(generate.NAMESPACES), chance.randrange(generate.APPS_PER_NAMESPACE)
     pod: JSON = {
@@ -60,7 +60,7 @@ def _uid(slot: int, generation: int) -> str:
 
 
 def of_uid(plan: Plan, uid: str) -> Pod | None:
-    """The pod that comes and goes and has this UID; None if none of them has."""
+    """Return the short-lived pod with this UID; None for any other UID."""
     slot, _, rest = uid.partition("-")
     if not rest.startswith(_MARK):
         return None
@@ -68,7 +68,7 @@ def of_uid(plan: Plan, uid: str) -> Pod | None:
 
 
 class OnNode(Mapping[str, Pod]):
-    """The pods that may be met on a node, by UID: those that stay, and any that comes to it some day."""
+    """The pods that may exist on a node, by UID: long-running ones, and all short-lived pods ever bound to it."""
 
     def __init__(self, plan: Plan, node: str, staying: Mapping[str, Pod]) -> None:
         self._plan = plan
@@ -82,7 +82,7 @@ class OnNode(Mapping[str, Pod]):
         return pod
 
     def __iter__(self) -> Iterator[str]:
-        """Number of long-running pods."""
+        """Iterate over the UIDs of the long-running pods."""
         return iter(self._staying)
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class OnNode(Mapping[str, Pod]):
 
 
 def known_pods(plan: Plan) -> dict[str, OnNode]:
-    """All that a scheduler may know of running pods, by node and UID."""
+    """Return all pods that a scheduler may know, by node and UID."""
     known = {}
     for row in range(plan.nodes):
         pods = [msgspec.convert(pod, Pod) for pod in generate.pods_on(plan, row)]

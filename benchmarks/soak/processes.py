@@ -1,6 +1,6 @@
 """The processes of the soak, and how to talk to them.
 
-Rule: every process that is started ends with this one, whatever happens.
+Rule: every started process ends with this one, even after an error.
 """
 
 import json
@@ -31,7 +31,7 @@ class World:
         self.url = self._line().strip()
 
     def do(self, what: str) -> dict[str, Any]:
-        """What the cluster's process answers."""
+        """Send a command to the cluster's process and return its reply."""
         with self._lock:
             _write(self._process, what)
             answer: dict[str, Any] = json.loads(self._line())
@@ -40,7 +40,7 @@ class World:
     def _line(self) -> str:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            raise RuntimeError("the cluster's process has ended")
+            raise RuntimeError("the cluster's process exited")
         return line
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class World:
 
 
 class Service:
-    """The extender's process; what it writes goes into files beside its configuration."""
+    """The extender's process; its output goes to files beside its configuration."""
 
     def __init__(self, directory: Path, config: Path) -> None:
         self.counts = directory / "counts.json"
@@ -68,7 +68,7 @@ class Service:
 
 
 class Load:
-    """The schedulers' process; `take` gets each of its reports as it comes."""
+    """The schedulers' process; `take` is called with each of its reports."""
 
     def __init__(self, take: Callable[[Report], None], *options: str) -> None:
         self._process = _python("benchmarks.soak.load", *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -85,7 +85,7 @@ class Load:
         _write(self._process, "renew")
 
     def stop(self) -> None:
-        """No more calls; what has not been reported is, before this returns."""
+        """Stop all calls; the last reports are delivered before this returns."""
         _write(self._process, "stop")
         self._process.wait(STOP_SECONDS)
         self._reader.join(STOP_SECONDS)

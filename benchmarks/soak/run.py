@@ -1,6 +1,6 @@
-"""One soak, from the first process to the last: what happened, as a `Course`.
+"""Run one soak from start to shutdown and record it as a `Course`.
 
-Rule: a step that takes long holds up no other; a step that goes wrong is part of the course.
+Rule: a slow step does not delay others; a failed step is recorded in the course.
 """
 
 import contextlib
@@ -23,49 +23,49 @@ from benchmarks.soak.schedule import Step
 START_SECONDS = 180.0
 CALM_SECONDS = 10.0
 """Maximum seconds without changes before the cache is compared."""
-AFTER_SIGTERM = 0.5
-"""Share of the drain for which schedulers go on asking, as long as it may take until they know."""
+CALLS_AFTER_SIGTERM_SHARE = 0.5
+"""Share of the drain time in which schedulers still call, until they would notice that the service is not ready."""
 END_SECONDS = 40.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long, how large, how much."""
+    """Parameters of a soak."""
 
     minutes: float
     nodes: int
     rate: float
-    """Scheduling cycles a second, of all schedulers."""
+    """Scheduling cycles per second of all schedulers together."""
     events: float
-    """Changes of the cluster a second."""
+    """Cluster changes per second."""
     seed: int
     directory: Path
-    """Where configuration, certificates and logs go; empty."""
+    """Empty directory for configuration, certificates and logs."""
     schedulers: int = 4
     sample_every: float = 5.0
     steps: Sequence[Step] | None = None
-    """None: those of the schedule."""
+    """Steps to run; None: those of the schedule."""
     drain: float = 10.0
-    """server.drainTime."""
+    """server.drainTime of the service, in seconds."""
     decisions: int = 500
-    """debug.decisions."""
+    """debug.decisions of the service."""
     record: bool = False
     tls: bool = True
 
 
-Tell = Callable[[Course], None]
+OnSample = Callable[[Course], None]
 
 
-def soak(plan: Plan, tell: Tell) -> Course:
-    """Run it; `tell` is called after each sample."""
+def soak(plan: Plan, on_sample: OnSample) -> Course:
+    """Run the soak; `on_sample` is called after each sample."""
     course = Course(plan.nodes, plan.rate, plan.events, schedule.STALE_AFTER)
     with contextlib.ExitStack() as stack:
-        Soak(plan, course, stack).run(tell)
+        Soak(plan, course, stack).run(on_sample)
     return course
 
 
 class Soak:
-    """All that runs."""
+    """Processes and threads of one soak."""
 
     def __init__(self, plan: Plan, course: Course, stack: contextlib.ExitStack) -> None:
         self._plan = plan
@@ -77,10 +77,10 @@ class Soak:
         self._world = World(plan.seed, plan.nodes, plan.events)
         stack.callback(self._world.close)
         self._certificates = Certificates(plan.directory, self._renew) if plan.tls else None
-        asked = watching.Admin(self._admin_port)
+        admin = watching.Admin(self._admin_port)
         stack.callback(self._admin.close)
-        stack.callback(asked.close)
-        self._settings = SettingsFile(plan.directory / "config", self._configuration(), asked)
+        stack.callback(admin.close)
+        self._settings = SettingsFile(plan.directory / "config", self._configuration(), admin)
         self._service = Service(plan.directory, self._settings.path)
         stack.callback(self._service.close)
         self._steps: list[Future[Done]] = []
@@ -105,16 +105,16 @@ class Soak:
 
     # --- the course ---
 
-    def run(self, tell: Tell) -> None:
+    def run(self, on_sample: OnSample) -> None:
         self._start()
         with self._watched():
-            self._go(tell)
+            self._go(on_sample)
             self._finish()
 
     def _start(self) -> None:
         def is_ready() -> bool:
             if self._service.process.poll() is not None:
-                raise RuntimeError(f"the service has ended:\n{self._service.log.read_text()[-2000:]}")
+                raise RuntimeError(f"the service exited:\n{self._service.log.read_text()[-2000:]}")
             return self._admin.get("/readyz")[0] == 200
 
         if until(is_ready, START_SECONDS) is None:
@@ -131,7 +131,7 @@ class Soak:
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        watchers = [one(self._admin_port, self._course) for one in (watching.Readiness, watching.People)]
+        watchers = [one(self._admin_port, self._course) for one in (watching.Readiness, watching.AdminReader)]
         for watcher in watchers:
             watcher.start()
         try:
@@ -140,8 +140,8 @@ class Soak:
             for watcher in watchers:
                 watcher.end()
 
-    def _go(self, tell: Tell) -> None:
-        """Until only the end is left."""
+    def _go(self, on_sample: OnSample) -> None:
+        """Run samples and steps until the time is over."""
         plan, course = self._plan, self._course
         steps = list(schedule.steps_of(plan.minutes) if plan.steps is None else plan.steps)
         before, cpu = self._world.do("count")["changes"], self._cpu()
@@ -155,7 +155,7 @@ class Soak:
                 if now >= course.began + sampled * plan.sample_every:
                     sampled += 1
                     self._sample()
-                    tell(course)
+                    on_sample(course)
                 time.sleep(0.05)
             course.changes = self._world.do("count")["changes"] - before
             course.waited = watching.waited_seconds(self._service.process.pid) - waited
@@ -208,7 +208,7 @@ class Soak:
         process = self._service.process
         self._course.ended = signalled = time.monotonic()
         self._service.terminate()
-        until(lambda: process.poll() is not None, AFTER_SIGTERM * self._plan.drain)
+        until(lambda: process.poll() is not None, CALLS_AFTER_SIGTERM_SHARE * self._plan.drain)
         if self._load is not None:
             self._load.stop()
         until(lambda: process.poll() is not None, END_SECONDS)

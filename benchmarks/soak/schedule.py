@@ -1,9 +1,9 @@
-"""What goes wrong when: the minutes of the soak, as data.
+"""Schedule of faults and operator steps: the minutes of the soak, as data.
 
-The minutes of `PROGRAM` follow each other again and again. The last seconds are left alone, so that the cache can be
-compared and the end is an end under load and nothing else.
+The minutes of `PROGRAM` repeat. The last seconds have no steps, so that the cache can be compared and the shutdown
+happens under load without other faults.
 
-Rule: each minute ends as it began: bytes flow, the settings are the usual ones.
+Rule: each minute ends as it began: the network works, the settings are the usual ones.
 """
 
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 World = Literal["reset", "trickle", "stall", "resume", "expire", "restart", "refuse", "accept", "garbage", "doubles"]
-"""What is done by the process of the cluster, see `world`."""
+"""Steps carried out by the cluster's process; see `world`."""
 
 Operator = Literal["rotate", "rotate authority", "mismatch", "careful", "strict", "usual", "kill switch", "bad file"]
-"""What an operator does: to certificates and to the configuration."""
+"""Steps of an operator on certificates and configuration."""
 
 IN_WORLD = frozenset(get_args(World))
 
-CALM = 12.0
-"""Seconds before the end in which nothing is begun."""
+QUIET_SECONDS = 12.0
+"""Time before the end in which no step begins."""
 
 STALE_AFTER = 10.0
-"""cluster.staleAfter of the service, so that an outage need not last long."""
+"""cluster.staleAfter of the service in seconds; short, so that short outages suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done at a second, of its minute or of the soak."""
+    """A step at a second of its minute or of the soak."""
 
     second: float
     what: World | Operator
@@ -40,7 +40,7 @@ NETWORK_AND_CERTIFICATES = (
     Step(24, "resume"),
     Step(30, "doubles"),  # the next pod events come twice, and two in swapped order
     Step(32, "garbage"),  # an unknown type, a wrong kind, a pod that cannot be read
-    Step(34, "mismatch"),  # a certificate without its key: the pair before stays
+    Step(34, "mismatch"),  # a certificate with a mismatched key: the previous pair stays in use
     Step(50, "rotate"),
     Step(54, "reset"),
 )
@@ -51,9 +51,9 @@ RELISTS_AND_SETTINGS = (
     Step(20, "kill switch"),
     Step(30, "usual"),
     Step(38, "rotate authority"),  # schedulers get certificates of another authority, then the old one goes
-    Step(44, "bad file"),  # the configuration stays what it was
+    Step(44, "bad file"),  # the previous configuration stays in effect
     Step(52, "usual"),
-    Step(54, "restart"),  # of the API server, for two seconds
+    Step(54, "restart"),  # the API server is down for two seconds
 )
 
 OUTAGE = (
@@ -64,7 +64,7 @@ OUTAGE = (
 
 SILENCE = (
     Step(4, "rotate"),
-    Step(8, "stall"),  # half-open connections: nothing flows and nobody notices, until everything comes at once
+    Step(8, "stall"),  # half-open connections: no data and no error, until all data arrives at once
     Step(24, "resume"),
     Step(34, "strict"),
     Step(44, "expire"),
@@ -75,18 +75,18 @@ PROGRAM: tuple[tuple[Step, ...], ...] = (NETWORK_AND_CERTIFICATES, RELISTS_AND_S
 
 
 def steps_of(minutes: float, program: Sequence[Sequence[Step]] = PROGRAM) -> list[Step]:
-    """The steps of a soak, at seconds since its beginning."""
-    end = 60 * minutes - CALM
+    """Return the steps of a soak, at seconds since its beginning."""
+    end = 60 * minutes - QUIET_SECONDS
     every = (
         Step(60 * minute + step.second, step.what)
         for minute in range(int(minutes) + 1)
         for step in program[minute % len(program)]
     )
-    return unfinished_taken_back([step for step in every if step.second < end], end)
+    return with_unfinished_reverted([step for step in every if step.second < end], end)
 
 
-def unfinished_taken_back(steps: list[Step], end: float) -> list[Step]:
-    """Complete the steps that the end cut off: an outage without its end gets one."""
+def with_unfinished_reverted(steps: list[Step], end: float) -> list[Step]:
+    """Append the counterparts of steps that the end cut off, such as the end of an outage."""
     done = [step.what for step in steps]
     for begin, finish in (("trickle", "resume"), ("stall", "resume"), ("refuse", "accept")):
         if begin in done and finish not in done[done.index(begin) :]:

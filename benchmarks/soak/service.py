@@ -1,8 +1,8 @@
-"""`extender` as it is installed; on SIGUSR1 it writes to a file how many tasks, threads and blocks of memory it has.
+"""Run `extender` as installed; on SIGUSR1, write its numbers of tasks, threads and memory blocks to a file.
 
     python -m benchmarks.soak.service COUNTS_FILE serve --config extender.yaml
 
-Rule: nothing of the service is replaced or wrapped.
+Rule: no part of the service is replaced or wrapped.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from extender.cli import main
 
 
 def counted(_number: int, _frame: object) -> None:
-    """Between two steps of the event loop, which is the main thread's."""
+    """Write the counts; as a signal handler it runs in the main thread, between two steps of the event loop."""
     counts = {"tasks": len(asyncio.all_tasks()), "threads": threading.active_count()}
     whole = Path(f"{FILE}.new")
     whole.write_text(json.dumps(counts | {"blocks": sys.getallocatedblocks()}))

@@ -1,6 +1,6 @@
-"""What is required of a soak, each requirement with its limit, its figure, and whether it is met.
+"""Check the requirements of a soak: each with its limit, its figure, and whether it is met.
 
-Rule: a figure that depends on how busy the machine is says so, and does not decide about the exit code.
+Rule: a figure that depends on the load of the machine is marked as such and does not affect the exit code.
 """
 
 import statistics
@@ -11,61 +11,60 @@ from benchmarks.measure import p99
 from benchmarks.soak.course import Course, Sample, inside
 from benchmarks.soak.schedule import STALE_AFTER
 
-RSS_GROWTH = 5.0
-"""Percent."""
-MORE_DESCRIPTORS = 5
-MORE_THREADS = 1
-MORE_TASKS = 5
+MAX_RSS_GROWTH_PERCENT = 5.0
+"""Maximum growth of the resident memory."""
+MAX_MORE_DESCRIPTORS = 5
+MAX_MORE_THREADS = 1
+MAX_MORE_TASKS = 5
 MEAN_MS, P99_MS, PREEMPT_MS = 6.0, 25.0, 50.0
 RATE_SHARE = 0.9
-RENEWED = 10.0
-"""Seconds within which a new certificate and another setting are in effect."""
-RETURNED = 35.0
-"""Seconds within which the cache is in sync after the API server returned."""
-SHUTDOWN = 20.0
-MARGIN = 1.5
-"""Seconds by which an answer may come before or after /readyz has said why: it is asked ten times a second."""
-POLLS = 2.0
-"""Seconds between two looks of the service at its configuration file, with room."""
+MAX_RELOAD_SECONDS = 10.0
+"""Time within which a new certificate or configuration is in effect."""
+MAX_RESYNC_SECONDS = 35.0
+"""Time within which the cache is in sync after the API server returned."""
+MAX_SHUTDOWN_SECONDS = 20.0
+READYZ_MARGIN_SECONDS = 1.5
+"""Tolerance between a response and the /readyz state that explains it; /readyz is polled ten times a second."""
+CONFIG_POLL_SECONDS = 2.0
+"""Interval, with some room, at which the service checks its configuration file."""
 
-MADE_READY = 20.0
-"""Seconds in which the snapshot is prepared for new policies, beside everything else; until then the old ones apply,
-and /readyz says so."""
+PREPARE_SECONDS = 20.0
+"""Time to prepare the snapshot for new policies in the background; until then the old ones apply, as /readyz shows."""
 
 
-OF_MACHINE = "on this machine, as busy as it was"
-OLD_OFFERS = "what is offered is as old as the soak, and may name none of the pods that are leaving by now"
-STARVED = 0.2
-"""Share of the time for which the thread that decides had no core: beyond it, being late is the machine's fault."""
-WARM_UP = 300.0
-"""Seconds; in less, what is kept of the last decisions is still filling up in the second fifth."""
+MACHINE_DEPENDENT = "depends on the load of this machine"
+STALE_CANDIDATES = "sent candidates are as old as the soak and may lack pods that are terminating by now"
+MAX_STARVED_SHARE = 0.2
+"""Share of the time in which the deciding thread waited for a core; beyond it, delays are caused by the machine."""
+WARM_UP_SECONDS = 300.0
+"""Minimum duration to judge memory growth; in a shorter run the decision log still fills up in the second fifth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A requirement, and what was found."""
+    """A requirement with its measured figure."""
 
     requirement: str
     what: str
     limit: str
     figure: str
     met: bool
-    only_told: str = ""
-    """Why this does not decide about the whole, if it does not."""
+    informational: str = ""
+    """Reason why it does not affect the overall verdict; empty if it does."""
 
 
 def verdict(course: Course) -> list[Finding]:
     return [finding for part in PARTS for finding in part(course)]
 
 
-def of_starving(course: Course) -> str:
-    """Why being late tells nothing, if that is so."""
+def starvation_note(course: Course) -> str:
+    """Return why delays are not conclusive; empty if they are."""
     share = course.starved
-    return f"there was no core for the service {100 * share:.0f} % of the time" if share > STARVED else ""
+    return f"the service waited for a core {100 * share:.0f} % of the time" if share > MAX_STARVED_SHARE else ""
 
 
 def is_met(findings: Sequence[Finding]) -> bool:
-    return all(finding.met or finding.only_told for finding in findings)
+    return all(finding.met or finding.informational for finding in findings)
 
 
 # --- L3: nothing grows ----------------------------------------------------------------------------------------------
@@ -78,17 +77,28 @@ def growth(course: Course) -> list[Finding]:
     before, after = (statistics.median(one.rss for one in some) for some in (early, late))
     percent = 100 * (after - before) / before
     rss = f"{percent:+.1f} % ({before / 1024:.0f} -> {after / 1024:.0f} MiB)"
-    told = "" if course.ended - course.began >= WARM_UP else f"a run of {WARM_UP / 60:g} minutes and more decides"
+    note = (
+        ""
+        if course.ended - course.began >= WARM_UP_SECONDS
+        else f"conclusive only from {WARM_UP_SECONDS / 60:g} minutes on"
+    )
     return [
-        Finding("L3", "RSS, last fifth against second", f"≤ +{RSS_GROWTH:g} %", rss, percent <= RSS_GROWTH, told),
-        _more("open descriptors", early, late, lambda one: one.descriptors, MORE_DESCRIPTORS),
-        _more("threads", early, late, lambda one: one.threads, MORE_THREADS),
-        _more("asyncio tasks", early, late, lambda one: one.tasks, MORE_TASKS),
+        Finding(
+            "L3",
+            "RSS, last fifth against second",
+            f"≤ +{MAX_RSS_GROWTH_PERCENT:g} %",
+            rss,
+            percent <= MAX_RSS_GROWTH_PERCENT,
+            note,
+        ),
+        _more("open descriptors", early, late, lambda one: one.descriptors, MAX_MORE_DESCRIPTORS),
+        _more("threads", early, late, lambda one: one.threads, MAX_MORE_THREADS),
+        _more("asyncio tasks", early, late, lambda one: one.tasks, MAX_MORE_TASKS),
     ]
 
 
 def fifths(samples: Sequence[Sample]) -> tuple[Sequence[Sample], Sequence[Sample]]:
-    """The second fifth and the last: after the warm-up, and at the end."""
+    """Return the second fifth and the last: after the warm-up, and at the end."""
     count = len(samples)
     return samples[count // 5 : 2 * count // 5], samples[count - count // 5 :]
 
@@ -123,12 +133,12 @@ def load(course: Course) -> list[Finding]:
 
 def _rate(what: str, rate: float, wanted: float) -> Finding:
     limit = f"≥ {RATE_SHARE * wanted:g}"
-    return Finding("L3", what, limit, f"{rate:.1f}", rate >= RATE_SHARE * wanted, OF_MACHINE)
+    return Finding("L3", what, limit, f"{rate:.1f}", rate >= RATE_SHARE * wanted, MACHINE_DEPENDENT)
 
 
 def _time(requirement: str, what: str, milliseconds: float, limit: float) -> Finding:
     figure = f"{milliseconds:.1f} ms"
-    return Finding(requirement, what, f"≤ {limit:g} ms", figure, milliseconds <= limit, OF_MACHINE)
+    return Finding(requirement, what, f"≤ {limit:g} ms", figure, milliseconds <= limit, MACHINE_DEPENDENT)
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -139,22 +149,27 @@ def answers(course: Course) -> list[Finding]:
     total = sum(number for what, number in counts.items() if what.split()[0] in ("filter", "prioritize", "preempt"))
     statuses = {what for what in counts if what.split()[0] in ("filter", "prioritize", "preempt")}
     others = sum(counts[what] for what in statuses if what.split()[1] not in ("200", "503"))
-    strict = course.windows(["strict"], CONFIGURATIONS - {"strict"}, RENEWED + POLLS + MADE_READY)
+    strict = course.windows(
+        ["strict"], CONFIGURATIONS - {"strict"}, MAX_RELOAD_SECONDS + CONFIG_POLL_SECONDS + PREPARE_SECONDS
+    )
     beyond = [moment for moment in course.moments("beyond") if not inside(moment, strict)]
     return [
         _none("E1-E9", "wrong answers", counts["wrong answer"], f"of {total:,} calls"),
-        _none("E1", "nodes answered that were not offered, but for the preset strict", len(beyond)),
+        _none("E1", "returned nodes that were not sent, except under the preset strict", len(beyond)),
         _none("L1", "failed calls", counts["failed call"], f"of {total:,} calls"),
         _none("L1", "statuses other than 200 and 503", others),
-        replace(_none("C7", "503 while /readyz said 200", *_unexplained(course, "503")), only_told=of_starving(course)),
+        replace(
+            _none("C7", "503 while /readyz said 200", *_unexplained(course, "503")),
+            informational=starvation_note(course),
+        ),
         _none(
             "C7",
             "undecided answers while /readyz said 200 and the kill switch was off",
             *_unexplained(course, "undecided"),
         ),
-        _none("4", "wrong, slow and strange clients answered wrongly", counts["nuisance answered wrongly"])
-        if counts["nuisance"]
-        else Finding("4", "wrong, slow and strange clients", "some", "none", False),
+        _none("4", "misbehaving clients answered wrongly", counts["bad client answered wrongly"])
+        if counts["bad client"]
+        else Finding("4", "misbehaving clients", "some", "none", False),
     ]
 
 
@@ -162,12 +177,14 @@ CONFIGURATIONS = {"careful", "strict", "usual", "kill switch", "bad file"}
 
 
 def _unexplained(course: Course, what: str) -> tuple[int, str]:
-    """How many happened at a moment that nothing explains; and of how many."""
+    """Return the number of events without an explanation, and a text with their total."""
     explained = list(course.unready)
     if what == "undecided":
-        explained += course.windows(["kill switch"], CONFIGURATIONS - {"kill switch", "bad file"}, RENEWED + POLLS)
+        explained += course.windows(
+            ["kill switch"], CONFIGURATIONS - {"kill switch", "bad file"}, MAX_RELOAD_SECONDS + CONFIG_POLL_SECONDS
+        )
     moments = course.moments(what)
-    return sum(not inside(moment, explained, MARGIN) for moment in moments), f"of {len(moments):,}"
+    return sum(not inside(moment, explained, READYZ_MARGIN_SECONDS) for moment in moments), f"of {len(moments):,}"
 
 
 def _none(requirement: str, what: str, count: int, more: str = "") -> Finding:
@@ -178,29 +195,29 @@ def _none(requirement: str, what: str, count: int, more: str = "") -> Finding:
 
 
 def cache_findings(course: Course) -> list[Finding]:
-    outages = course.windows(["refuse"], ["accept"], RETURNED)
+    outages = course.windows(["refuse"], ["accept"], MAX_RESYNC_SECONDS)
     unready = [window for window in course.unready if window[0] < course.ended]
     unexplained = [window for window in unready if not _within(window, outages)]
     longest = max((end - begin for begin, end in unready), default=0.0)
     metrics = course.samples[-1].metrics if course.samples else {}
     relists = sum(number for name, number in metrics.items() if name.startswith("extender_watch_relists_total"))
     struck = any(step.what in ("expire", "refuse", "restart") for step in course.done)
-    what = f"times not ready but for an outage and {RETURNED:g} s after it"
+    what = f"times not ready except during an outage and {MAX_RESYNC_SECONDS:g} s after it"
     found = [
-        replace(_none("C8", what, len(unexplained), _longest(longest)), only_told=of_starving(course)),
+        replace(_none("C8", what, len(unexplained), _longest(longest)), informational=starvation_note(course)),
         Finding("C2", "relists", "some" if struck else "any", f"{relists:g}", relists > 0 or not struck),
     ]
     if outages:
-        said = any(begin <= end_of and start <= end for begin, end in outages for start, end_of in unready)
-        figure = "yes" if said else "no"
+        is_unready = any(begin <= end_of and start <= end for begin, end in outages for start, end_of in unready)
+        figure = "yes" if is_unready else "no"
         found.append(
-            Finding("C7", f"openly not ready in an outage of more than {STALE_AFTER:g} s", "yes", figure, said)
+            Finding("C7", f"not ready during an outage of more than {STALE_AFTER:g} s", "yes", figure, is_unready)
         )
     if "extender_cache_divergences_total" in metrics:
         found.append(_none("C15", "objects that differed", int(metrics["extender_cache_divergences_total"])))
     rejections = sum(n for name, n in metrics.items() if name.startswith("extender_guard_rejections_total"))
     found.append(
-        Finding("E4", "candidates that the guard rejected", "0", f"{rejections:g}", not rejections, OLD_OFFERS)
+        Finding("E4", "candidates that the guard rejected", "0", f"{rejections:g}", not rejections, STALE_CANDIDATES)
     )
     if course.end is not None:
         found.append(Finding("C14", "the cache at the end", "equal", course.end.equal_text, course.end.equal))
@@ -218,7 +235,7 @@ def _longest(seconds: float) -> str:
 def operator(course: Course) -> list[Finding]:
     found = []
     for requirement, what, names in (
-        ("5", "a new certificate or authority in effect", {"rotate", "rotate authority"}),
+        ("5", "a new certificate or CA in effect", {"rotate", "rotate authority"}),
         ("6", "another setting in effect", CONFIGURATIONS),
     ):
         steps = [step for step in course.done if step.what in names]
@@ -226,30 +243,45 @@ def operator(course: Course) -> list[Finding]:
             continue
         slowest = max(step.seconds or 0.0 for step in steps)
         figure = f"{slowest:.1f} s at most, {len(steps)} times"
-        found.append(Finding(requirement, what, f"≤ {RENEWED:g} s", figure, slowest <= RENEWED, OF_MACHINE))
+        found.append(
+            Finding(
+                requirement,
+                what,
+                f"≤ {MAX_RELOAD_SECONDS:g} s",
+                figure,
+                slowest <= MAX_RELOAD_SECONDS,
+                MACHINE_DEPENDENT,
+            )
+        )
     wrong = [f"{step.what}: {step.wrong}" for step in course.done if step.wrong]
-    return [*found, Finding("5, 6", "steps that did not go as they must", "0", "; ".join(wrong) or "0", not wrong)]
+    return [*found, Finding("5, 6", "failed steps", "0", "; ".join(wrong) or "0", not wrong)]
 
 
 def shutdown(course: Course) -> list[Finding]:
     end = course.end
     if end is None:
-        return [Finding("6", "SIGTERM under load", "an end", "none", False)]
+        return [Finding("6", "SIGTERM under load", "shutdown", "none", False)]
     failed = sum(moment >= end.signalled for moment in course.moments("failed call"))
     refused = sum(moment >= end.signalled for moment in course.moments("503"))
-    unready = [begin for begin, _ in course.unready if begin >= end.signalled - MARGIN]
-    said = f"after {max(0.0, unready[0] - end.signalled):.1f} s" if unready else "never"
+    unready = [begin for begin, _ in course.unready if begin >= end.signalled - READYZ_MARGIN_SECONDS]
+    figure = f"after {max(0.0, unready[0] - end.signalled):.1f} s" if unready else "never"
     return [
         Finding(
             "6",
             "SIGTERM: not ready at once",
-            f"≤ {MARGIN:g} s",
-            said,
-            bool(unready) and unready[0] <= end.signalled + MARGIN,
+            f"≤ {READYZ_MARGIN_SECONDS:g} s",
+            figure,
+            bool(unready) and unready[0] <= end.signalled + READYZ_MARGIN_SECONDS,
         ),
         _none("6", "SIGTERM: failed calls", failed + refused),
         Finding("6", "SIGTERM: exit code", "0", str(end.code), end.code == 0),
-        Finding("6", "SIGTERM: ended", f"≤ {SHUTDOWN:g} s", f"{end.seconds:.1f} s", end.seconds <= SHUTDOWN),
+        Finding(
+            "6",
+            "SIGTERM: ended",
+            f"≤ {MAX_SHUTDOWN_SECONDS:g} s",
+            f"{end.seconds:.1f} s",
+            end.seconds <= MAX_SHUTDOWN_SECONDS,
+        ),
     ]
 
 

@@ -1,6 +1,6 @@
-"""Look at the service from outside: is it ready, what does it take, what does it count, and does it answer people?
+"""Observe the service from outside: readiness, resource use, metrics, and the admin pages.
 
-Rule: whoever looks does not disturb: all of it is asked at the admin port.
+Rule: observing does not disturb the schedulers: all requests go to the admin port.
 """
 
 import http.client
@@ -15,20 +15,20 @@ from pathlib import Path
 
 from benchmarks.soak.course import Course, Sample
 
-READY_EVERY = 0.1
-PEOPLE_EVERY = 2.0
+READYZ_INTERVAL_SECONDS = 0.1
+ADMIN_INTERVAL_SECONDS = 2.0
 _PATTERN = re.compile(r"^([a-zA-Z_:][^ ]*) (\S+)$", re.MULTILINE)
 
 
 class Admin:
-    """The admin port, over a connection of its own; for one thread."""
+    """Client of the admin port with its own connection; for one thread."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._connection: http.client.HTTPConnection | None = None
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """(status, body); (0, b"") if it cannot be had."""
+        """Return (status, body); (0, b"") if the request fails."""
         try:
             if self._connection is None:
                 self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5)
@@ -40,7 +40,7 @@ class Admin:
             return 0, b""
 
     def metrics(self) -> Mapping[str, float]:
-        """By name and labels; {} if they cannot be had."""
+        """Return the metrics by name and labels; {} if the request fails."""
         status, body = self.get("/metrics")
         return {name: float(number) for name, number in _PATTERN.findall(body.decode())} if status == 200 else {}
 
@@ -51,7 +51,7 @@ class Admin:
 
 
 class Readiness(threading.Thread):
-    """Asks /readyz ten times a second and keeps when it was not 200."""
+    """Polls /readyz ten times a second and records when it did not return 200."""
 
     def __init__(self, port: int, course: Course) -> None:
         super().__init__(name="readiness", daemon=True)
@@ -61,7 +61,7 @@ class Readiness(threading.Thread):
 
     def run(self) -> None:
         since: float | None = None
-        while not self._ended.wait(READY_EVERY):
+        while not self._ended.wait(READYZ_INTERVAL_SECONDS):
             status, _ = self._admin.get("/readyz")
             now = time.monotonic()
             if status != 200 and since is None:
@@ -79,24 +79,24 @@ class Readiness(threading.Thread):
         self.join()
 
 
-class People(threading.Thread):
-    """Somebody looks at the decisions, one by one, and at the status."""
+class AdminReader(threading.Thread):
+    """Reads decisions and the status from the admin port, as operators do."""
 
     def __init__(self, port: int, course: Course) -> None:
-        super().__init__(name="people", daemon=True)
+        super().__init__(name="admin-reader", daemon=True)
         self._admin = Admin(port)
         self._course = course
         self._ended = threading.Event()
 
     def run(self) -> None:
-        while not self._ended.wait(PEOPLE_EVERY):
+        while not self._ended.wait(ADMIN_INTERVAL_SECONDS):
             status, body = self._admin.get("/decisions?limit=5")
-            self._course.people[f"/decisions {status}"] += 1
+            self._course.admin_requests[f"/decisions {status}"] += 1
             for decision in json.loads(body)["decisions"][:1] if status == 200 else ():
                 status, _ = self._admin.get(f"/decisions/{decision['id']}")
-                self._course.people[f"/decisions/ID {status}"] += 1
+                self._course.admin_requests[f"/decisions/ID {status}"] += 1
             status, _ = self._admin.get("/status")
-            self._course.people[f"/status {status}"] += 1
+            self._course.admin_requests[f"/status {status}"] += 1
         self._admin.close()
 
     def end(self) -> None:
@@ -105,7 +105,7 @@ class People(threading.Thread):
 
 
 def sample(process: int, counts: Path, metrics: Mapping[str, float]) -> Sample:
-    """What the process takes now. `counts` is the file that `service` writes on SIGUSR1."""
+    """Sample the process; `counts` is the file that `service` writes on SIGUSR1."""
     counts.unlink(missing_ok=True)
     os.kill(process, signal.SIGUSR1)
     status = Path(f"/proc/{process}/status").read_text()
@@ -126,15 +126,15 @@ def sample(process: int, counts: Path, metrics: Mapping[str, float]) -> Sample:
 
 
 def cpu_seconds(process: int) -> float:
-    """User and system time so far."""
+    """Return user and system time so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def waited_seconds(process: int) -> float:
-    """For how long the thread that decides was ready to run, and no core was free for it; 0.0 if nobody says."""
-    said = Path(f"/proc/{process}/schedstat")
-    return int(said.read_text().split()[1]) / 1e9 if said.exists() else 0.0
+    """Return how long the deciding thread was runnable without a free core; 0.0 if the kernel does not report it."""
+    file = Path(f"/proc/{process}/schedstat")
+    return int(file.read_text().split()[1]) / 1e9 if file.exists() else 0.0
 
 
 def _number(pattern: str, text: str) -> int:

@@ -1,10 +1,10 @@
-"""The cluster of the soak, in a process of its own: a fake API server that goes on changing, behind a bad network.
+"""Run the cluster of the soak in its own process: a fake API server with continuous changes, behind a faulty network.
 
-The first line of its output is the URL behind the bad network. Each line of its input is a step of the schedule
-(`schedule.World`), `quiet` (no more changes), `lively` or `count`; each is answered with a line of JSON: what was done,
-how many changes there have been, and how many nodes and running pods there are.
+The first line of output is the URL behind the faulty network. Each line of input is a step of the schedule
+(`schedule.World`), `quiet` (stop changes), `lively` (resume them) or `count`; the reply is a line of JSON: the step,
+the number of changes so far, and the numbers of nodes and running pods.
 
-Rule: what changes, and how, follows from the seed and from how many changes there have been.
+Rule: every change follows from the seed and the number of changes so far.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
 
 HISTORY = 10_000
-"""Events that the API server remembers: each is a whole pod."""
-BOOKMARKS = 30.0
-PIECE = 700
-DOUBLES = 20
-RESTART = 2.0
-"""Seconds for which the API server is away."""
+"""Number of events in the watch cache of the API server; each holds a whole pod."""
+BOOKMARK_INTERVAL_SECONDS = 30.0
+TRICKLE_BYTES = 700
+DUPLICATED_EVENTS = 20
+RESTART_SECONDS = 2.0
+"""Downtime of the API server in a restart."""
 
 GARBAGE = (
     b'{"type":"RENAMED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"team-00"}}}\n',
@@ -46,7 +46,7 @@ SHARES: dict[str, int] = {
     "a budget's status": 5,
     "a node's heartbeat": 5,
 }
-"""What a change is -> in how many of a hundred."""
+"""Kind of change -> percentage of the changes."""
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     plan = Plan(given.seed, given.nodes)
     with FakeAPI() as api, Chaos(("127.0.0.1", api.port)) as chaos:
         api.storage.HISTORY = HISTORY
-        api.bookmark_every = BOOKMARKS
+        api.bookmark_every = BOOKMARK_INTERVAL_SECONDS
         changes = Changes(api, plan)
         print(chaos.url(), flush=True)
         pace = Pace(changes.one, given.rate)
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def steps_on(api: FakeAPI, chaos: Chaos) -> dict[str, Callable[[], object]]:
-    """What each step does."""
+    """Return the action of each step."""
 
     def expire() -> None:
         api.stop()
@@ -80,7 +80,7 @@ def steps_on(api: FakeAPI, chaos: Chaos) -> dict[str, Callable[[], object]]:
 
     def restart() -> None:
         api.stop()
-        time.sleep(RESTART)
+        time.sleep(RESTART_SECONDS)
         api.start()
 
     def refuse() -> None:
@@ -93,7 +93,7 @@ def steps_on(api: FakeAPI, chaos: Chaos) -> dict[str, Callable[[], object]]:
 
     steps: dict[World, Callable[[], object]] = {
         "reset": chaos.reset,
-        "trickle": lambda: chaos.trickle(PIECE),
+        "trickle": lambda: chaos.trickle(TRICKLE_BYTES),
         "stall": chaos.stall,
         "resume": resume,
         "expire": expire,
@@ -101,16 +101,16 @@ def steps_on(api: FakeAPI, chaos: Chaos) -> dict[str, Callable[[], object]]:
         "refuse": refuse,
         "accept": chaos.accept,
         "garbage": lambda: [api.send_raw("Pod", line) for line in GARBAGE],
-        "doubles": lambda: (api.duplicate_next("Pod", DOUBLES), api.swap_next("Pod")),
+        "doubles": lambda: (api.duplicate_next("Pod", DUPLICATED_EVENTS), api.swap_next("Pod")),
     }
     return {name: steps[name] for name in get_args(World)}
 
 
 class Pace(threading.Thread):
-    """Does something so many times a second, in a thread; what it could not do in time is left out."""
+    """Thread that calls a function at a fixed rate; calls that are too late are skipped."""
 
-    BEHIND = 1.0
-    """Seconds that are made up for."""
+    MAX_BACKLOG_SECONDS = 1.0
+    """Maximum delay that is caught up."""
 
     def __init__(self, one: Callable[[], None], rate: float) -> None:
         super().__init__(name="changes", daemon=True)
@@ -131,11 +131,11 @@ class Pace(threading.Thread):
             with self._doing:
                 if self._going.is_set():
                     self._one()
-            due = max(due + 1 / self._rate, time.monotonic() - self.BEHIND)
+            due = max(due + 1 / self._rate, time.monotonic() - self.MAX_BACKLOG_SECONDS)
             time.sleep(max(0.0, due - time.monotonic()))
 
     def pause(self) -> None:
-        """Nothing more is done once this returns."""
+        """Stop the calls; none runs after this returns."""
         self._going.clear()
         with self._doing:
             pass
@@ -150,7 +150,7 @@ class Pace(threading.Thread):
 
 
 class Changes:
-    """The cluster's life."""
+    """Makes random changes to the cluster."""
 
     def __init__(self, api: FakeAPI, plan: Plan) -> None:
         self.count = 0
@@ -164,7 +164,7 @@ class Changes:
         self._shares = list(SHARES.values())
 
     def counted(self) -> dict[str, int]:
-        """To be asked when nothing changes, if it must be exact."""
+        """Return the counts; exact only while changes are stopped."""
         running = len(self._staying) + sum(comer.is_bound for comer in self._comers)
         return {"changes": self.count, "nodes": self._plan.nodes, "running": running}
 
@@ -206,7 +206,7 @@ class Changes:
 
 
 class Comer:
-    """A slot: a pod runs, is told to leave, is gone; the next one waits, runs somewhere else, and so on."""
+    """Slot of short-lived pods: a pod runs, terminates, is deleted; the next one is pending, runs elsewhere, …."""
 
     def __init__(self, api: FakeAPI, plan: Plan, slot: int) -> None:
         self._api = api

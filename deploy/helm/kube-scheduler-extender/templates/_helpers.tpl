@@ -7,7 +7,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Policies know the extender's own pods by the first one (preemption.protections.builtin.ownPods). */ -}}
+{{- /* The first label identifies the extender's own pods to preemption.protections.builtin.ownPods. */ -}}
 {{- define "extender.selector" -}}
 app.kubernetes.io/name: kube-scheduler-extender
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -37,7 +37,7 @@ labels:
 {{- default (printf "%s-tls" (include "extender.fullname" .)) .Values.tls.secretName -}}
 {{- end -}}
 
-{{- /* httpTimeout of the scheduler is what the extender takes it for. */ -}}
+{{- /* The scheduler's httpTimeout is that of the extender (server.httpTimeout). */ -}}
 {{- define "extender.timeout" -}}
 {{- dig "server" "httpTimeout" "5s" .Values.config -}}
 {{- end -}}
@@ -121,7 +121,7 @@ httpGet:
     mountPath: /etc/extender/config
     readOnly: true
   {{- if eq .Values.variant "SecondScheduler" }}
-  - name: extender-token  # in place of the scheduler's
+  - name: extender-token  # replaces the scheduler's token
     mountPath: /var/run/secrets/kubernetes.io/serviceaccount
     readOnly: true
   {{- else if eq .Values.variant "Service" }}
