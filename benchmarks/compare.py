@@ -119,7 +119,7 @@ def main() -> None:
     given = parser.parse_args()
     commit = git("rev-parse", "--verify", "--quiet", f"{given.revision}^{{commit}}")
     if not commit:
-        parser.error(f"unknown revision {given.revision!r} here")
+        parser.error(f"unknown revision {given.revision!r}")
     try:
         every = names()
         chosen = [name for name in every if given.only in name]
