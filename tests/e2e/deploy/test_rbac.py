@@ -165,7 +165,7 @@ def test_the_second_scheduler_may_hold_its_own_lease_and_no_other(name):
 
 @pytest.mark.parametrize(
     ("component", "when"),
-    [("bind", "bind.enabled: true"), ("pod-groups", "Only where decisions read PodGroups")],
+    [("bind", "bind.enabled: true"), ("pod-groups", "Needed only if decisions read PodGroups")],
 )
 def test_a_component_that_allows_more_says_when_it_is_wanted(component, when):
     assert when in (COMPONENTS / component / "rbac.yaml").read_text(encoding="utf-8").partition("apiVersion")[0]
