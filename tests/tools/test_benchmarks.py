@@ -431,7 +431,9 @@ def test_works_that_this_folder_cannot_import_are_no_slower_ones(monkeypatch, ca
 
 def test_a_side_that_ends_is_said_and_no_slower_one(tmp_path):
     with contextlib.closing(compare.Side(compare.OLD, tmp_path, seed=7, nodes=6)) as ended:  # no benchmarks are there
-        with pytest.raises(compare.NotCompared, match="the process of the old revision exited while generating the cluster"):
+        with pytest.raises(
+            compare.NotCompared, match="the process of the old revision exited while generating the cluster"
+        ):
             ended.wait_until_ready()
         ended.process.wait(60)
         with pytest.raises(compare.NotCompared, match="exited while running 'filter'"):
