@@ -295,7 +295,10 @@ PRESETS = {
         "Error",
     ),
     "8 a key of a mapping is over the preset, the others stay": (
-        "{preset: careful, protections: {builtin: {daemonSets: false, mirrorPods: false, ownPods: false}}, limits: {maxVictims: 2}}",
+        (
+            "{preset: careful, limits: {maxVictims: 2}, "
+            "protections: {builtin: {daemonSets: false, mirrorPods: false, ownPods: false}}}"
+        ),
         replace(CAREFUL, protections=SYSTEM_PODS, limits=Limits(max_victims=2, workload_cooldown=300 * 10**9)),
         "Veto",
     ),
@@ -450,7 +453,10 @@ MISTAKES = {
     ),
     "a rule with the name of a switch": (
         "preemption: {protections: {rules: [{name: daemonSets}]}}",
-        "preemption.protections.rules[0].name: daemonSets is the name of the builtin rule protections.builtin.daemonSets",
+        (
+            "preemption.protections.rules[0].name: daemonSets is the name of the builtin rule "
+            "protections.builtin.daemonSets"
+        ),
     ),
     "two rules of a name": (
         "preemption:\n  protections:\n    rules:\n    - name: a\n    - name: a",
@@ -458,7 +464,10 @@ MISTAKES = {
     ),
     "a word in a rule": (
         "preemption: {protections: {rules: [{name: a, annotations: [karpenter]}]}}",
-        "karpenter is a keyword of protections.builtin.optOutAnnotations; the annotation is karpenter.sh/do-not-disrupt=true",
+        (
+            "karpenter is a keyword of protections.builtin.optOutAnnotations; "
+            "the annotation is karpenter.sh/do-not-disrupt=true"
+        ),
     ),
     "a selector that Kubernetes would not parse": (
         "preemption:\n  protections:\n    rules:\n    - name: a\n      selector: {matchLabels: {a: 'b c'}}",
@@ -469,7 +478,10 @@ MISTAKES = {
         "preemption.protections.rules[0].selector: b: In needs at least one value",
     ),
     "an operator of node selectors": (
-        "preemption: {protections: {rules: [{name: a, selector: {matchExpressions: [{key: b, operator: Gt, values: ['1']}]}}]}}",
+        (
+            "preemption: {protections: {rules: "
+            "[{name: a, selector: {matchExpressions: [{key: b, operator: Gt, values: ['1']}]}}]}}"
+        ),
         "operator: must be 'In', 'NotIn', 'Exists' or 'DoesNotExist', not 'Gt'",
     ),
     "a runtime of nothing": (
@@ -491,7 +503,10 @@ MISTAKES = {
     ),
     "limits with several candidates": (
         "preemption: {keepCandidates: All, limits: {evictionsPerMinute: 1, maxAttempts: 1, workloadCooldown: 1s}}",
-        "keepCandidates must be 1 with limits.evictionsPerMinute, limits.workloadCooldown, limits.maxAttempts: of several",
+        (
+            "keepCandidates must be 1 with limits.evictionsPerMinute, limits.workloadCooldown, "
+            "limits.maxAttempts: of several"
+        ),
     ),
     "a limit per namespace with several candidates": (
         "preemption: {keepCandidates: 2, limits: {evictionsPerMinutePerNamespace: 1}}",
@@ -590,7 +605,10 @@ MISTAKES = {
     "an empty shape": (CURVE + "[]", "requestedToCapacityRatio.shape: "),
     "a shape that does not rise": (
         CURVE + "[{utilization: 5, score: 1}, {utilization: 5, score: 2}]",
-        "c.yaml:8: prioritize.plugins[0].args.scoringStrategy.requestedToCapacityRatio.shape: utilization must increase",
+        (
+            "c.yaml:8: prioritize.plugins[0].args.scoringStrategy.requestedToCapacityRatio.shape: "
+            "utilization must increase"
+        ),
     ),
     "a score of 11": (
         CURVE + "[{utilization: 5, score: 11}]",

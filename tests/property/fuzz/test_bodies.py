@@ -1,6 +1,6 @@
 """Bad input: 10,000 bodies per endpoint, and no 5xx, no redirect, no answer of another shape.
 
-One 5xx is specified and allowed (E10): `/filter` answers 503 for a node that is not in the cluster cache. After each body a
+One 5xx is specified and allowed (E10): `/filter` answers 503 for a node that is not in the cache. After each body a
 good request is answered as before, and the picture is what it was.
 """
 

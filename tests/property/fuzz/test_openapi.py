@@ -1,6 +1,6 @@
 """Schemathesis on both OpenAPI documents: what it makes of them, right and wrong, is answered as they say.
 
-503 is in the document of `/filter` for a node that is not in the cluster cache (E10), and nodes that are made up never are.
+503 is in the document of `/filter` for a node that is not in the cache (E10), and nodes that are made up never are.
 """
 
 import json
