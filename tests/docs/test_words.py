@@ -1,6 +1,8 @@
 """Private words stay out of the code and the docs (CONTRIBUTING.md, "Words")."""
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,9 @@ DENIED = {
     "for want of": "without",
     "comes about": "happens",
     "is no ": "is not a, has no, no … exists",
+    "nobody": "no pod, no client, no process",
+    "somebody": "the pod, the client, the process",
+    "whom": "which pod, which client",
 }
 """Phrase -> what to write instead."""
 
@@ -63,3 +68,19 @@ def test_docstrings_begin_with_what_the_thing_is():
         if pattern.search(line)
     ]
     assert not found, "\n".join(found)
+
+
+def test_a_public_class_name_stands_for_one_thing():
+    modules = defaultdict(list)
+    for path in (ROOT / "extender").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in modules.items() if len(places) > 1} == {}
+
+
+def test_no_folder_has_more_modules_than_a_reader_keeps_in_mind():
+    exempt = {ROOT / "extender" / "core" / "framework" / "plugins", ROOT / "extender" / "cli"}
+    folders = {path.parent for path in (ROOT / "extender").rglob("*.py")} - exempt
+    counts = {folder.relative_to(ROOT): len(set(folder.glob("*.py")) - {folder / "__init__.py"}) for folder in folders}
+    assert {folder: count for folder, count in counts.items() if count > 13} == {}
