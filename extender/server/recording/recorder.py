@@ -31,7 +31,7 @@ from extender.server.recording.writer import (
     UnreadableChange,
     WriterItem,
 )
-from extender.server.scheduler.passthrough import NO_SCORES, VETO
+from extender.server.scheduler.passthrough import NO_SCORES, NO_VICTIMS
 from extender.server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ _CALL_OVERHEAD_BYTES = 1 << 10
 _CHANGE_OVERHEAD_BYTES = 2 << 10
 _SNAPSHOT_OVERHEAD_BYTES = 1 << 20
 
-_ANSWERS_WITHOUT_CACHE = frozenset({NO_SCORES, VETO})
+_ANSWERS_WITHOUT_CACHE = frozenset({NO_SCORES.body, NO_VICTIMS.body})
 """Answers that are also given without a decision, when the cluster cache is not ready."""
 
 NO_DIRECTORY = "recording needs a directory: set recording.directory, or start with --record DIR"

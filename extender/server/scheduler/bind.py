@@ -83,7 +83,7 @@ def _confirm(server_context: ServerContext, request: BindRequest, result: BindRe
     server_context.metrics.count_bind(result.outcome)
     pod = f"{request.pod_namespace}/{request.pod_name}"
     log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, result.tries, result.error)
-    return Answer(encode_bind(result.error))
+    return Answer(encode_bind(result.error), "error" if result.error else "decided")
 
 
 def _write_audit_line(

@@ -26,12 +26,12 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
     record_failure(verb, server_context, error)
     server_context.metrics.count_answer(verb, "failed")
     if verb == "bind":
-        return Answer(encode_bind(error_message(error)))
+        return Answer(encode_bind(error_message(error)), "error")
     if verb == "prioritize":
-        return Answer(passthrough.NO_SCORES)
+        return passthrough.NO_SCORES
     if verb == "preempt" and server_context.settings.on_preempt_failure == "Veto":
-        return Answer(passthrough.VETO)
-    return Answer(error_body(error_message(error)), 503)
+        return passthrough.NO_VICTIMS
+    return Answer(error_body(error_message(error)), "error", 503)
 
 
 def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:

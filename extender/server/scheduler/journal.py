@@ -24,8 +24,7 @@ from extender.server.context import ServerContext
 from extender.server.observability import audit
 from extender.server.observability.audit import AuditLine, BindLine, PreemptLine
 from extender.server.observability.cache_status import cache_summary
-from extender.server.observability.decision_log import DecisionMode, KeptDecision
-from extender.server.scheduler.passthrough import VETO
+from extender.server.observability.decision_log import KeptDecision
 from extender.server.scheduler.result import Answer, CallResult
 
 log = logging.getLogger(__name__)
@@ -77,8 +76,8 @@ def commit_entry(server_context: ServerContext, entry: JournalEntry, result: Cal
             log.exception("%s %r: failed to store the decision", kept.verb, kept.pod.key)
     line = entry.line
     if line is not None:
-        answer_kind = _answer_kind(result.answer, result.mode)
-        changes = {"mode": result.mode, "status": result.answer.status, "answer": answer_kind, "error": result.error}
+        answer = result.answer
+        changes = {"mode": result.mode, "status": answer.status, "answer": answer.kind, "error": result.error}
         write_audit_line(server_context, lambda: msgspec.structs.replace(line, **changes))
 
 
@@ -176,7 +175,7 @@ def _draft_audit_line(
             verb="preempt",
             mode=result.mode,
             status=result.answer.status,
-            answer=_answer_kind(result.answer, result.mode),
+            answer=result.answer.kind,
             milliseconds=round(milliseconds, 3),
             preemptor=audit.preemptor(call.pod),
             sent=call.sent,
@@ -187,14 +186,6 @@ def _draft_audit_line(
     except Exception as error:
         _record_lost_line(server_context, error)
         return None
-
-
-def _answer_kind(answer: Answer, mode: DecisionMode) -> Literal["decided", "noVictims", "asSent", "error"]:
-    if answer.status != 200:
-        return "error"
-    if answer.body == VETO:
-        return "noVictims"
-    return "decided" if mode == "answered" else "asSent"
 
 
 def _unparsed_line(
@@ -219,7 +210,7 @@ def _unparsed_line(
         verb="preempt",
         mode="failed",
         status=answer.status,
-        answer=_answer_kind(answer, "failed"),
+        answer=answer.kind,
         milliseconds=0.0,
         error=error,
         cache=audit.cache_state(server_context.cache, server_context.source),

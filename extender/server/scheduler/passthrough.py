@@ -9,6 +9,7 @@ Rule: nothing here needs the cluster cache.
 from collections.abc import Sequence
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.server.scheduler.result import Answer
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -18,10 +19,10 @@ from extender.wire import (
     encode_sent_candidates,
 )
 
-NO_SCORES = b"[]"
+NO_SCORES = Answer(b"[]", "asSent")
 """Answer to /prioritize that adds nothing to kube-scheduler's own scores."""
 
-VETO = encode_preempt(())
+NO_VICTIMS = Answer(encode_preempt(()), "noVictims")
 """Answer to /preempt without any node: no pod is evicted."""
 
 MAX_LISTED_NODES = 10
@@ -31,19 +32,20 @@ MAX_LISTED_NODES = 10
 # --- answers --------------------------------------------------------------------------------------------------------
 
 
-def accept_every_node(request: FilterRequest) -> bytes:
+def accept_every_node(request: FilterRequest) -> Answer:
     """Accept every node of the request, in the request's form; whole nodes are returned byte for byte."""
-    return encode_filter(request, FilterDecision(tuple(range(len(request.nodes))), {}, {}, ()))
+    decision = FilterDecision(tuple(range(len(request.nodes))), {}, {}, ())
+    return Answer(encode_filter(request, decision), "asSent")
 
 
-def no_scores(_: PrioritizeRequest) -> bytes:
+def no_scores(_: PrioritizeRequest) -> Answer:
     """Add nothing to kube-scheduler's own scores."""
     return NO_SCORES
 
 
-def as_sent(request: PreemptRequest) -> bytes:
+def as_sent(request: PreemptRequest) -> Answer:
     """Return the candidates as kube-scheduler sent them, with its own victims."""
-    return encode_sent_candidates(request.sent)
+    return Answer(encode_sent_candidates(request.sent), "asSent") if request.sent else NO_VICTIMS
 
 
 # --- differences ----------------------------------------------------------------------------------------------------

@@ -4,10 +4,14 @@ Rule: plain values; `server.scheduler.verbs` makes them, `server.scheduler.route
 """
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from extender.core.engine import DecisionContext
 from extender.server.observability.decision_log import DecisionMode
+
+AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
+"""Content of an answer: the decision; no victims (an empty map in answer to /preempt); what changes nothing for
+kube-scheduler (every node, no scores, its own candidates); an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,7 @@ class Answer:
     """The response body and status, and the values of the response headers."""
 
     body: bytes
+    kind: AnswerKind
     status: int = 200
     """HTTP status; 503: no safe answer exists, and the body gives the reason."""
     not_evaluated: tuple[str, ...] = ()

@@ -115,7 +115,7 @@ async def _handle_call(
 
 
 def _error_answer(status: int, message: str) -> verbs.Answer:
-    return verbs.Answer(error_body(message), status)
+    return verbs.Answer(error_body(message), "error", status)
 
 
 def _decision_handler(verb: verbs.VerbHandler[Any, Any]) -> CallHandler:

@@ -28,7 +28,7 @@ from extender.server.scheduler import journal, passthrough
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.failure_policy import error_message, failure_answer, record_failure
 from extender.server.scheduler.journal import Call
-from extender.server.scheduler.result import Answer, CallResult, CallSummary, DecisionT
+from extender.server.scheduler.result import Answer, AnswerKind, CallResult, CallSummary, DecisionT
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -178,7 +178,7 @@ class VerbHandler(Generic[RequestT, DecisionT]):
     encode: Callable[[RequestT, DecisionT], bytes]
     apply_effects: Callable[[ServerContext, RequestT, DecisionT], None]
     """Applies the answered decision to the assume cache, the eviction log and the metrics."""
-    passthrough: Callable[[RequestT], bytes]
+    passthrough: Callable[[RequestT], Answer]
     """Returns the answer that changes nothing for kube-scheduler."""
     difference: Callable[[RequestT, DecisionT], str | None]
     """Returns how the decision differs from the pass-through answer; None: it does not."""
@@ -284,7 +284,7 @@ def _decide(
     settings = server_context.settings
     if settings.kill_switch is not None:
         veto = verb.name == "preempt" and settings.kill_switch == "Veto"
-        return CallResult(Answer(passthrough.VETO if veto else verb.passthrough(request)), "passthrough")
+        return CallResult(passthrough.NO_VICTIMS if veto else verb.passthrough(request), "passthrough")
     if settings.is_observing:
         return _observe(verb, server_context, request, history, deadline)
     try:
@@ -295,8 +295,10 @@ def _decide(
     except Exception as error:
         return CallResult(failure_answer(verb.name, server_context, error), "failed", error=error_message(error))
     cache_status = cache_summary(server_context.cache, server_context.source)
+    veto_reason = _veto_reason(decision)
+    kind: AnswerKind = "decided" if veto_reason is None else "noVictims"
     return CallResult(
-        Answer(encoded, 200, decision.not_evaluated, cache_status, _veto_reason(decision)), "answered", decision
+        Answer(encoded, kind, 200, decision.not_evaluated, cache_status, veto_reason), "answered", decision
     )
 
 
@@ -321,14 +323,13 @@ def _observe(
         record_failure(verb.name, server_context, error)
         server_context.metrics.count_observed_answer(verb.name, "failed")
         server_context.metrics.count_answer(verb.name, "passthrough")
-        return CallResult(Answer(verb.passthrough(request)), "failed", error=error_message(error))
+        return CallResult(verb.passthrough(request), "failed", error=error_message(error))
     server_context.metrics.count_observed_answer(verb.name, "same" if difference is None else "differs")
     if difference is not None:
         log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
     cache_status = cache_summary(server_context.cache, server_context.source)
-    return CallResult(
-        Answer(verb.passthrough(request), 200, decision.not_evaluated, cache_status), "observed", decision
-    )
+    given = replace(verb.passthrough(request), not_evaluated=decision.not_evaluated, cache_status=cache_status)
+    return CallResult(given, "observed", decision)
 
 
 def _apply_effects(
@@ -341,7 +342,7 @@ def _apply_effects(
     if result.mode != "answered" or result.decision is None:
         if result.mode != "failed":
             server_context.metrics.count_answer(
-                verb.name, "vetoed" if result.answer.body == passthrough.VETO else "passthrough"
+                verb.name, "vetoed" if result.answer.kind == "noVictims" else "passthrough"
             )
         return result
     try:
