@@ -86,7 +86,7 @@ METHOD = """\
   (`benchmarks/calibration.py`).
 - **Whole calls** go over one kept-alive connection, one after another, each for the next replica of the pod and with
   the names in another order. `/preempt` always sends the same preemptor: victims approved for another one would change
-  its decision. Sent candidates are cached; *never sent before* is the cost of a first call.
+  its decision. *never sent before*: with other candidates at every call.
 - **Memory** is that of the service's process as Linux reports it: VmRSS, and VmHWM for the peak.
 - **Growth** is measured in one process per size, on objects decoded from JSON as the service decodes them. Exponents
   are computed from the ratio to the calibration loop, measured in turns, since the machine may have been slower for one

@@ -38,7 +38,7 @@ def preempt_body(world: World, count: int = 0) -> bytes:
 def new_preempt_bodies(world: World, count: int, how_many: int, first: int = 1) -> list[bytes]:
     """Return bodies that differ in NumPDBViolations, starting with `first` more than the candidates have.
 
-    Sent candidates are cached by their bytes; none of these was sent before.
+    So no candidate is sent twice.
     """
     candidates, pod = world.candidates[: count or None], generate.incoming(world.plan)
     return [

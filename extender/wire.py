@@ -60,10 +60,6 @@ class MetaVictims(msgspec.Struct, gc=False):
     num_pdb_violations: Int64 = field(name="NumPDBViolations")
 
 
-AnyMetaVictims = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/MetaVictims"})]
-"""MetaVictims as bytes: for most nodes they equal those of an earlier call and are not decoded again."""
-
-
 class UIDOnlyMetadata(msgspec.Struct):
     uid: str
 
@@ -82,7 +78,7 @@ class Victims(msgspec.Struct):
 class ExtenderPreemptionArgs(msgspec.Struct):
     pod: Pod = field(name="Pod")
     victims: dict[str, Victims] | None = field(default=None, name="NodeNameToVictims")
-    meta_victims: dict[str, AnyMetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
+    meta_victims: dict[str, MetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
 
 
 RequiredString = Annotated[str, Meta(min_length=1)]
@@ -205,7 +201,6 @@ _POD_DECODER = Decoder(Pod)
 _NAME_ONLY_ITEMS_DECODER = Decoder(list[NameOnlyNode])
 _RAW_ITEMS_DECODER = Decoder(list[Raw])
 _PREEMPTION_ARGS_DECODER = Decoder(ExtenderPreemptionArgs)
-_META_VICTIMS_DECODER = Decoder(MetaVictims)
 _BINDING_ARGS_DECODER = Decoder(ExtenderBindingArgs)
 
 
@@ -229,13 +224,12 @@ def _victims_keys(pod: EachMember | None) -> ObjectKeys:
     return ObjectKeys({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")})
 
 
-_META_VICTIMS_KEYS = _victims_keys(EachMember(ObjectKeys({"UID": None})))
 _ARGS_KEYS = ObjectKeys({"Pod": None, "Nodes": None, "NodeNames": None})
 _PREEMPTION_KEYS = ObjectKeys(
     {
         "Pod": None,
         "NodeNameToVictims": EachMember(_victims_keys(None)),
-        "NodeNameToMetaVictims": None,
+        "NodeNameToMetaVictims": EachMember(_victims_keys(EachMember(ObjectKeys({"UID": None})))),
     }
 )
 _BINDING_KEYS = ObjectKeys(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node")))
@@ -301,43 +295,18 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
-        candidates = map(_SENT_CANDIDATES.__getitem__, map(bytes, args.meta_victims.values()))
-        return PreemptRequest(args.pod, dict(zip(args.meta_victims, candidates, strict=True)))
-    if args.victims is None:
+        sent = {
+            node: SentCandidate(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
+            for node, victims in args.meta_victims.items()
+        }
+    elif args.victims is not None:
+        sent = {
+            node: SentCandidate(tuple([pod.metadata.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
+            for node, victims in args.victims.items()
+        }
+    else:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
-    nodes = args.victims.items()
-    sent = {n: SentCandidate(tuple(p.metadata.uid for p in v.pods or ()), v.num_pdb_violations) for n, v in nodes}
     return PreemptRequest(args.pod, sent)
-
-
-class _SentCandidateCache(dict[bytes, SentCandidate]):
-    """Bytes of MetaVictims -> the decoded candidate; holds valid ones only, and at most `max_bytes` of keys.
-
-    kube-scheduler sends nearly the same victims at every call; from call to call few nodes change.
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__()
-        self._max_bytes = max_bytes
-        self._bytes = 0
-
-    def __missing__(self, sent: bytes) -> SentCandidate:
-        try:  # the body is valid UTF-8, as _decode checked
-            victims = _META_VICTIMS_DECODER.decode(sent)
-        except (ValueError, RecursionError):  # keys in another case, or invalid
-            victims = _decode(sent, _META_VICTIMS_DECODER, _META_VICTIMS_KEYS, where="NodeNameToMetaVictims[...]")
-        candidate = SentCandidate(tuple([pod.uid for pod in victims.pods or ()]), victims.num_pdb_violations)
-        if len(sent) > self._max_bytes:
-            return candidate
-        if self._bytes + len(sent) > self._max_bytes:  # what kube-scheduler still sends is soon cached again
-            self.clear()
-            self._bytes = 0
-        self._bytes += len(sent)
-        self[sent] = candidate
-        return candidate
-
-
-_SENT_CANDIDATES = _SentCandidateCache(max_bytes=8 << 20)
 
 
 def decode_bind(body: bytes) -> BindRequest:
@@ -370,14 +339,13 @@ def _decode(
     decoder: Decoder[T],
     fields: ObjectKeys,
     complete: Callable[[T], bool] = lambda _: True,
-    where: str = "",
 ) -> T:
-    """Decode the body, or the part of it at `where`, after checking that it is text. Raises RequestError."""
+    """Decode the body after checking that it is text. Raises RequestError."""
     try:
         _check_text(body)
         return _read(body, decoder, fields, complete)
     except (ValueError, RecursionError) as error:
-        raise _request_error(error, body, where) from None
+        raise _request_error(error, body) from None
 
 
 def _read(body: bytes, decoder: Decoder[T], fields: ObjectKeys, complete: Callable[[T], bool]) -> T:
@@ -429,21 +397,20 @@ def _respell_object(raw: bytes | Raw, fields: ObjectKeys) -> bytes:
     return _ENCODER.encode(found)
 
 
-def _request_error(error: Exception, body: bytes, where: str = "") -> RequestError:
+def _request_error(error: Exception, body: bytes) -> RequestError:
     """Render a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RecursionError):
-        return RequestError(f"{where or 'the body'}: nested too deeply")
+        return RequestError("the body: nested too deeply")
     if isinstance(error, UnicodeDecodeError):
-        return RequestError(f"{where or 'the body'}: text that is not valid UTF-8")
+        return RequestError("the body: text that is not valid UTF-8")
     match = _ERROR_LOCATION.fullmatch(str(error))
     what, path = (match["what"], match["where"] or "") if match else (str(error), "")
     path = path.replace("`", "").replace("$.", "").replace("$", "")
     if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(body):
         what += " (or a lone surrogate escape, \\ud800 to \\udfff)"
-    place = ".".join(part for part in (where, path) if part) or "the body"
-    return RequestError(f"{place}: {what}"[:_MAX_MESSAGE_LENGTH])
+    return RequestError(f"{path or 'the body'}: {what}"[:_MAX_MESSAGE_LENGTH])
 
 
 # --- checks of the incoming pod -------------------------------------------------------------------------------------

@@ -240,17 +240,6 @@ def test_candidates_that_differ_in_one_byte_are_distinct():
         assert wire.decode_preempt(body).sent == expected
 
 
-def test_L3_decoded_candidates_are_cached_up_to_a_number_of_bytes():
-    read = wire._SentCandidateCache(max_bytes=200)
-    for number in range(100):
-        sent = f'{{"Pods":[{{"UID":"u{number}"}}],"NumPDBViolations":0}}'.encode()
-        assert read[sent] is read[sent] == SentCandidate((f"u{number}",), 0)
-        assert sum(map(len, read)) <= 200
-    known, huge = dict(read), b'{"Pods":[{"UID":"' + b"u" * 500 + b'"}],"NumPDBViolations":0}'
-    assert read[huge].victims == ("u" * 500,)
-    assert read == known
-
-
 @pytest.mark.parametrize(
     "place",
     [

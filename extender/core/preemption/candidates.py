@@ -33,12 +33,11 @@ from extender.core.preemption.dry_run import (
     PolicyVeto,
     dry_run_preemption,
     fits_without_potential_victims,
-    remove_pods,
 )
 from extender.core.preemption.minimal_victims.problem import MinimalVictimsProblem
 from extender.core.preemption.minimal_victims.search import find_minimal_victims
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
-from extender.core.preemption.potential_victims import potential_victims_least_important_first
+from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
 from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
@@ -173,7 +172,7 @@ def _retry_least_important_first(run: DryRun, exceeds: BoolArray, scheduler_vict
     The order of counting decides which pods of a budget are violating and so get the headroom first. Where one order
     keeps the wrong ones, so that more of the budget must go than it allows, the other order sometimes does not.
     """
-    other_groups = potential_victims_least_important_first(run.context, scheduler_victims, run.potential)
+    other_groups = potential_victims(run.context, scheduler_victims, reverse_of=run.potential)
     differs = (select_columns(other_groups.violating, run.rows) != run.potential.violating).any(axis=0)
     places = np.flatnonzero(run.makes_room & exceeds & differs)
     if not len(places):
@@ -251,7 +250,7 @@ def _minimal_victims_problem(run: DryRun, place: int, *, strict: bool) -> Minima
     constraints = [check.at(one) for check in run.checks if isinstance(check, Constraint)]
     return MinimalVictimsProblem(
         constraints=tuple(constraints),
-        headrooms=tuple(remove_pods(constraints, EvictablePods(mask))),
+        headrooms=tuple(one.remove_pods(EvictablePods(mask)) for one in constraints),
         evictable=tuple(np.flatnonzero(mask[:, 0]).tolist()),
         priority=run.context.layout.priority[:, run.rows[place]],
         violating=run.potential.violating[:, place],

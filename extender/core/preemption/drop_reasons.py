@@ -34,7 +34,7 @@ def reasons_not_tried(filter_run: FilterRun, rows: NodeRows, tried: NodeRows) ->
     rows = rows[~mask_of(tried, len(filter_run.codes))[rows]]
     return {
         names[row]: status.message or FITS_WITHOUT_PREEMPTION
-        for row, status in zip(rows.tolist(), filter_run.statuses(rows), strict=True)
+        for row, status in zip(rows.tolist(), filter_run.statuses(rows).to_list(), strict=True)
     }
 
 

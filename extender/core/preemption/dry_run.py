@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, Constraint, EvictablePods, NodeRows, SchedulingContext
+from extender.core.framework.constraint import Check, CodeArray, Constraint, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterResults, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.pdb.violations import budget_index
@@ -182,7 +182,7 @@ class DryRun:
         found = np.full(len(places), NO_VICTIMS_FOUND, np.object_)
         has_potential = select_columns(self.potential.evictable.mask, places).any(axis=0)
         full, vetoed = has_potential & ~self.makes_room[places], has_potential & self.makes_room[places]
-        found[full] = self.emptied.statuses(places[full])
+        found[full] = self.emptied.statuses(places[full]).to_list()
         found[vetoed] = self._veto_statuses(places[vetoed])
         return list(found)
 
@@ -235,12 +235,7 @@ def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[
     removed and does not fit with all of them put back, some pod cannot be put back.
     """
     evictable = potential_victims(context).evictable
-    return evaluate_constraints(checks, remove_pods(checks, evictable), len(context.snapshot.nodes)).fits
-
-
-def remove_pods(checks: Sequence[Check], evictable: EvictablePods) -> list[IntArray]:
-    """Return for each check its headroom [column, node] without the evictable pods."""
-    return [check.remove_pods(evictable) for check in checks]
+    return evaluate_constraints(checks, len(context.snapshot.nodes), evictable).fits
 
 
 def _select_victims_on_nodes(
@@ -251,7 +246,7 @@ def _select_victims_on_nodes(
     order: Sequence[BoolArray],
 ) -> DryRun:
     """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
-    emptied = evaluate_constraints(checks, remove_pods(checks, potential.evictable), len(rows))
+    emptied = evaluate_constraints(checks, len(rows), potential.evictable)
     victims = reprieve(emptied, potential.evictable, order)
     return DryRun(context, rows, checks, emptied, potential, victims, np.full(len(rows), REPRIEVE, np.uint8))
 

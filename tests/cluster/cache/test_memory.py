@@ -18,7 +18,6 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import decode
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.preemption import victim_resolver
 from extender.core.preemption.pdb import index
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
@@ -68,7 +67,6 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
     monkeypatch.setattr(index, "_MAX_CHANGE_LOG_LENGTH", FEW)
-    monkeypatch.setattr(victim_resolver, "_MAX_CACHED_ENTRIES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, cache = Profile(preemption=policy), ClusterCache()
     cache.prepare_for(profile)

@@ -2,7 +2,6 @@
 
 import extender
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
-from extender.core.preemption.dry_run import remove_pods
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import Profile
@@ -73,6 +72,6 @@ def test_where_the_pod_does_not_fit_even_on_the_emptied_node_there_is_no_victim(
     here = built(cluster({node("n1", cpu="2"): [pod("small", cpu="1"), pod("tiny", cpu="100m")]}))
     filter_run = run_filter_plugins(scheduling_context(here, typed(incoming(cpu="4")), Profile()))
     grouped = potential_victims(filter_run.context)
-    emptied = evaluate_constraints(filter_run.checks, remove_pods(filter_run.checks, grouped.evictable), 1)
+    emptied = evaluate_constraints(filter_run.checks, 1, grouped.evictable)
     assert grouped.evictable.mask.any()
     assert not reprieve(emptied, grouped.evictable, (grouped.violating, grouped.non_violating)).any()

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.preemption.sent_candidates import UNKNOWN_NODE, UNKNOWN_VICTIM, ResolvedCandidates, SentCandidate
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 
@@ -51,3 +51,22 @@ def test_of_two_nodes_that_cost_the_same_the_one_whose_victims_were_named_is_fir
     nodes = {node(name, cpu="1"): [pod(f"{name}-a")] for name in ("n1", "n2")}
     assert preempt(nodes, {"n1": [], "n2": ["n2-a"]}, incoming(), keep=1) == {"n2": ["n2-a"]}
     assert preempt(nodes, {"n1": ["n1-a"], "n2": ["n2-a"]}, incoming(), keep=1) == {"n1": ["n1-a"]}
+
+
+def test_a_victim_is_known_on_its_own_node_only():
+    snapshot = built(cluster({node(name): [pod(f"{name}-a"), pod(f"{name}-b")] for name in ("n1", "n2", "n3")}))
+    uids = ("uid-n1-a", "uid-unknown")
+    sent = {"n4": (), "n1": uids, "n2": uids, "n3": (), "n5": ("uid-n3-a",)}
+    resolved = ResolvedCandidates.resolve(snapshot, {name: SentCandidate(uids) for name, uids in sent.items()})
+    assert resolved.nodes == ["n3"]
+    assert resolved.rows.tolist() == [snapshot.node_row["n3"]]
+    assert resolved.dropped == {
+        "n1": UNKNOWN_VICTIM,
+        "n2": UNKNOWN_VICTIM,
+        "n4": UNKNOWN_NODE,
+        "n5": UNKNOWN_NODE,
+    }
+    assert resolved.victims.nonzero()[0].tolist() == [snapshot.pod_table.row_of["uid-n1-a"]]
+    nothing = ResolvedCandidates.resolve(snapshot, {})
+    assert not nothing.nodes
+    assert not nothing.victims.any()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.derived import NodeVersions
 from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.selector_index import LabelGroup, LabelGroups
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -22,9 +23,6 @@ from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_se
 
 _NO_BUDGET_ROW = -1
 """Value of the unused slots of `budget_rows`."""
-
-_MAX_CHANGE_LOG_LENGTH = 50_000
-"""Entries after which the change log is emptied, so that it does not grow with the age of the process."""
 
 _MAX_CACHED_LABEL_SETS = 4096
 """Label sets per namespace for which the selecting budgets are cached."""
@@ -104,12 +102,10 @@ class BudgetIndex(Index):
         self._cache_key = type(self), empty_selects
         self._groups = snapshot.index(LabelGroups)
         self.allowed: list[int] = []
-        """[budget]: number of its pods that may be disrupted, 0 or less: none; call `refresh` first."""
+        """[budget]: number of its pods that may be disrupted, 0 or less: none."""
         self._allowances: IntArray | None = None
-        self.change_log: list[int] = []
-        """Node rows whose pods or budgets changed, oldest first; derived caches read it from where they left off."""
-        self.change_log_resets = 0
-        """Number of times that the full change log was emptied; a cache that sees another number starts over."""
+        self.node_versions = NodeVersions()
+        """[node]: version of its pods and of what their budgets allow, as far as preemption reads them."""
         self.budget_rows: npt.NDArray[np.int32] = np.full((64, 1), _NO_BUDGET_ROW, np.int32)
         """[pod, slot]: budget row that the pod counts against; _NO_BUDGET_ROW in unused slots."""
         self.several_on_node: dict[int, dict[int, set[int]]] = defaultdict(dict)
@@ -131,7 +127,7 @@ class BudgetIndex(Index):
     def pod_added(self, row: int, pod: Pod) -> None:
         self._has_pods = True
         self._reserve(row, 1)
-        self._log_change(int(self.snapshot.pod_node[row]))
+        self.node_versions.changed(int(self.snapshot.pod_node[row]))
         selected_by = self._rows_selecting(self._groups.of_pod[row])
         if selected_by:
             self._count_pod(row, pod, tuple(sorted(selected_by)))
@@ -146,28 +142,16 @@ class BudgetIndex(Index):
         super().pod_changed(row, before, after, parts)
 
     def pod_removed(self, row: int, _pod: Pod) -> None:
-        self._log_change(int(self.snapshot.pod_node[row]))
+        self.node_versions.changed(int(self.snapshot.pod_node[row]))
         self._uncount_pod(row)
 
     def _count_pod(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
         """Count a running pod against the budgets that select it."""
         self._set_budgets(row, tuple(budget for budget in selected_by if not self._is_disrupted(budget, pod)))
 
-    def _uncount_pod(self, row: int) -> None:
-        self._clear_budgets(row)
-
     def _is_disrupted(self, budget: int, pod: Pod) -> bool:
         """Return whether the API server already counted the pod's eviction (status.disruptedPods of the budget)."""
         return pod.metadata.name in self._disrupted.get(budget, ())
-
-    def refresh(self) -> None:
-        """Bring `allowed` and `change_log` up to date before they are read; in this class they always are."""
-
-    def _log_change(self, node: int) -> None:
-        if len(self.change_log) >= _MAX_CHANGE_LOG_LENGTH:
-            self.change_log.clear()
-            self.change_log_resets += 1
-        self.change_log.append(node)
 
     def budgets_of(self, row: int) -> tuple[int, ...]:
         """Return the budget rows that a running pod counts against."""
@@ -209,7 +193,7 @@ class BudgetIndex(Index):
             else:
                 single[node] = row
 
-    def _clear_budgets(self, row: int) -> None:
+    def _uncount_pod(self, row: int) -> None:
         budgets = self._budgets_of.pop(row, ())
         if not budgets:
             return
@@ -272,21 +256,21 @@ class BudgetIndex(Index):
         return len(self.allowed) - 1
 
     def _set_allowed(self, row: int, allowed: int) -> None:
-        """Set what a budget allows, and log the nodes where that can change the split of the pods.
+        """Set what a budget allows; the nodes where that can change the split of the pods have changed.
 
         Those have more pods of the budget than the lower of the old and the new allowance; elsewhere no pod violates
         the budget, neither before nor after.
         """
         lower = min(allowed, self.allowed[row])
-        if allowed != self.allowed[row]:
-            self.allowed[row] = allowed
-            self._allowances = None
-            for node, pods in self.several_on_node.get(row, {}).items():
-                if len(pods) > lower:
-                    self._log_change(node)
-            if lower <= 0:
-                for node in self._single_on_node.get(row, ()):
-                    self._log_change(node)
+        if allowed == self.allowed[row]:
+            return
+        self.allowed[row] = allowed
+        self._allowances = None
+        changed = [node for node, pods in self.several_on_node.get(row, {}).items() if len(pods) > lower]
+        if lower <= 0:
+            changed += self._single_on_node.get(row, ())
+        for node in changed:
+            self.node_versions.changed(node)
 
     def _set_disrupted_pods(self, row: int, namespace: str, names: frozenset[str]) -> None:
         """Set the pods whose eviction the API server already counted (status.disruptedPods), and recount those."""

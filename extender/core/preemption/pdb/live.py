@@ -78,7 +78,7 @@ class LiveBudgetIndex(BudgetIndex):
         self._counted: dict[int, tuple[int, int, tuple[int, ...]]] = {}
         """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, the budgets that count it)."""
         self._changed: set[int] = set()
-        """Budgets whose counts changed since the last `refresh`."""
+        """Budgets whose counts changed since the last decision."""
 
     # --- pods ---
 
@@ -144,7 +144,7 @@ class LiveBudgetIndex(BudgetIndex):
         of_unready = {live.unready_row: names[row] for row, live in self._budgets_by_row.items() if row in names}
         return {**names, **of_unready, self._multiple_budgets_row: "(more than one for a pod)"}
 
-    def refresh(self) -> None:
+    def settled(self) -> None:
         for row in self._changed:
             live = self._budgets_by_row[row]
             self._set_allowed(row, live.allowed)

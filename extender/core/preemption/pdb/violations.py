@@ -45,7 +45,6 @@ def pods_violating_pdbs(
     Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36. `least_important_first`: count the pods from the least
     important one on, which upstream does not do.
     """
-    pdbs.refresh()
     pod_node, sign = pdbs.snapshot.pod_node, -1 if least_important_first else 1
     # A budget that allows nothing: all of its pods violate, in any order.
     spent = np.append(pdbs.allowances <= 0, False)  # the last entry is what _NO_BUDGET_ROW (-1) picks
@@ -111,7 +110,6 @@ def exceeded_budgets(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, In
 
 def _counted_uses(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
     """Return one (place of the node, budget row) per victim and budget that it counts against, as parallel arrays."""
-    pdbs.refresh()
     budget_rows = pdbs.budget_rows[taken.pods]
     nth = np.flatnonzero((budget_rows >= 0).reshape(-1))
     return taken.places[nth // budget_rows.shape[1]], budget_rows.reshape(-1)[nth].astype(np.int64)
