@@ -32,7 +32,7 @@ from extender.k8s.objects import Pod
 from extender.version import __version__
 
 if TYPE_CHECKING:  # importing the server costs time, which reading a cluster does not need
-    from extender.server.recording.replay import ReplayResult
+    from extender.server.replay import ReplayResult
 
 __all__ = [
     "ClusterObjects",
@@ -107,7 +107,7 @@ def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None =
     from pathlib import Path
 
     from extender.config import load_config
-    from extender.server.recording.replay import open_recording
+    from extender.server.replay import open_recording
     from extender.server.settings import Settings
 
     other = None if config is None else Settings.from_config(load_config(Path(config), {}))

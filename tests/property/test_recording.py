@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
@@ -21,20 +19,20 @@ from extender.config.serving import RecordingSection
 from extender.core.profile import Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import parse_time
+from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.recorder import Recorder
-from extender.server.recording.replay import open_recording
+from extender.server.replay import open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
 from tests.builders import JSON, candidates_sent_by_kube_scheduler, typed
+from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw
 from tests.property.policies import some_policy, world
 from tests.property.test_changes import with_uid_of_its_own
 from tests.server.conftest import configuration
 
-SOME = settings(
-    max_examples=50, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+SOME = examples(6, 25, 20_000)
 
 STEPS = 14
 SEGMENT_SIZES = (4_000, 30_000, 1 << 20)
@@ -66,8 +64,8 @@ class Calls:
         if self.chance.random() < 0.9:
             self.build()
         section = RecordingSection(segment_size=self.chance.choice(SEGMENT_SIZES))
-        self.recorder = Recorder(self.cache, section, self.source.problem)
-        self.server_context = verbs.ServerContext(
+        self.recorder = Recorder(self.cache, section)
+        self.server_context = ServerContext(
             self.cache,
             LiveSettings(configuration()),
             self.source,
@@ -211,13 +209,6 @@ def check(seed: int) -> dict[str, int]:
 
 
 @SOME
-@given(st.integers(0, 2**48))
+@given(SEEDS)
 def test_every_recorded_call_is_answered_again_byte_for_byte(seed):
-    check(seed)
-
-
-@pytest.mark.slow
-@settings(SOME, max_examples=20_000)
-@given(st.integers(0, 2**48))
-def test_every_recorded_call_is_answered_again_byte_for_byte_at_length(seed):
     check(seed)

@@ -18,11 +18,9 @@ from msgspec import field
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.core.engine import Candidate, PreemptDecision
-from extender.core.explain.render import changed_policies
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import UNLIMITED
 from extender.core.preemption.pdb.violations import budget_index
-from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.decision_log import DecisionMode
@@ -190,7 +188,6 @@ def kept_nodes(decision: PreemptDecision) -> list[AuditNode]:
         return []
     context = decision.decision_context.context
     index = budget_index(context.snapshot, context.profile.preemption)
-    index.refresh()
     return [_kept_node(candidate, index) for candidate in decision.kept]
 
 
@@ -224,8 +221,3 @@ def _budgets(index: BudgetIndex, budgets: Iterable[int]) -> list[AuditBudget]:
         before, after = (allowed, allowed - count) if is_limited else (None, None)
         found.append(AuditBudget(name=index.names[budget], before=before, after=after))
     return sorted(found, key=lambda one: one.name)
-
-
-def policies_of(profile: Profile) -> list[str]:
-    """Return the keys of `preemption` that differ from kube-scheduler's defaults, with their values."""
-    return changed_policies(profile)

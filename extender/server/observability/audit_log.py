@@ -7,16 +7,19 @@ Rule: neither a blocked pipe nor a full disk delays an answer further, and no li
 """
 
 import logging
+import math
 import os
 import select
 import stat
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from extender.errors import ConfigError
-from extender.server.observability.backlog import Backlog
+from extender.server.observability.writer_thread import WriterThread
 
 log = logging.getLogger(__name__)
 
@@ -36,15 +39,10 @@ _STDOUT = 1
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
-class _QueuedLine:
-    """A line in the queue."""
-
-    __slots__ = ("data", "done")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.done = threading.Event()
-        """Event that is set once the line is written or dropped."""
+class _QueuedLine(NamedTuple):
+    data: bytes
+    done: threading.Event
+    """Event that is set once the line is written or dropped."""
 
 
 class AuditLog:
@@ -52,27 +50,23 @@ class AuditLog:
 
     def __init__(self, path: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`path`: the file; None: standard output."""
+        self.written = 0
+        """Number of lines written to the operating system."""
         self.path = path
         self._clock = clock
-        self._target: AuditTarget | None = None
-        self._backlog: Backlog[_QueuedLine] = Backlog(MAX_QUEUED_BYTES)
-        self._thread: threading.Thread | None = None
+        self._thread: WriterThread[_QueuedLine] | None = None
         self._is_behind = False
-        self._handed_over = 0
-        self._written = 0
-        self._failed = 0
+        self._queued = 0
         self._refused = 0
-        self._logged_at: float | None = None
+        """Number of lines lost in the thread that decides."""
+        self._failed = 0
+        """Number of lines lost in the thread that writes."""
+        self._logged_at = -math.inf
         self._logged_dropped = 0
 
     @property
     def is_on(self) -> bool:
         return self._thread is not None
-
-    @property
-    def written(self) -> int:
-        """Number of lines written to the operating system."""
-        return self._written
 
     @property
     def dropped(self) -> int:
@@ -82,23 +76,16 @@ class AuditLog:
     def start(self) -> None:
         """Open the target and start the thread; ConfigError if the target is not writable."""
         if self._thread is None:
-            self._target = AuditTarget(self.path)
-            self._backlog = Backlog(MAX_QUEUED_BYTES)
-            self._thread = threading.Thread(
-                target=self._run, args=(self._target, self._backlog), name="audit", daemon=True
-            )
+            target = AuditTarget(self.path)
+            self._thread = WriterThread("audit", MAX_QUEUED_BYTES, partial(self._write_lines, target), target.close)
             self._thread.start()
 
     def stop(self) -> None:
         """Write the queued lines, for at most STOP_TIMEOUT_SECONDS, and stop the thread."""
         thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._backlog.end()
-        thread.join(STOP_TIMEOUT_SECONDS)
-        if thread.is_alive():
-            self._backlog.clear()
-            lost = self._handed_over - self._written - self._failed
+        if thread is not None and not thread.finish(STOP_TIMEOUT_SECONDS):
+            thread.clear()
+            lost = self._queued - self.written - self._failed
             self._refused += lost
             log.error("audit: shutdown timed out: dropped %d lines, the last one may be incomplete", lost)
 
@@ -106,12 +93,13 @@ class AuditLog:
         """Queue one line, with its newline, and wait until it is written, for at most MAX_WAIT_SECONDS."""
         if self._thread is None:
             return
-        line = _QueuedLine(data)
-        if not self._backlog.put(line, len(data)):
+        self._is_behind = self._is_behind and self._thread.size > 0
+        line = _QueuedLine(data, threading.Event())
+        if not self._thread.put(line, len(data)):
             self._refused += 1
             self._log_dropped("the queue is full")
             return
-        self._handed_over += 1
+        self._queued += 1
         if not self._is_behind and not line.done.wait(MAX_WAIT_SECONDS):
             self._is_behind = True
             log.warning(
@@ -122,27 +110,16 @@ class AuditLog:
         """Count a line that could not be encoded."""
         self._refused += 1
 
-    # --- the thread -----------------------------------------------------------------------------------------------
-
-    def _run(self, target: "AuditTarget", backlog: Backlog[_QueuedLine]) -> None:
-        try:
-            while lines := backlog.take():
-                for line in lines:
-                    self._write_one(target, line)
-                if not backlog.is_waiting:
-                    self._is_behind = False
-        finally:
-            target.close()
-
-    def _write_one(self, target: "AuditTarget", line: _QueuedLine) -> None:
-        try:
-            target.write(line.data)
-            self._written += 1
-        except OSError as error:
-            self._failed += 1
-            self._log_dropped(error.strerror or str(error))
-        finally:
-            line.done.set()
+    def _write_lines(self, target: "AuditTarget", lines: list[_QueuedLine]) -> None:
+        for line in lines:
+            try:
+                target.write(line.data)
+                self.written += 1
+            except OSError as error:
+                self._failed += 1
+                self._log_dropped(error.strerror or str(error))
+            finally:
+                line.done.set()
 
     @property
     def _place(self) -> str:
@@ -150,7 +127,7 @@ class AuditLog:
 
     def _log_dropped(self, why: str) -> None:
         now, lost = self._clock(), self.dropped
-        if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_SECONDS:
+        if now - self._logged_at >= LOG_INTERVAL_SECONDS:
             log.error("audit: dropped %d lines for %s: %s", lost - self._logged_dropped, self._place, why)
             self._logged_at, self._logged_dropped = now, lost
 
@@ -164,7 +141,7 @@ class AuditTarget:
         self._is_torn = False
         """True if the last line was written in part: the next one starts with a newline to separate them."""
         try:
-            self._fd = os.dup(_STDOUT) if path is None else _open(path)
+            self._fd = os.dup(_STDOUT) if path is None else os.open(path, _FLAGS, 0o600)
         except OSError as error:
             where = "standard output" if path is None else path
             raise ConfigError(f"audit.path: cannot write to {where}: {error.strerror or error}") from error
@@ -184,23 +161,22 @@ class AuditTarget:
                     rest = rest[os.write(self._fd, rest) :]
                     begun = True
                 except BlockingIOError:
-                    _wait_for_room(self._fd)
+                    full_pipe = select.poll()
+                    full_pipe.register(self._fd, select.POLLOUT)
+                    full_pipe.poll()
         finally:
             self._is_torn = bool(rest) and (begun or self._is_torn)
 
     def _follow(self, path: Path) -> None:
         """Open a new file if log rotation has moved or removed the current one."""
         held = os.fstat(self._fd)
-        if not stat.S_ISREG(held.st_mode):
-            return
         try:
-            there = os.stat(path)
-            if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino):
+            if not stat.S_ISREG(held.st_mode) or os.path.samestat(held, os.stat(path)):
                 return
         except FileNotFoundError:
             pass
         try:
-            fresh = _open(path)
+            fresh = os.open(path, _FLAGS, 0o600)
         except OSError:
             if held.st_nlink:  # the moved file still exists: write there rather than lose the line
                 return
@@ -212,13 +188,3 @@ class AuditTarget:
 def check_writable(path: Path | None) -> None:
     """Raise ConfigError if the target is not writable."""
     AuditTarget(path).close()
-
-
-def _open(path: Path) -> int:
-    return os.open(path, _FLAGS, 0o600)
-
-
-def _wait_for_room(fd: int) -> None:
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    poll.poll()

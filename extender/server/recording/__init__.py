@@ -3,7 +3,7 @@
     recorder    queues calls and object changes, on the thread of the event loop
     writer      the thread that writes segments; redact: removes fields that decisions do not read; disk: the files
     lines       the file format of a segment; segments: reads it
-    replay      answers every recorded call again; differences: compares two answers
+    differences compares two answers to a call, for server.replay
 
 Rule: a recording holds only fields that decisions read.
 """

@@ -7,18 +7,22 @@ Rule: only directories whose names match SEGMENT_NAME are ever deleted.
 
 import contextlib
 import gzip
+import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from extender.server.recording.lines import CALLS, CLUSTER, SETTINGS, segment_name, segment_time
+from extender.k8s.time import SECOND
+from extender.server.recording.lines import CALLS, CLUSTER, SETTINGS
 
-SEGMENT_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z")
+SEGMENT_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z", re.ASCII)
+"""Name of a segment's directory, 20261121T101500.000000Z: its start, so that names sort by time."""
 
+_TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 _PARTIAL_SUFFIX = ".part"
-_MICROSECOND = 1000
 _CHUNK_BYTES = 1 << 18
 _GZIP_LEVEL = 3  # half the time of the default 6, a tenth more bytes
 
@@ -68,41 +72,38 @@ def delete_segment(segment: Path) -> None:
 class OpenSegment:
     """The segment that is being written."""
 
-    def __init__(self, path: Path, calls: BinaryIO, size: int) -> None:
-        self.path = path
-        self.size = size
-        """Size of all files of the segment in bytes."""
-        self.written = 0
-        """Size of the segment's lines in bytes."""
-        self._calls = calls
-
-    @classmethod
-    def begin(
-        cls, directory: Path, now: int, head: bytes, cluster: Iterable[bytes] | None, disk: Disk
-    ) -> "OpenSegment":
+    def __init__(self, directory: Path, now: int, header: bytes, cluster: Iterable[bytes] | None, disk: Disk) -> None:
         """Create a segment with its settings and the cluster (None: unknown), named after `now` in Unix nanoseconds."""
-        path = _next_segment_path(directory, now)
-        part = directory / f".{path.name}{_PARTIAL_SUFFIX}"
+        self.path = _next_segment_path(directory, now)
+        self.line_bytes = 0
+        """Size of the segment's lines."""
+        part = directory / f".{self.path.name}{_PARTIAL_SUFFIX}"
         disk.make_directory(part)
         try:
             with disk.create(part / SETTINGS) as file:
-                file.write(head)
+                file.write(header)
             if cluster is not None:
-                with disk.create(part / CLUSTER) as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as zipped:
-                    for piece in _in_chunks(cluster):
-                        zipped.write(piece)
-            calls = disk.create(part / CALLS)
+                with (
+                    disk.create(part / CLUSTER) as file,
+                    gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as zipped,
+                    io.BufferedWriter(zipped, _CHUNK_BYTES) as chunks,
+                ):
+                    chunks.writelines(cluster)
+            self._calls = disk.create(part / CALLS)
         except BaseException:
             delete_segment(part)
             raise
-        size = size_of(part)
-        part.rename(path)
-        return cls(path, calls, size)
+        self._other_bytes = size_of(part)
+        part.rename(self.path)
+
+    @property
+    def size(self) -> int:
+        """Size of all files of the segment in bytes."""
+        return self._other_bytes + self.line_bytes
 
     def write(self, line: bytes) -> None:
         self._calls.write(line)
-        self.size += len(line)
-        self.written += len(line)
+        self.line_bytes += len(line)
 
     def flush(self) -> None:
         """Flush to the operating system, so that the lines survive a crash of the process."""
@@ -114,19 +115,8 @@ class OpenSegment:
 
 def _next_segment_path(directory: Path, now: int) -> Path:
     """Return a path that sorts after every existing segment, even if the clock was set back."""
-    existing, name = segments_in(directory), segment_name(now)
-    if existing and name <= existing[-1].name:
-        name = segment_name(segment_time(existing[-1].name) + _MICROSECOND)
-    return directory / name
-
-
-def _in_chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join the pieces into chunks of at least _CHUNK_BYTES."""
-    waiting, size = [], 0
-    for piece in pieces:
-        waiting.append(piece)
-        size += len(piece)
-        if size >= _CHUNK_BYTES:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    yield b"".join(waiting)
+    start = datetime.fromtimestamp(now // SECOND, UTC) + timedelta(microseconds=now % SECOND // 1000)
+    if existing := segments_in(directory):
+        latest = datetime.strptime(existing[-1].name, _TIME_FORMAT).replace(tzinfo=UTC)
+        start = max(start, latest + timedelta(microseconds=1))
+    return directory / start.strftime(_TIME_FORMAT)

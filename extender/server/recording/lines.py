@@ -8,7 +8,6 @@
 Rule: these types are the format; decoding a written line yields an equal value.
 """
 
-import re
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +15,6 @@ from msgspec import Raw
 
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
-from extender.k8s.time import format_time, parse_time
 from extender.server.settings import Settings
 
 FORMAT: Literal["extender/recording/v1"] = "extender/recording/v1"
@@ -24,8 +22,6 @@ FORMAT: Literal["extender/recording/v1"] = "extender/recording/v1"
 SETTINGS = "settings.json"
 CLUSTER = "cluster.json.gz"
 CALLS = "calls.jsonl"
-
-_SEGMENT_NAME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d\.\d{6})Z", re.ASCII)
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
@@ -61,10 +57,11 @@ class UnreadableLine(msgspec.Struct, frozen=True, tag_field="type", tag="unreada
 
 
 class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_defaults=True):
-    """A call and its answer."""
+    """A call and its answer; both are redacted before they are written."""
 
     id: str
     time: str
+    """Time of the call, such as 2026-11-21T10:15:00.123456Z."""
     verb: VerbName
     status: int
     history: EvictionHistory
@@ -83,16 +80,3 @@ HEADER_DECODER = msgspec.json.Decoder(SegmentHeader)
 def encode_line(value: Any) -> bytes:
     """Encode one line of JSON; sets in alphabetical order."""
     return msgspec.json.encode(value, order="deterministic") + b"\n"
-
-
-def segment_name(now: int) -> str:
-    """Return the name of a segment's directory for Unix nanoseconds, 20261121T101500.000000Z; names sort by time."""
-    return format_time(now, 6).replace("-", "").replace(":", "")
-
-
-def segment_time(name: str) -> int:
-    """Parse the name of a segment into Unix nanoseconds; ValueError if `segment_name` cannot have returned it."""
-    time = _SEGMENT_NAME.fullmatch(name)
-    if time is None:
-        raise ValueError(f"expected the name of a segment such as 20261121T101500.000000Z, got {name!r}")
-    return parse_time("{}-{}-{}T{}:{}:{}Z".format(*time.groups()))

@@ -9,29 +9,18 @@ and the next one begins with the whole cluster.
 """
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config.serving import RecordingSection
-from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import VerbName
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady, RecordingError
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
-from extender.server.observability.backlog import Backlog
 from extender.server.recording.disk import Disk, prepare_directory
-from extender.server.recording.writer import (
-    CallRecord,
-    ObjectChange,
-    SegmentStart,
-    SegmentWriter,
-    UnreadableChange,
-    WriterItem,
-)
-from extender.server.scheduler.passthrough import NO_SCORES, NO_VICTIMS
+from extender.server.recording.lines import CallLine, DeleteLine, UnreadableLine
+from extender.server.recording.writer import ObjectChange, SegmentStart, SegmentWriter, WriterItem
 from extender.server.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -48,9 +37,6 @@ _CALL_OVERHEAD_BYTES = 1 << 10
 _CHANGE_OVERHEAD_BYTES = 2 << 10
 _SNAPSHOT_OVERHEAD_BYTES = 1 << 20
 
-_ANSWERS_WITHOUT_CACHE = frozenset({NO_SCORES.body, NO_VICTIMS.body})
-"""Answers that are also given without a decision, when the cluster cache is not ready."""
-
 NO_DIRECTORY = "recording needs a directory: set recording.directory, or start with --record DIR"
 
 
@@ -61,32 +47,28 @@ class Recorder:
         self,
         cache: ClusterCache,
         config: RecordingSection,
-        problem: Callable[[], str | None] = lambda: None,
         *,
         disk: Disk | None = None,
         max_queued_bytes: int = MAX_QUEUED_BYTES,
     ) -> None:
-        """`problem` returns why the cluster cache is not ready, or None (ClusterSource.problem)."""
         self._cache = cache
         self._config = config
-        self._problem = problem
         self._disk = disk or Disk()
         self._max_queued_bytes = max_queued_bytes
-        self._backlog: Backlog[WriterItem] = Backlog(max_queued_bytes)
         self._writer: SegmentWriter | None = None
-        self._is_wanted = False
-        self._is_begun = False
+        """The writer of the current recording, or of the last one."""
+        self._segment: SegmentStart | None = None
+        """Start of the segment that the next item belongs to; None: the next call begins one."""
         self._is_behind = False
-        self._number = 0
+        """True after items were dropped, until the writer has caught up."""
         self._dropped = 0
         self._observed: Snapshot | None = None
-        self._unread: frozenset[str] = frozenset()
-        self._settings: Settings | None = None
+        self._unreadable: frozenset[str] = frozenset()
 
     @property
     def is_on(self) -> bool:
         """Return whether calls are being recorded."""
-        return self._is_wanted and self._writer is not None and self._writer.failure is None
+        return self._writer is not None and not self._writer.is_ending
 
     def start(self, directory: Path | None = None) -> None:
         """Start recording, by default into the configured directory; RecordingError if it is not writable."""
@@ -96,29 +78,20 @@ class Recorder:
             raise RecordingError(NO_DIRECTORY)
         into = directory or Path(self._config.directory or "")
         check_directory(into)
-        self._backlog = Backlog(self._max_queued_bytes)
-        self._writer = SegmentWriter(
-            into,
-            self._backlog,
-            segment_size=self._config.segment_size,
-            total_size=self._config.total_size,
-            disk=self._disk,
-        )
-        self._is_wanted, self._is_begun, self._is_behind, self._number, self._dropped = True, False, False, 0, 0
+        self._writer = SegmentWriter(into, self._config, self._max_queued_bytes, self._disk)
+        self._segment, self._is_behind, self._dropped = None, False, 0
         self._writer.start()
         log.info("recording into %s", into)
 
     def stop(self) -> None:
         """Stop recording and wait until the queued items are written; callable from any thread."""
-        writer, backlog = self._writer, self._backlog
-        if writer is None or not self._is_wanted:
+        writer = self._writer
+        if writer is None or writer.is_ending:
             return
-        self._is_wanted = self._is_begun = False
+        writer.end()  # before the snapshot is let go: a call meanwhile must not observe it again
         self._observe(None)
-        backlog.end()
-        writer.join(STOP_TIMEOUT_SECONDS)
-        if writer.is_alive():
-            lost = self._count_dropped(backlog.clear())
+        if not writer.finish(STOP_TIMEOUT_SECONDS):
+            lost = self._count_dropped(writer.clear())
             log.warning("recording: shutdown timed out: dropped %d calls", lost)
         elif writer.failure is None:
             log.info("recording stopped after %d calls", writer.calls)
@@ -130,75 +103,50 @@ class Recorder:
             "enabled": self.is_on,
             "directory": str(writer.directory) if writer is not None else self._config.directory,
             "segment": writer.segment.path.name if writer is not None and writer.segment is not None else None,
-            "size": writer.size if writer is not None else 0,
+            "size": writer.size_on_disk if writer is not None else 0,
             "calls": writer.calls if writer is not None else 0,
             "dropped": self._dropped + (writer.skipped if writer is not None else 0),
-            "waiting": self._backlog.size,
+            "waiting": writer.size if writer is not None else 0,
             "error": writer.failure if writer is not None else None,
         }
 
-    def record_call(
-        self,
-        key: str,
-        verb: VerbName,
-        body: bytes,
-        status: int,
-        answer: bytes,
-        history: EvictionHistory,
-        settings: Settings,
-    ) -> None:
-        """Record a call decided with this history and these settings, before it is applied to the cluster cache.
+    def record(self, call: CallLine, now: int, settings: Settings) -> None:
+        """Record a call that was decided by these settings, before its effects change the cluster cache.
 
-        `key`: ID of the call; `status`: HTTP status; `answer`: body of the answer.
+        `now`: time of the call in Unix nanoseconds.
         """
         if not self.is_on:
             self._observe(None)
             return
-        snapshot = self._snapshot()
-        if not (self._continues_segment(snapshot, settings) or self._begin(snapshot, history, settings)):
-            self._dropped += 1
-            return
-        if snapshot is not None and snapshot.unreadable_tables != self._unread:
-            self._unread = snapshot.unreadable_tables
-            self._put(UnreadableChange(tuple(sorted(snapshot.unreadable_tables))), _CHANGE_OVERHEAD_BYTES)
-        problem = self._problem() if status != 200 or answer in _ANSWERS_WITHOUT_CACHE else None
-        self._put(
-            CallRecord(key, verb, body, status, answer, history, problem),
-            _CALL_OVERHEAD_BYTES + len(body) + len(answer),
-        )
-
-    # --- segments ---------------------------------------------------------------------------------------------
-
-    def _snapshot(self) -> Snapshot | None:
         try:
-            return self._cache.mutable_snapshot()
+            snapshot = self._cache.mutable_snapshot()
         except NotReady:
-            return None
+            snapshot = None
+        if not self._continues_segment(snapshot, settings):
+            if self._is_behind and self._writer is not None and self._writer.size:
+                self._dropped += 1
+                return
+            self._begin_segment(snapshot, now, settings)
+        if snapshot is not None and snapshot.unreadable_tables != self._unreadable:
+            self._unreadable = snapshot.unreadable_tables
+            self._put(UnreadableLine(tuple(sorted(self._unreadable))), _CHANGE_OVERHEAD_BYTES)
+        self._put(call, _CALL_OVERHEAD_BYTES + len(call.request) + len(call.answer))
 
     def _continues_segment(self, snapshot: Snapshot | None, settings: Settings) -> bool:
-        """Return whether the call belongs to the current segment."""
+        segment = self._segment
         return (
-            self._is_begun
+            segment is not None
+            and not segment.is_full
             and snapshot is self._observed
-            and (settings is self._settings or settings == self._settings)
-            and self._writer is not None
-            and self._writer.full < self._number
+            and (settings is segment.settings or settings == segment.settings)
         )
 
-    def _begin(self, snapshot: Snapshot | None, history: EvictionHistory, settings: Settings) -> bool:
-        """Begin a new segment; return False while the writer is still behind after items were dropped."""
-        if self._is_behind and self._backlog.size:
-            return False
-        self._is_behind, self._is_begun = False, True
-        self._number += 1
+    def _begin_segment(self, snapshot: Snapshot | None, now: int, settings: Settings) -> None:
+        self._is_behind = False
         self._observe(snapshot)
-        self._settings = settings
-        self._unread = snapshot.unreadable_tables if snapshot is not None else frozenset()
-        self._put(
-            SegmentStart(self._number, history.now, snapshot.frozen() if snapshot else None, settings),
-            _SNAPSHOT_OVERHEAD_BYTES,
-        )
-        return True
+        self._unreadable = snapshot.unreadable_tables if snapshot is not None else frozenset()
+        self._segment = SegmentStart(now, snapshot.frozen() if snapshot is not None else None, settings)
+        self._put(self._segment, _SNAPSHOT_OVERHEAD_BYTES)
 
     def _observe(self, snapshot: Snapshot | None) -> None:
         if self._observed is not snapshot:
@@ -210,16 +158,18 @@ class Recorder:
 
     def _changed(self, kind: str, key: Key, one: Value | None) -> None:
         if self.is_on:
-            self._put(ObjectChange(kind, key, one), _CHANGE_OVERHEAD_BYTES)
+            self._put(DeleteLine(kind, *key) if one is None else ObjectChange(kind, one), _CHANGE_OVERHEAD_BYTES)
         else:
             self._observe(None)
 
     def _put(self, item: WriterItem, size: int) -> None:
-        if not self._is_begun or self._backlog.put(item, size):
+        """Queue an item of the segment; if the queue is full, drop all queued items, with which the segment ends."""
+        writer = self._writer
+        if writer is None or self._segment is None or writer.put(item, size):
             return
-        self._is_begun, self._is_behind = False, True
+        self._segment, self._is_behind = None, True
         self._observe(None)
-        lost = self._count_dropped([*self._backlog.clear(), item])
+        lost = self._count_dropped([*writer.clear(), item])
         log.warning(
             "recording: the disk is too slow: dropped %d calls, and drops all calls until the writer has caught up",
             lost,
@@ -227,7 +177,7 @@ class Recorder:
 
     def _count_dropped(self, items: list[WriterItem]) -> int:
         """Count the calls among the dropped items, and return their number."""
-        calls = sum(isinstance(item, CallRecord) for item in items)
+        calls = sum(isinstance(item, CallLine) for item in items)
         self._dropped += calls
         return calls
 

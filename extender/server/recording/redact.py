@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from extender.cluster.watch import decode
 from extender.k8s.objects import Int64, Node, Pod, Value
+from extender.server.recording.lines import CallLine
 from extender.wire import ExtenderFilterResult, MetaVictims, NameOnlyNode, NodeList, VictimPod
 
 Redactor = Callable[[Raw], bytes]
@@ -42,7 +43,17 @@ def redact_object(kind: str, one: Value, annotations: frozenset[str] = frozenset
     return decode.strip_unread_fields(kind, one, annotations if kind == "Pod" else frozenset())
 
 
-# --- requests and answers -------------------------------------------------------------------------------------------
+# --- calls -------------------------------------------------------------------------------------------
+
+
+def redact_call(call: CallLine, annotations: frozenset[str]) -> CallLine:
+    """Redact request and answer; ValueError or RecursionError if they cannot be decoded."""
+    request, answer = bytes(call.request), bytes(call.answer)
+    return replace(
+        call,
+        request=Raw(redact_request(call.verb, request, annotations)),
+        answer=Raw(redact_answer(call.verb, answer)),
+    )
 
 
 def redact_request(verb: str, body: bytes, annotations: frozenset[str] = frozenset()) -> bytes:

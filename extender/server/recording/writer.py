@@ -5,7 +5,7 @@ wrongly. Only a call that cannot be redacted is skipped, as no other line depend
 """
 
 import logging
-import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +13,11 @@ import msgspec
 from msgspec import Raw
 
 from extender.cluster.files.dump import encode_list
-from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import VerbName
+from extender.config.serving import RecordingSection
 from extender.errors import INTERNAL
-from extender.k8s.kinds import ClusterObjects, Key
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Value
-from extender.k8s.time import format_time
-from extender.server.observability.backlog import Backlog
+from extender.server.observability.writer_thread import WriterThread
 from extender.server.recording import redact
 from extender.server.recording.disk import Disk, OpenSegment, delete_segment, segments_in, size_of
 from extender.server.recording.lines import (
@@ -37,57 +35,37 @@ from extender.version import __version__
 log = logging.getLogger(__name__)
 
 
-class SegmentStart(NamedTuple):
+@dataclass(slots=True)
+class SegmentStart:
     """Begin a new segment; the items that follow belong to it."""
 
-    number: int
     now: int
     """Nanoseconds since the Unix epoch."""
     cluster: ClusterObjects | None
     settings: Settings
+    is_full: bool = False
+    """True once the thread has written so many lines that the next segment is due."""
 
 
 class ObjectChange(NamedTuple):
-    """An object was added or updated; `object` None: it was deleted."""
+    """An object was added or updated; it is not redacted yet."""
 
     kind: str
-    key: Key
-    object: Value | None
+    object: Value
 
 
-class UnreadableChange(NamedTuple):
-    """The set of unreadable kinds changed."""
-
-    fields: tuple[str, ...]
+WriterItem = SegmentStart | ObjectChange | DeleteLine | UnreadableLine | CallLine
+"""An item of the queue; request and answer of a CallLine are not redacted yet."""
 
 
-class CallRecord(NamedTuple):
-    """A call and its answer, not redacted yet."""
+class SegmentWriter(WriterThread[WriterItem]):
+    """Writes queued items into segments."""
 
-    id: str
-    verb: VerbName
-    body: bytes
-    status: int
-    answer: bytes
-    history: EvictionHistory
-    problem: str | None
-
-
-WriterItem = SegmentStart | ObjectChange | UnreadableChange | CallRecord
-
-
-class SegmentWriter(threading.Thread):
-    """Writes the items of the backlog into segments until the backlog ends."""
-
-    def __init__(
-        self, directory: Path, backlog: Backlog[WriterItem], *, segment_size: int, total_size: int, disk: Disk
-    ) -> None:
-        super().__init__(name="recording", daemon=True)
+    def __init__(self, directory: Path, config: RecordingSection, max_queued_bytes: int, disk: Disk) -> None:
+        super().__init__("recording", max_queued_bytes, self._write_items, self._close_segment)
         self.directory = directory
         self.failure: str | None = None
         """Reason why the thread has stopped; None: it has not failed."""
-        self.full = 0
-        """Number of the last segment that reached its size limit."""
         self.segment: OpenSegment | None = None
         self.calls = 0
         """Number of calls written."""
@@ -95,38 +73,38 @@ class SegmentWriter(threading.Thread):
         """Number of calls skipped because they could not be redacted."""
         self.older = [(path, size_of(path)) for path in segments_in(directory)]
         """(path, size) of the segments before the current one, oldest first."""
-        self._backlog = backlog
-        self._segment_size = segment_size
-        self._total_size = total_size
+        self._config = config
         self._disk = disk
-        self._number = 0
-        self._annotations: frozenset[str] = frozenset()
+        self._current_start: SegmentStart | None = None
 
     @property
-    def size(self) -> int:
+    def size_on_disk(self) -> int:
         """Size of all segments in bytes."""
         return sum(size for _, size in self.older) + (self.segment.size if self.segment is not None else 0)
 
-    def run(self) -> None:
+    def _write_items(self, items: list[WriterItem]) -> None:
+        if self.failure is not None:
+            return
         try:
-            while items := self._backlog.take():
-                for item in items:
-                    self._write(item)
-                self._flush()
+            for item in items:
+                self._write_item(item)
+            if self.segment is not None:
+                self.segment.flush()
+            while self.older and self.size_on_disk > self._config.total_size:  # the current segment always stays
+                delete_segment(self.older.pop(0)[0])
         except OSError as error:
             self._fail(f"{self.directory}: {error.strerror or error}")
         except Exception:
             log.exception("recording: internal error")
             self._fail(INTERNAL)
-        finally:
-            self._close()
 
     def _fail(self, why: str) -> None:
         self.failure = why
-        self._backlog.clear()
+        self.clear()
+        self.end()
         log.error("recording stopped: %s", why)
 
-    def _close(self) -> None:
+    def _close_segment(self) -> None:
         try:
             if self.segment is not None:
                 self.segment.close()
@@ -134,66 +112,37 @@ class SegmentWriter(threading.Thread):
             if self.failure is None:
                 self._fail(f"{self.directory}: {error.strerror or error}")
 
-    def _write(self, item: WriterItem) -> None:
+    def _write_item(self, item: WriterItem) -> None:
         if isinstance(item, SegmentStart):
             self._begin(item)
-        elif isinstance(item, CallRecord):
-            self._write_call(item)
-        elif isinstance(item, UnreadableChange):
-            self._add(encode_line(UnreadableLine(item.fields)))
-        elif item.object is None:
-            self._add(encode_line(DeleteLine(item.kind, *item.key)))
-        else:
-            one = redact.redact_object(item.kind, item.object, self._annotations)
-            self._add(encode_line(PutLine(item.kind, Raw(msgspec.json.encode(one)))))
-
-    def _write_call(self, call: CallRecord) -> None:
-        try:
-            request = redact.redact_request(call.verb, call.body, self._annotations)
-            answer = redact.redact_answer(call.verb, call.answer)
-        except (ValueError, RecursionError) as error:
-            self.skipped += 1
-            log.warning("recording: skipping call %s: %s", call.id, error)
             return
-        time = format_time(call.history.now, 6)
-        self._add(
-            encode_line(
-                CallLine(call.id, time, call.verb, call.status, call.history, Raw(request), Raw(answer), call.problem)
-            )
-        )
-        self.calls += 1
-
-    def _add(self, line: bytes) -> None:
-        segment = self._current()
-        segment.write(line)
-        if segment.written >= self._segment_size:
-            self.full = self._number
-
-    def _current(self) -> OpenSegment:
-        if self.segment is None:
+        if self.segment is None or self._current_start is None:
             raise RuntimeError("a line was queued before the first segment")
-        return self.segment
+        annotations = self._current_start.settings.profile.preemption.annotations
+        line: DeleteLine | UnreadableLine | PutLine | CallLine
+        if isinstance(item, ObjectChange):
+            redacted = redact.redact_object(item.kind, item.object, annotations)
+            line = PutLine(item.kind, Raw(msgspec.json.encode(redacted)))
+        elif isinstance(item, CallLine):
+            try:
+                line = redact.redact_call(item, annotations)
+            except (ValueError, RecursionError) as error:
+                self.skipped += 1
+                log.warning("recording: skipping call %s: %s", item.id, error)
+                return
+        else:
+            line = item
+        self.segment.write(encode_line(line))
+        self.calls += isinstance(item, CallLine)
+        self._current_start.is_full = self.segment.line_bytes >= self._config.segment_size
 
-    def _flush(self) -> None:
-        if self.segment is not None:
-            self.segment.flush()
-        self._trim()
-
-    # --- segments ---------------------------------------------------------------------------------------------
-
-    def _begin(self, begin: SegmentStart) -> None:
+    def _begin(self, start: SegmentStart) -> None:
         if self.segment is not None:
             self.segment.close()
             self.older.append((self.segment.path, self.segment.size))
             self.segment = None
-        self._number = begin.number
-        self._annotations = begin.settings.profile.preemption.annotations
-        header = encode_line(SegmentHeader(FORMAT, __version__, begin.settings))
-        cluster = None if begin.cluster is None else encode_list(begin.cluster, self._annotations)
-        self.segment = OpenSegment.begin(self.directory, begin.now, header, cluster, self._disk)
-
-    def _trim(self) -> None:
-        """Delete the oldest segments above the total size, but never the one being written."""
-        while self.older and self.size > self._total_size:
-            path, _ = self.older.pop(0)
-            delete_segment(path)
+        self._current_start = start
+        header = encode_line(SegmentHeader(FORMAT, __version__, start.settings))
+        annotations = start.settings.profile.preemption.annotations
+        cluster = None if start.cluster is None else encode_list(start.cluster, annotations)
+        self.segment = OpenSegment(self.directory, start.now, header, cluster, self._disk)

@@ -1,217 +1,186 @@
-"""The journal of a call, with three sinks: the decision log (/decisions), recordings, and audit lines.
+"""The journal of a call, with four sinks: recording, decision log (/decisions), log line and audit log.
 
-An entry is drafted before the effects of the decision are applied, because those change the cluster cache, and is
-committed once the answer is known, before it is sent.
+A sink is a generator. Up to its `yield` the cluster cache is in the state of the decision: there it takes what the
+effects of the decision change. After it `call.result` is final: there it writes its entry, before the answer is sent.
 
 Rule: a failing sink is logged and never costs the answer.
 """
 
 import logging
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
-import msgspec
+from msgspec import Raw
 
-from extender.core.engine import PreemptDecision
+from extender.cluster.apiserver.binding import BindResult
+from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain import schema
-from extender.core.explain.record import DecisionRecord
-from extender.k8s.objects import Pod
+from extender.core.explain.record import DecisionRecord, record_filter, record_preempt, record_prioritize
+from extender.core.explain.render import changed_policies
 from extender.k8s.time import format_time
 from extender.server.context import ServerContext
 from extender.server.observability import audit
-from extender.server.observability.audit import AuditLine, BindLine, PreemptLine
+from extender.server.observability.audit import AuditLine, AuditPod, BindLine, PreemptLine
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
-from extender.server.scheduler.result import Answer, CallResult
+from extender.server.recording.lines import CallLine
+from extender.server.scheduler.result import CallResult, CallVerb
+from extender.wire import BindRequest, FilterRequest, PreemptRequest
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """A parsed request."""
+    """A call, as the sinks see it."""
 
     id: str
-    verb: schema.VerbName
-    pod: Pod
-    body: bytes
-    sent: int
-    """Number of nodes in the request."""
+    """ID of the call in /decisions, recordings and audit lines."""
+    verb: CallVerb
+    result: CallResult
+    """Before the effects of the decision are applied: what was decided; afterwards: what is answered."""
+    history: EvictionHistory
+    """Time of the call, and the evictions before it."""
+    request: FilterRequest | PreemptRequest | BindRequest | None = None
+    """None: the call failed before its request was read."""
+    body: bytes = b""
+    milliseconds: float = 0.0
+    """Duration from the parsed request to the decision, or to the last response of the API server."""
+    binding: BindResult | None = None
+    """/bind: the result of the binding."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
-    """The draft of a call's journal entry; a part is None if its sink is disabled or failed."""
-
-    kept: KeptDecision | None
-    line: PreemptLine | None
-
-
-def draft_entry(
-    server_context: ServerContext,
-    call: Call,
-    result: CallResult[Any],
-    record: Callable[[Any], DecisionRecord],
-    milliseconds: float,
-) -> JournalEntry:
-    """Return the call's journal entry and record the call; the cluster cache must be in the state of the decision."""
-    line = (
-        _draft_audit_line(server_context, call, result, milliseconds)
-        if call.verb == "preempt" and _is_audited(server_context)
-        else None
-    )
-    return JournalEntry(_record_and_draft(server_context, call, result, record, milliseconds), line)
+@contextmanager
+def entry(server_context: ServerContext, call: Call) -> Iterator[None]:
+    """Write the journal's entry of a call; the `with` block applies the effects of its decision."""
+    entries = {name: sink(server_context, call) for name, sink in SINKS.items()}
+    _advance(call, entries)
+    yield
+    _advance(call, entries)
 
 
-def commit_entry(server_context: ServerContext, entry: JournalEntry, result: CallResult[Any]) -> None:
-    """Write the entry to the decision log and the audit log, completed with the final result of the call."""
-    kept = entry.kept
-    if kept is not None:
+def write(server_context: ServerContext, call: Call) -> None:
+    """Write the journal's entry of a call that decided nothing: a binding, or a call that failed before it was read."""
+    with entry(server_context, call):
+        pass
+
+
+def _advance(call: Call, entries: dict[str, Iterator[None]]) -> None:
+    for name, started in entries.items():
         try:
-            server_context.decisions.keep(replace(kept, mode=result.mode, error=result.error))
+            next(started, None)
         except Exception:
-            log.exception("%s %r: failed to store the decision", kept.verb, kept.pod.key)
-    line = entry.line
-    if line is not None:
-        answer = result.answer
-        changes = {"mode": result.mode, "status": answer.status, "answer": answer.kind, "error": result.error}
-        write_audit_line(server_context, lambda: msgspec.structs.replace(line, **changes))
+            log.exception("%s: failed to store the %s", call.id, name)
 
 
-# --- decision log and recordings ------------------------------------------------------------------------------------
+# --- sinks ----------------------------------------------------------------------------------------------------------
 
 
-def _record_and_draft(
-    server_context: ServerContext,
-    call: Call,
-    result: CallResult[Any],
-    record: Callable[[Any], DecisionRecord],
-    milliseconds: float,
-) -> KeptDecision | None:
-    decisions, recorder = server_context.decisions, server_context.recorder
-    try:
-        history = _history(server_context, result)
-        if recorder is not None and recorder.is_on:
-            recorded_answer = result.answer
-            recorder.record_call(
-                call.id,
-                call.verb,
-                call.body,
-                recorded_answer.status,
-                recorded_answer.body,
-                history,
-                server_context.settings,
-            )
-        if not decisions.is_enabled:
-            return None
-        return KeptDecision(
+def _record(server_context: ServerContext, call: Call) -> Iterator[None]:
+    recorder, answer = server_context.recorder, call.result.answer
+    if recorder is None or not recorder.is_on or call.verb == "bind" or call.request is None:
+        return
+    problem = server_context.source.problem() if call.result.decision is None else None
+    time, body = format_time(call.history.now, 6), Raw(answer.body)
+    line = CallLine(call.id, time, call.verb, answer.status, call.history, Raw(call.body), body, problem)
+    recorder.record(line, call.history.now, server_context.settings)
+    yield
+
+
+def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
+    request = call.request
+    if (
+        not server_context.decisions.is_enabled
+        or call.verb == "bind"
+        or not isinstance(request, FilterRequest | PreemptRequest)
+    ):
+        return
+    cache = call.result.answer.cache_status or cache_summary(server_context.cache, server_context.source)
+    record = _decision_record(request, call.result.decision)
+    yield
+    server_context.decisions.keep(
+        KeptDecision(
             id=call.id,
             verb=call.verb,
-            now=history.now,
-            milliseconds=milliseconds,
-            pod=call.pod,
+            now=call.history.now,
+            milliseconds=call.milliseconds,
+            pod=request.pod,
             profile=server_context.settings.profile,
-            mode=result.mode,
-            cache=result.answer.cache_status or cache_summary(server_context.cache, server_context.source),
-            record=None if result.decision is None else record(result.decision),
-            error=result.error,
+            mode=call.result.mode,
+            cache=cache,
+            record=record,
+            error=call.result.error,
         )
-    except Exception:
-        log.exception("%s %r: failed to store the decision", call.verb, call.pod.key)
-        return None
-
-
-def _history(server_context: ServerContext, result: CallResult[Any]) -> EvictionHistory:
-    decision_context = None if result.decision is None else result.decision.decision_context
-    history: EvictionHistory = (
-        server_context.history() if decision_context is None else decision_context.context.history
     )
-    return history
 
 
-# --- audit lines ------------------------------------------------------------------------------------------------------
+def _log_line(_: ServerContext, call: Call) -> Iterator[None]:
+    yield
+    request, decision = call.request, call.result.decision
+    if isinstance(request, PreemptRequest) and isinstance(decision, PreemptDecision):
+        nodes = {candidate.node: [victim.key for victim in candidate.victims] for candidate in decision.kept}
+        made = nodes or f"no victims: {decision.no_candidate_reason}"
+        log.info("preempt %r: %s; %s", request.pod.key, made, call.result.answer.cache_status)
+    elif isinstance(request, FilterRequest) and isinstance(decision, FilterDecision):
+        log.debug("filter %r: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
+    elif isinstance(request, FilterRequest) and decision is not None:
+        log.debug("prioritize %r: %d nodes", request.pod.key, len(request.nodes))
 
 
-def write_audit_line(server_context: ServerContext, line: Callable[[], AuditLine]) -> None:
-    """Write an audit line if the audit log is enabled; a line that cannot be written is counted as lost."""
-    if server_context.audit is None or not server_context.audit.is_on:
+def _audit(server_context: ServerContext, call: Call) -> Iterator[None]:
+    audit_log = server_context.audit
+    if audit_log is None or not audit_log.is_on or call.verb not in ("preempt", "bind"):
         return
     try:
-        server_context.audit.write(audit.encode_line(line()))
-    except Exception as error:
-        _record_lost_line(server_context, error)
+        decision = call.result.decision
+        cache = audit.cache_state(server_context.cache, server_context.source)
+        decided = audit.decision_fields(decision) if isinstance(decision, PreemptDecision) else {}
+        yield
+        audit_log.write(audit.encode_line(_audit_line(server_context, call, cache, decided)))
+    except Exception:
+        audit_log.count_lost()
+        raise
 
 
-def write_unparsed_audit_line(
-    server_context: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str
-) -> None:
-    """Write the audit line of a call that failed before its request was parsed."""
-    write_audit_line(server_context, lambda: _unparsed_line(server_context, verb, answer, error))
+SINKS: dict[str, Callable[[ServerContext, Call], Iterator[None]]] = {
+    "recording": _record,
+    "decision": _keep,
+    "log line": _log_line,
+    "audit line": _audit,
+}
+"""What a sink stores -> the sink."""
 
 
-def _is_audited(server_context: ServerContext) -> bool:
-    return server_context.audit is not None and server_context.audit.is_on
+def _decision_record(request: FilterRequest | PreemptRequest, decision: object) -> DecisionRecord | None:
+    if isinstance(decision, PreemptDecision) and isinstance(request, PreemptRequest):
+        return record_preempt(decision, request.sent)
+    if isinstance(decision, FilterDecision):
+        return record_filter(decision)
+    return record_prioritize(decision) if isinstance(decision, PrioritizeDecision) else None
 
 
-def _record_lost_line(server_context: ServerContext, error: Exception) -> None:
-    log.error("audit: failed to write a line", exc_info=error)
-    if server_context.audit is not None:
-        server_context.audit.count_lost()
-
-
-def _draft_audit_line(
-    server_context: ServerContext, call: Call, result: CallResult[Any], milliseconds: float
-) -> PreemptLine | None:
-    """Return the audit line of a /preempt, without the final mode, status and answer."""
-    decision = result.decision
-    try:
-        return PreemptLine(
-            event="audit",
-            timestamp=format_time(_history(server_context, result).now, 6),
-            id=call.id,
-            verb="preempt",
-            mode=result.mode,
-            status=result.answer.status,
-            answer=result.answer.kind,
-            milliseconds=round(milliseconds, 3),
-            preemptor=audit.preemptor(call.pod),
-            sent=call.sent,
-            policies=audit.policies_of(server_context.settings.profile),
-            cache=audit.cache_state(server_context.cache, server_context.source),
-            **(audit.decision_fields(decision) if isinstance(decision, PreemptDecision) else {}),
-        )
-    except Exception as error:
-        _record_lost_line(server_context, error)
-        return None
-
-
-def _unparsed_line(
-    server_context: ServerContext, verb: Literal["preempt", "bind"], answer: Answer, error: str
+def _audit_line(
+    server_context: ServerContext, call: Call, cache: audit.AuditCache, decided: dict[str, Any]
 ) -> AuditLine:
-    now, number = format_time(time.time_ns(), 6), server_context.decisions.next_id(verb)
-    if verb == "bind":
-        return BindLine(
-            event="audit",
-            timestamp=now,
-            id=number,
-            verb="bind",
-            mode="failed",
-            status=answer.status,
-            milliseconds=0.0,
-            error=error,
-        )
-    return PreemptLine(
-        event="audit",
-        timestamp=now,
-        id=number,
-        verb="preempt",
-        mode="failed",
-        status=answer.status,
-        answer=answer.kind,
-        milliseconds=0.0,
-        error=error,
-        cache=audit.cache_state(server_context.cache, server_context.source),
-    )
+    """Return the audit line of /preempt or /bind; `decided`: the keys that depend on the decision of /preempt."""
+    request, result, binding = call.request, call.result, call.binding
+    keys: dict[str, Any] = {
+        "event": "audit",
+        "timestamp": format_time(call.history.now, 6),
+        "id": call.id,
+        "verb": call.verb,
+        "mode": result.mode,
+        "status": result.answer.status,
+        "milliseconds": round(call.milliseconds, 3),
+    }
+    if call.verb == "bind":
+        if isinstance(request, BindRequest) and binding is not None:
+            pod = AuditPod(namespace=request.pod_namespace, name=request.pod_name, uid=request.pod_uid)
+            keys |= {"pod": pod, "node": request.node, "outcome": binding.outcome, "tries": binding.tries}
+        return BindLine(error=result.error or "", **keys)
+    if isinstance(request, PreemptRequest):
+        policies = changed_policies(server_context.settings.profile)
+        keys |= {"preemptor": audit.preemptor(request.pod), "sent": len(request.sent), "policies": policies}
+    return PreemptLine(answer=result.answer.kind, error=result.error, cache=cache, **keys, **decided)

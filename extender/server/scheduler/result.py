@@ -4,10 +4,13 @@ Rule: plain values; `server.scheduler.verbs` makes them, `server.scheduler.route
 """
 
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Literal
 
-from extender.core.engine import DecisionContext
+from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core.explain.schema import VerbName
 from extender.server.observability.decision_log import DecisionMode
+
+CallVerb = VerbName | Literal["bind"]
 
 AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
 """Content of an answer: the decision; no victims (an empty map in answer to /preempt); what changes nothing for
@@ -47,24 +50,12 @@ class CallSummary:
     """Number of nodes that the decision accepts, scores or evicts from."""
 
 
-class DecisionLike(Protocol):
-    """The common part of FilterDecision, PrioritizeDecision and PreemptDecision."""
-
-    @property
-    def not_evaluated(self) -> tuple[str, ...]: ...
-    @property
-    def decision_context(self) -> DecisionContext | None: ...
-
-
-DecisionT = TypeVar("DecisionT", bound=DecisionLike)
-
-
 @dataclass(frozen=True, slots=True)
-class CallResult(Generic[DecisionT]):
+class CallResult:
     """The outcome of a request, before its effects are applied."""
 
     answer: Answer
     mode: DecisionMode
-    decision: DecisionT | None = None
+    decision: FilterDecision | PrioritizeDecision | PreemptDecision | None = None
     error: str | None = None
     """Reason why nothing was decided; None: the call did not fail."""

@@ -26,6 +26,7 @@ from tests.server.conftest import (
     configuration,
     filled_cache,
     preempt_body,
+    stop_binding,
 )
 from tests.server.conftest import pod as shop_pod
 from tests.server.scheduler.test_bind import LIVE, REQUEST
@@ -59,7 +60,7 @@ class Audited:
         self.put(audit=self.audit)
 
     def put(self, **parts):
-        self.app.state.server_context = dataclasses.replace(self.app.state.server_context, **parts)
+        self.app.server_context = dataclasses.replace(self.app.server_context, **parts)
 
     async def post(self, path="/preempt", body=None):
         async with client_for(self.app) as client:
@@ -259,7 +260,7 @@ async def test_other_verbs_have_none_but_their_answers_say_their_id_too(audited)
 async def test_the_id_leads_to_the_decision(audited):
     service = audited()
     header = (await service.post()).headers["X-Extender-Decision"]
-    async with admin_client(service.app.state.server_context) as people:
+    async with admin_client(service.app.server_context) as people:
         shown = (await people.get(f"/decisions/{header}")).json()
     line = service.line()
     assert (shown["id"], shown["uid"], shown["chosen"]) == (line["id"], "uid-urgent", [line["kept"][0]["node"]])
@@ -312,7 +313,7 @@ async def bound(audited, api, **changes):
     app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "2s"}), api=server)
     service = audited(app=app)
     response = await service.post("/bind", json.dumps(REQUEST | changes).encode())
-    app.state.server_context.binder.threads.shutdown()
+    stop_binding(app)
     server.close()
     line = service.line()
     assert response.headers["X-Extender-Decision"] == line["id"] == "bind-1"
@@ -360,7 +361,7 @@ async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
     async with client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
         assert not path.exists()
-        async with app.router.lifespan_context(app):
+        async with app.lifespan():
             await client.post("/preempt", content=preempt_body())
     (line,) = map(json.loads, path.read_text().splitlines())
     assert line["id"] == "preempt-2"
@@ -368,7 +369,7 @@ async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
 
 async def test_by_default_they_go_to_standard_output(capfd):
     app = create_app(filled_cache(), configuration())
-    async with app.router.lifespan_context(app), client_for(app) as client:
+    async with app.lifespan(), client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
     out, _ = capfd.readouterr()
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["preempt-1"]
@@ -376,7 +377,7 @@ async def test_by_default_they_go_to_standard_output(capfd):
 
 async def test_they_can_be_switched_off(capfd):
     app = create_app(filled_cache(), configuration(audit={"enabled": False}))
-    async with app.router.lifespan_context(app), client_for(app) as client:
+    async with app.lifespan(), client_for(app) as client:
         await client.post("/preempt", content=preempt_body())
     assert capfd.readouterr().out == ""
 

@@ -78,7 +78,9 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
     sections = {"preemption": {"preset": preset}, "recording": {"directory": str(tmp_path / "recording")}}
     sections["audit"] = {"path": str(tmp_path / "audit.log")}
     app = create_app(cache, configuration(**sections))
-    server_context = app.state.server_context
+    server_context = app.server_context
+    assert server_context.recorder is not None
+    assert server_context.audit is not None
     server_context.recorder.start()
     server_context.audit.start()
     people = admin_client(server_context)
@@ -120,7 +122,7 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
     assert server_context.recorder.status()["calls"] >= 7
     assert [text for text in shown if SECRET in text] == []
     assert SECRET not in caplog.text
-    as_json = logs.json_formatter()
+    as_json = logs.JSONFormatter()
     assert [record for record in caplog.records if SECRET in as_json.format(record)] == []
     for path in tmp_path.rglob("*"):
         assert SECRET not in str(path)

@@ -20,8 +20,9 @@ from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
+from extender.server.context import ServerContext
 from extender.server.observability.decision_log import POD_SIZE_BYTES, DecisionLog, DecisionQuery, KeptDecision
-from extender.server.scheduler.verbs import VERBS, ServerContext, answer
+from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
 from tests.builders import built, cluster, incoming, node, placed, pod, typed
 from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_cache, filter_body, preempt_body

@@ -39,7 +39,7 @@ def traced(spans):
     def make(cache=None, **sections):
         app = create_app(cache or filled_cache(), configuration(**sections))
         made.append(Tracing(SimpleSpanProcessor(spans)))
-        app.state.server_context = dataclasses.replace(app.state.server_context, tracing=made[-1])
+        app.server_context = dataclasses.replace(app.server_context, tracing=made[-1])
         return app
 
     yield make
@@ -119,7 +119,7 @@ class Broken(SimpleSpanProcessor):
 async def test_a_bug_in_tracing_costs_no_answer(caplog):
     app = create_app(filled_cache(), configuration())
     tracer = Tracing(Broken(InMemorySpanExporter()))
-    app.state.server_context = dataclasses.replace(app.state.server_context, tracing=tracer)
+    app.server_context = dataclasses.replace(app.server_context, tracing=tracer)
     assert (await post(app)).status_code == 200
     assert [record.getMessage() for record in caplog.records] == ["tracing: failed to record the span of POST /preempt"]
     tracer.stop()
@@ -146,7 +146,7 @@ async def test_spans_are_exported_to_the_endpoint_and_the_last_ones_at_the_end()
         thread.start()
         endpoint = f"http://127.0.0.1:{server.server_port}/v1/traces"
         app = create_app(filled_cache(), configuration(tracing={"endpoint": endpoint}, audit={"enabled": False}))
-        async with app.router.lifespan_context(app):
+        async with app.lifespan():
             assert (await post(app)).status_code == 200
         assert await asyncio.to_thread(came.wait, 5.0)
         server.shutdown()
@@ -162,7 +162,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call_and_no_end(monkeyp
     sections = {"tracing": {"endpoint": "http://127.0.0.1:9/v1/traces"}, "audit": {"enabled": False}}
     app = create_app(filled_cache(), configuration(**sections))
     began = time.monotonic()
-    async with app.router.lifespan_context(app):
+    async with app.lifespan():
         assert (await post(app)).status_code == 200
     took = time.monotonic() - began
     for thread in threading.enumerate():

@@ -13,18 +13,22 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec import Raw
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
 from extender.core.eviction_history import EvictionHistory
 from extender.k8s.kinds import KINDS
-from extender.k8s.time import SECOND
+from extender.k8s.time import SECOND, format_time
+from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
 from extender.server.recording.disk import Disk
+from extender.server.recording.lines import CallLine
 from extender.server.recording.recorder import Recorder
-from extender.server.recording.replay import ReplayResult, open_recording
+from extender.server.replay import ReplayResult, open_recording
 from extender.server.scheduler import verbs
+from extender.server.scheduler.result import Answer
 from extender.server.settings import LiveSettings
 from tests.server.conftest import CLUSTER, configuration, filled_cache
 
@@ -58,13 +62,13 @@ class Rig:
         self.directory = directory
         self.cache = filled_cache(CLUSTER) if cache is None else cache
         section = RecordingSection(directory=str(directory), **(sizes or {}))
-        self.recorder = Recorder(self.cache, section, source.problem, disk=disk, max_queued_bytes=max_queued_bytes)
-        self.server_context = verbs.ServerContext(
+        self.recorder = Recorder(self.cache, section, disk=disk, max_queued_bytes=max_queued_bytes)
+        self.server_context = ServerContext(
             self.cache, LiveSettings(configuration(**sections)), source, recorder=self.recorder
         )
         self.cache.prepare_for(self.server_context.settings.profile)
 
-    def ask(self, verb: str, body: bytes | dict[str, Any]) -> verbs.Answer:
+    def ask(self, verb: str, body: bytes | dict[str, Any]) -> Answer:
         """Answer as the route does."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return verbs.answer(verbs.VERBS[verb], self.server_context, raw)
@@ -73,7 +77,8 @@ class Rig:
         """Record a call without answering it."""
         request = body or b'{"Pod":{"metadata":{"name":"p"}},"NodeNames":[]}'
         history = EvictionHistory(NOW + seconds * SECOND)
-        self.recorder.record_call(key, "filter", request, 200, b"{}", history, self.server_context.settings)
+        line = CallLine(key, format_time(history.now, 6), "filter", 200, history, Raw(request), Raw(b"{}"))
+        self.recorder.record(line, history.now, self.server_context.settings)
 
     def results(self) -> list[ReplayResult]:
         """Stop the recording and replay it."""

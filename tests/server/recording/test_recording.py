@@ -37,7 +37,7 @@ def replayed(directory):
 
 async def test_what_is_answered_is_recorded_from_the_start_to_the_end(tmp_path):
     app = create_app(filled_cache(), recording_into(tmp_path))
-    async with app.router.lifespan_context(app), client_for(app) as client:
+    async with app.lifespan(), client_for(app) as client:
         answers = [(await client.post(path, content=body)).content for path, body in BODIES.items()]
         assert (await client.post("/filter", content=b"{")).status_code == 400
     assert replayed(tmp_path) == answers
@@ -49,7 +49,7 @@ async def test_the_example_cluster_is_recorded(tmp_path):
     app = create_app(cache, recording_into(tmp_path))
     sent: dict[str, list[str]] = {node.metadata.name: [] for node in cache.snapshot().nodes}
     answers = []
-    async with app.router.lifespan_context(app), client_for(app) as client:
+    async with app.lifespan(), client_for(app) as client:
         for cpu in ("500m", "3", "64"):
             urgent = shop_pod("cart-9", cpu=cpu, priority=100_000)
             answers += [
@@ -64,7 +64,7 @@ async def test_the_example_cluster_is_recorded(tmp_path):
 async def test_nothing_is_recorded_unless_that_is_wanted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     app = create_app(filled_cache(), configuration())
-    async with app.router.lifespan_context(app), client_for(app) as client:
+    async with app.lifespan(), client_for(app) as client:
         await client.post("/filter", content=body_of())
     assert list(tmp_path.iterdir()) == []
 
@@ -72,9 +72,9 @@ async def test_nothing_is_recorded_unless_that_is_wanted(tmp_path, monkeypatch):
 async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
     app = create_app(filled_cache(), recording_into(tmp_path))
     async with (
-        app.router.lifespan_context(app),
+        app.lifespan(),
         client_for(app) as client,
-        admin_client(app.state.server_context) as people,
+        admin_client(app.server_context) as people,
     ):
         answers = []
         for number, enabled in enumerate((False, True, False)):
@@ -87,7 +87,7 @@ async def test_it_is_switched_on_and_off_by_the_admin_listener(tmp_path):
 
 async def test_the_directory_cannot_be_chosen_over_http(tmp_path):
     app = create_app(filled_cache(), configuration())
-    async with admin_client(app.state.server_context) as people:
+    async with admin_client(app.server_context) as people:
         refused = await people.post("/recording", json={"enabled": True})
         assert refused.status_code == 409
         assert "recording.directory" in refused.json()["Error"]

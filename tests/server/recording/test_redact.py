@@ -17,7 +17,7 @@ from extender.k8s.annotations import DO_NOT_DISRUPT
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording import redact
 from extender.server.recording.lines import FORMAT, HEADER_DECODER, SegmentHeader, encode_line
-from extender.server.recording.replay import open_recording
+from extender.server.replay import open_recording
 from extender.server.settings import Settings
 from extender.wire import decode_filter, decode_preempt
 from tests.server.conftest import CLUSTER, node, pod

@@ -8,7 +8,7 @@ import pytest
 import extender
 from extender.errors import RecordingError
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
-from extender.server.recording.replay import open_recording
+from extender.server.replay import open_recording
 from extender.server.settings import Settings
 from tests.server.conftest import INCOMING, URGENT, configuration, filter_body, full_body, node, pod, preempt_body
 from tests.server.recording.rig import Rig, applied

@@ -18,7 +18,7 @@ from extender.server.admin.collectors import RecordingCollector
 from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
 from extender.server.recording.recorder import Recorder
-from extender.server.recording.replay import open_recording
+from extender.server.replay import open_recording
 from extender.server.settings import Settings
 from tests.server.conftest import (
     CLUSTER,
@@ -200,7 +200,7 @@ def test_a_budget_that_changes_changes_what_is_replayed(tmp_path):
     rig = Rig(tmp_path, cache, preemption={"disruptionBudgets": "Strict"})
     rig.recorder.start()
     first = rig.ask("preempt", preempt_body(**{"worker-1": ["uid-small"]}))
-    (held,) = cache.snapshot().budgets
+    (held,) = cache.snapshot().objects.budgets.values()
     status = replace(held.status, disruptions_allowed=0)
     cache.apply(
         Change(

@@ -24,12 +24,12 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
 from extender.errors import NotReady, RecordingError
 from extender.k8s.kinds import ClusterObjects
+from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
 from extender.server.recording.lines import CallLine, DeleteLine, PutLine, UnreadableLine
 from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs
-from extender.server.scheduler.verbs import ServerContext
 from extender.server.settings import LiveSettings, Settings
 
 
