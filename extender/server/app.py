@@ -1,4 +1,4 @@
-"""Assemble the scheduler extender: one FastAPI application from a cluster cache and a configuration.
+"""Assemble the scheduler extender: one application from a cluster cache and a configuration.
 
 Rule: importing this module starts nothing; all state belongs to the application that `create_app` returns.
 """
@@ -7,34 +7,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-from fastapi import FastAPI
 
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.server.admin import collectors
-from extender.server.http.errors import add_error_handlers
+from extender.server.admin.collectors import EventLoopCollector, register_collectors
+from extender.server.context import Binder, ServerContext
 from extender.server.observability import tracing
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.recording.recorder import Recorder
-from extender.server.scheduler import openapi
-from extender.server.scheduler.routes import Application, add_routes
-from extender.server.scheduler.verbs import Binder, ServerContext
+from extender.server.scheduler.routes import SchedulerApp
 from extender.server.settings import ConfigFile, LiveSettings
-from extender.version import __version__
 
 MAX_CONCURRENT_BINDINGS = 16
 """Threads for POST /bind. kube-scheduler binds in parallel: pods must not queue behind one slow API server call."""
-
-NOT_FOUND = (
-    "no such path: this listener serves POST /filter, /prioritize, /preempt and /bind; health, metrics and debug pages "
-    "are on the admin listener (admin.port)"
-)
 
 
 def create_app(
@@ -43,25 +33,13 @@ def create_app(
     source: ClusterSource = NO_SOURCE,
     api: binding.BindingApi | None = None,
     file: ConfigFile | None = None,
-) -> FastAPI:
+) -> SchedulerApp:
     """Return the scheduler's application; its lifespan runs `source` and reloads `file`, which `config` was read from.
 
     `api`: binds pods where `bind.enabled` is set.
     """
-    app = Application(
-        title=openapi.TITLE,
-        description=openapi.DESCRIPTION,
-        version=__version__,
-        lifespan=_follow,
-        openapi_url=None,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
     threads = ThreadPoolExecutor(MAX_CONCURRENT_BINDINGS, "bind")
-    app.state.stop = lambda: None
-    recorder = Recorder(cache, config.recording, source.problem)
-    server_context = app.state.server_context = ServerContext(
+    server_context = ServerContext(
         cache,
         LiveSettings(config, file),
         source,
@@ -73,40 +51,34 @@ def create_app(
         decisions=DecisionLog(
             config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size, cache.holds
         ),
-        recorder=recorder,
+        recorder=Recorder(cache, config.recording),
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
         tracing=tracing.start_tracing(config.tracing.endpoint),
     )
-    app.state.record = config.recording.directory is not None
     cache.prepare_for(server_context.settings.profile)
     server_context.live_settings.prepare_cache = source.adopt
-    app.state.waits = collectors.EventLoopCollector()
-    collectors.register_collectors(server_context.metrics, server_context, app.state.waits)
-    add_routes(app)
-    add_error_handlers(app, NOT_FOUND)
+    waits = EventLoopCollector()
+    register_collectors(server_context.metrics, server_context, waits)
+    app = SchedulerApp(server_context)
+    app.lifespan = partial(_run_tasks, app, waits, records=config.recording.directory is not None)
     return app
 
 
-def openapi_document(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document of the scheduler's port, as checked in under openapi/openapi.json."""
-    return openapi.document(app)
-
-
 @contextlib.asynccontextmanager
-async def _follow(app: FastAPI) -> AsyncIterator[None]:
-    server_context: ServerContext = app.state.server_context
-    if app.state.record and server_context.recorder is not None:
+async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: bool) -> AsyncIterator[None]:
+    server_context = app.server_context
+    if records and server_context.recorder is not None:
         server_context.recorder.start()
     if server_context.audit is not None:
         server_context.audit.start()
     source = asyncio.create_task(server_context.source.run(), name="follow-cluster")
-    source.add_done_callback(lambda _: app.state.stop() if server_context.source.fatal else None)
+    source.add_done_callback(lambda _: app.stop() if server_context.source.fatal else None)
     live_settings = asyncio.create_task(server_context.live_settings.run(), name="follow-configuration")
-    waits = asyncio.create_task(app.state.waits.run(), name="measure-waits")
+    measuring = asyncio.create_task(waits.run(), name="measure-waits")
     try:
         yield
     finally:
-        for task in (source, live_settings, waits):
+        for task in (source, live_settings, measuring):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task

@@ -3,32 +3,26 @@
 Rule: holds the parts, and decides nothing.
 """
 
-import logging
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain import schema
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import ExtenderError, NotReady
-from extender.k8s.objects import Pod
-from extender.server.http.body import too_large
-from extender.server.http.deadline import Clock, Deadline
+from extender.errors import NotReady
+from extender.server.http.deadline import Clock
 from extender.server.lifecycle import Lifecycle
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.observability.metrics import Metrics
 from extender.server.observability.tracing import Tracing
+from extender.server.recording.recorder import Recorder
 from extender.server.settings import LiveSettings, Settings
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,35 +33,6 @@ class Binder:
     timeout: float
     """Seconds for one pod, from the first API request to the last response."""
     threads: ThreadPoolExecutor
-
-
-class CallRecorder(Protocol):
-    """The interface to `server.recording`, which records calls so that they can be replayed."""
-
-    @property
-    def is_on(self) -> bool: ...
-
-    def start(self) -> None:
-        """Start recording; raises ExtenderError if the directory is not writable."""
-
-    def stop(self) -> None:
-        """Stop recording; everything recorded is on disk when this returns."""
-
-    def status(self) -> dict[str, Any]:
-        """Return the state of the recording as JSON for the admin listener."""
-
-    def record_call(
-        self,
-        key: str,
-        verb: schema.VerbName,
-        body: bytes,
-        status: int,
-        answer: bytes,
-        history: EvictionHistory,
-        settings: Settings,
-        /,
-    ) -> None:
-        """Record an answered call, before its effects (assumed pods) change the cluster cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +56,7 @@ class ServerContext:
     metrics: Metrics = field(default_factory=Metrics)
     eviction_log: EvictionLog = field(default_factory=EvictionLog)
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(0, 0))
-    recorder: CallRecorder | None = None
+    recorder: Recorder | None = None
     audit: AuditLog | None = None
     """Audit log; None: disabled."""
     tracing: Tracing | None = None
@@ -102,10 +67,6 @@ class ServerContext:
     def settings(self) -> Settings:
         """The settings in effect now; a reload replaces them between requests."""
         return self.live_settings.settings
-
-    def deadline(self, started: float, rejection: ExtenderError | None = None) -> Deadline:
-        """Return the deadline of a call whose first byte came at `started` (by `clock`)."""
-        return Deadline(started + self.timeout, self.clock, rejection)
 
     def history(self) -> EvictionHistory:
         """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""
@@ -120,19 +81,3 @@ class ServerContext:
         if self.source.is_live:
             self.eviction_log.record_terminating(snapshot)
         return snapshot
-
-    def forget_preemption(self, pod: Pod) -> None:
-        """Undo the assumed preemption for a pod that kube-scheduler sends again."""
-        if self.source.is_live:
-            self.cache.assumed.forget_preemption(pod)
-
-    def check_size(self, body: bytes, full: bool) -> None:
-        """Raise RequestTooLarge for a body with node names only that exceeds `max_node_names_body_bytes`."""
-        if not full and len(body) > self.max_node_names_body_bytes:
-            raise too_large(self.max_node_names_body_bytes)
-
-    def note_not_evaluated(self, verb: str, pod: Pod, plugins: tuple[str, ...]) -> None:
-        """Count and log the plugins that a decision leaves to kube-scheduler, in every mode."""
-        if plugins:
-            self.metrics.count_not_evaluated(plugins)
-            log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))

@@ -20,14 +20,13 @@ from collections import deque
 from collections.abc import Coroutine
 
 import numpy.ma  # noqa: F401 (np.unique imports it lazily: the first call that needs it would take 20 ms longer)
-from fastapi import FastAPI
 
 from extender.config import Configuration
 from extender.config.serving import AdminSection, ServerSection
 from extender.server.admin.app import create_admin_app
-from extender.server.context import ServerContext
 from extender.server.http.listener import Listener, bind
 from extender.server.http.tls import TLSFiles
+from extender.server.scheduler.routes import SchedulerApp
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +46,12 @@ ADMIN_SHUTDOWN_TIMEOUT_SECONDS = 2.0
 """Seconds for which in-flight requests of the admin listener are still answered during a shutdown."""
 
 
-def serve(app: FastAPI, config: Configuration, listening: socket.socket | None = None) -> None:
-    """Serve until SIGINT, SIGTERM or `app.state.stop()`, on `listening` or else on the configured address.
+def serve(app: SchedulerApp, config: Configuration, listening: socket.socket | None = None) -> None:
+    """Serve until SIGINT, SIGTERM or `app.stop()`, on `listening` or else on the configured address.
 
     Raises ConfigError if a certificate is not usable, ListenError if an address cannot be bound.
     """
-    server_context: ServerContext = app.state.server_context
+    server_context = app.server_context
     certificates = server_context.lifecycle.certificates
     for name, section in (("server", config.server), ("admin", config.admin)):
         if section.tls.is_on:
@@ -81,17 +80,16 @@ def _listen(name: str, section: ServerSection | AdminSection, backlog: int) -> s
     return bind(name, section.host, section.port, backlog)
 
 
-async def _run(app: FastAPI, admin: Listener, scheduler: Listener, drain_time: float) -> None:
+async def _run(app: SchedulerApp, admin: Listener, scheduler: Listener, drain_time: float) -> None:
     shutdown = _Shutdown()
     shutdown.install_signal_handlers()
-    app.state.stop = shutdown.stop
-    lifecycle = app.state.server_context.lifecycle
+    app.stop = shutdown.stop
     try:
         await admin.open()
-        async with app.router.lifespan_context(app):
+        async with app.lifespan():
             await scheduler.open()
             reason = await shutdown.wait()
-            lifecycle.is_draining = True
+            app.server_context.lifecycle.is_draining = True
             if reason == signal.SIGTERM and drain_time > 0:
                 log.info("shutting down: SIGTERM received, not ready, still answering calls for %gs", drain_time)
                 scheduler.drain()

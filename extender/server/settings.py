@@ -1,6 +1,6 @@
 """The settings in effect, and the reload of the configuration file they come from.
 
-`server.http.file_watch` decides when a changed file is reloaded: at most 6 s after the change.
+`extender.file_watch` decides when a changed file is reloaded: at most 6 s after the change.
 
 Rule: an invalid file never replaces valid settings.
 """
@@ -15,7 +15,7 @@ from typing import Literal
 from extender.config import Configuration
 from extender.core.profile import Profile
 from extender.errors import ConfigError
-from extender.server.http.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, FileSignature, file_signature
+from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class LiveSettings:
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
         self._file = file
-        self._changes = ChangeDetector[FileSignature]()
+        self._changes = ChangeDetector()
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""
@@ -113,7 +113,6 @@ class LiveSettings:
             now = await asyncio.to_thread(_signature, file.path)
             if not self._changes.should_reload(now):
                 return False
-            self._changes.last_attempt = now
             config = await asyncio.to_thread(file.load)
             return self._apply(config, Settings.from_config(config))
         except Exception as error:  # even a bug of ours must not end the reload loop
@@ -159,7 +158,7 @@ class LiveSettings:
 
     def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
-            self._changes.last_attempt = None  # an I/O error: retry although the file does not change
+            self._changes.retry()  # an I/O error: retry although the file does not change
         message = str(error)
         if message != self.last_error:
             for line in message.splitlines():
@@ -167,7 +166,7 @@ class LiveSettings:
         self.last_error = message
 
 
-def _signature(path: Path) -> FileSignature:
+def _signature(path: Path) -> Signature:
     try:
         return file_signature(path)
     except OSError as error:

@@ -146,7 +146,7 @@ def test_the_banner_names_no_page_where_there_is_none():
 def test_the_example_has_been_asked_about_before_anybody_asks():
     """So that the page, and `extender explain`, have something to show."""
     settings, cache, *_ = opened()
-    server_context = create_app(cache, settings).state.server_context
+    server_context = create_app(cache, settings).server_context
     send_example_requests(server_context)
     kept = server_context.decisions.find(DecisionQuery())
     assert [(one.id, one.pod.key, one.mode) for one in kept] == [

@@ -147,7 +147,7 @@ def served(example: JSON) -> httpx.AsyncClient:
     cache = ClusterCache()
     cache.replace(load_cluster(cluster_of(example)))
     app = create_app(cache, Configuration.model_validate(example["configuration"]))
-    app.state.server_context = replace(app.state.server_context, eviction_log=history_of(example))
+    app.server_context = replace(app.server_context, eviction_log=history_of(example))
     for name in example.get("approved", ()):
         (victim,) = (one for one in cache.snapshot().objects.pods.values() if one.metadata.name == name)
         other = typed(pod("another-preemptor", None, start=None, phase="Pending"))

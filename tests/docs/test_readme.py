@@ -38,7 +38,7 @@ async def test_a_request_answers_as_printed(command, printed):
     cache.replace(example_cluster())
     config = Configuration()
     app = create_app(cache, config)
-    clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.state.server_context)}
+    clients = {config.server.port: scheduler_client(app), config.admin.port: admin_client(app.server_context)}
     async with clients[url.port or 80] as client:
         headers = {"Content-Type": "application/json"} if body else {}
         answer = await client.request(
@@ -73,7 +73,7 @@ def example():
     """The address that `make run` would have for people."""
     cache = ClusterCache()
     cache.replace(example_cluster())
-    server_context = create_app(cache, Configuration()).state.server_context
+    server_context = create_app(cache, Configuration()).server_context
     send_example_requests(server_context)
     with listening(server_context) as url:
         yield url

@@ -93,7 +93,7 @@ def client_for(app):
 class _BothListeners(httpx.AsyncBaseTransport):
     def __init__(self, app):
         self._scheduler = httpx.ASGITransport(app, raise_app_exceptions=False)
-        self._admin = httpx.ASGITransport(create_admin_app(app.state.server_context, Configuration()))
+        self._admin = httpx.ASGITransport(create_admin_app(app.server_context, Configuration()))
 
     async def handle_async_request(self, request):
         to = self._admin if request.url.path in PUBLIC_PATHS else self._scheduler
@@ -132,6 +132,12 @@ def listening(server_context: ServerContext) -> Iterator[str]:
 async def client(anyio_backend):
     async with client_for(create_app(filled_cache(), configuration())) as client:
         yield client
+
+
+def stop_binding(app):
+    """Stop the threads of an application with /bind whose lifespan does not."""
+    assert app.server_context.binder is not None
+    app.server_context.binder.threads.shutdown()
 
 
 def error_of(response):

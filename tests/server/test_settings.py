@@ -9,8 +9,8 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import load_config
+from extender.file_watch import POLL_INTERVAL_SECONDS
 from extender.server.app import create_app
-from extender.server.http.file_watch import POLL_INTERVAL_SECONDS
 from extender.server.settings import ConfigFile, LiveSettings
 from tests.server.conftest import client_for, filled_cache, filter_body, preempt_body
 
@@ -237,7 +237,7 @@ class Service:
         self.app = create_app(cache or filled_cache(), file.load(), file=file)
 
     async def __aenter__(self):
-        self._lifespan = self.app.router.lifespan_context(self.app)
+        self._lifespan = self.app.lifespan()
         await self._lifespan.__aenter__()
         await self.clock.asleep()
         self.client = client_for(self.app)

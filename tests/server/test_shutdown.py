@@ -154,7 +154,7 @@ def test_a_lost_cluster_ends_it_without_waiting(monkeypatch):
     serving = threading.Thread(target=run.serve, args=(app, config))
     serving.start()
     assert opened.wait(LIMIT)
-    app.state.stop()
+    app.stop()
     serving.join(10)
     assert not serving.is_alive()
 

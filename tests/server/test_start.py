@@ -19,7 +19,7 @@ SELDOM = (
     "opentelemetry.sdk",
     "rich",
     "extender.cli.report",
-    "extender.server.recording.replay",
+    "extender.server.replay",
 )
 """Modules that only other commands or a live cluster need; kubernetes alone takes as long as all the rest."""
 

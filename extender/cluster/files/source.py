@@ -1,7 +1,6 @@
 """Load the cluster cache from a file or directory and reload it when the files change.
 
-Every `interval` the inode, modification time and size of each file are compared. A change is loaded once it has been
-stable for one interval, so that a file that is still being written is not loaded.
+The files are polled every `interval`; `extender.file_watch` decides when a change is loaded.
 
 Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
@@ -15,11 +14,9 @@ from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, read_cluster
 from extender.core.profile import Profile
 from extender.errors import ClusterFileError
+from extender.file_watch import ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
-
-FileStats = tuple[tuple[str, int, int, int], ...]
-"""(path, inode, modification time in nanoseconds, size in bytes) of each file."""
 
 
 class FileSource:
@@ -41,8 +38,7 @@ class FileSource:
         self.report: LoadReport | None = None
         """Report of the last successful load."""
         self._sleep = sleep
-        self._loaded_stats: FileStats = ()
-        self._last_stats: FileStats = ()
+        self._changes = ChangeDetector()
 
     @property
     def is_live(self) -> bool:
@@ -70,7 +66,7 @@ class FileSource:
 
     def load(self) -> LoadReport:
         """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""
-        self._loaded_stats = self._last_stats = _file_stats(self.path)
+        self._changes = ChangeDetector(_signature(self.path))
         report = read_cluster(self.path)
         try:
             self.cache.replace(report.objects)
@@ -89,11 +85,7 @@ class FileSource:
     async def poll(self) -> bool:
         """Check once; return whether the cache was reloaded. Errors are logged, never raised."""
         try:
-            now = await asyncio.to_thread(_file_stats, self.path)
-            if now == self._loaded_stats:
-                return False
-            if now != self._last_stats:
-                self._last_stats = now
+            if not self._changes.should_reload(await asyncio.to_thread(_signature, self.path)):
                 return False
             await asyncio.to_thread(self.load)
         except Exception as error:  # even a bug must not end the reloading
@@ -104,15 +96,14 @@ class FileSource:
 
     def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
-            self._loaded_stats = ()  # an I/O error: retry although the file does not change
+            self._changes.retry()  # an I/O error: retry although the file does not change
         if str(error) != self.last_error:
             log.error("cluster file not reloaded, keeping the previous cache: %s", error)
         self.last_error = str(error)
 
 
-def _file_stats(path: Path) -> FileStats:
+def _signature(path: Path) -> Signature:
     try:
-        stats = [(str(file), file.stat()) for file in cluster_files(path)]
+        return tuple((str(file), *file_signature(file)) for file in cluster_files(path))
     except OSError as error:
         raise ClusterFileError(f"{path}: {error.strerror}") from error
-    return tuple((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in stats)

@@ -18,7 +18,7 @@ from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.preemption.protections import may_change_victims, protection_reasons
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
+from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError
 from extender.k8s.annotations import MIRROR
@@ -33,7 +33,7 @@ _TERMINAL_PHASES = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not keep in its node infos."""
 
 DUPLICATE_NODE = "DuplicateNode"
-"""The only rule about all candidates together; RULES has the rules about one candidate."""
+"""The only rule about all candidates together; rules() has those about one candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,48 +48,29 @@ class GuardResult:
 # --- /preempt -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
 class GuardCase:
     """One candidate, and everything that the rules check it against."""
 
-    context: SchedulingContext
-    """The preemptor, the snapshot, the policies and the time that the decision was made with."""
-    sent: SentCandidate | None
-    """The candidate that kube-scheduler sent for the node; None: it did not send the node."""
-    candidate: Candidate
-    pods_by_uid: Mapping[str, Pod]
-    """UID -> pod on the candidate's node; empty if the node is unknown."""
-    as_sent: bool
-    """True if plugins that are not evaluated apply to the node: the answer must be kube-scheduler's own victims."""
+    def __init__(
+        self,
+        context: SchedulingContext,
+        sent: SentCandidate | None,
+        candidate: Candidate,
+        pods_by_uid: Mapping[str, Pod],
+        as_sent: bool,
+    ) -> None:
+        """`context`: what the decision was made with. `sent`: None if kube-scheduler did not send the node.
 
-    @property
-    def policy(self) -> PreemptionPolicy:
-        return self.context.profile.preemption
-
-    @property
-    def preemptor(self) -> Pod:
-        return self.context.pod
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.context.snapshot
-
-    @property
-    def victims(self) -> list[Pod]:
-        return [self.pods_by_uid[uid] for uid in self.uids]
-
-    @property
-    def uids(self) -> list[str]:
-        return [pod.metadata.uid for pod in self.candidate.victims]
-
-    @property
-    def sent_uids(self) -> Sequence[str]:
-        return self.sent.victims if self.sent else ()
-
-    @property
-    def added(self) -> list[Pod]:
-        """Victims that kube-scheduler did not choose itself."""
-        return [self.pods_by_uid[uid] for uid in self.uids if uid not in self.sent_uids]
+        `pods_by_uid`: UID -> pod on the candidate's node; empty if the node is unknown. `as_sent`: plugins that are not
+        evaluated apply to the node, so the answer must be kube-scheduler's own victims.
+        """
+        self.context = context
+        self.preemptor, self.snapshot, self.policy = context.pod, context.snapshot, context.profile.preemption
+        self.sent, self.candidate, self.pods_by_uid, self.as_sent = sent, candidate, pods_by_uid, as_sent
+        self.sent_uids = sent.victims if sent is not None else ()
+        self.uids = [pod.metadata.uid for pod in candidate.victims]
+        self.victims = [pods_by_uid[uid] for uid in self.uids if uid in pods_by_uid]
+        """The victims as the snapshot has them; without those that are not on the node, which VictimUnknown rejects."""
 
 
 def guard_preempt(
@@ -123,7 +104,7 @@ def guard_preempt(
 
 def first_broken_rule(case: GuardCase) -> str | None:
     """Return the name of the first rule that the candidate breaks; None if it keeps all of them."""
-    return next((name for name, holds in RULES if not holds(case)), None)
+    return next((name for name, holds in rules() if not holds(case)), None)
 
 
 def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
@@ -134,17 +115,9 @@ def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
     return {pod.metadata.uid: pod for pod in pods if pod.status.phase not in _TERMINAL_PHASES}
 
 
-def _is_most_important_first(case: GuardCase) -> bool:
-    order = [importance(case.pods_by_uid[uid]) for uid in case.uids]
-    return order == sorted(order)
-
-
-def _was_sent(case: GuardCase) -> bool:
-    return case.sent is not None or case.policy.candidates == "AllNodes"
-
-
 def _adds_no_system_pod(case: GuardCase) -> bool:
-    return not any(map(_is_system_pod, case.added))
+    """Return whether kube-scheduler chose every victim itself that is a system pod or terminating."""
+    return not any(_is_system_pod(victim) for victim in case.victims if victim.metadata.uid not in case.sent_uids)
 
 
 def _is_system_pod(pod: Pod) -> bool:
@@ -157,8 +130,9 @@ def _is_system_pod(pod: Pod) -> bool:
 
 def _potential_victims(case: GuardCase) -> Iterator[Pod]:
     """Yield the potential victims: the pods of the node that the preemptor may evict."""
+    keeps_system_pods = may_change_victims(case.policy)
     for uid, pod in case.pods_by_uid.items():
-        is_excluded = may_change_victims(case.policy) and uid not in case.sent_uids and _is_system_pod(pod)
+        is_excluded = keeps_system_pods and uid not in case.sent_uids and _is_system_pod(pod)
         if pod.priority < case.preemptor.priority and not is_excluded and not protection_reasons(case.context, pod):
             yield pod
 
@@ -180,30 +154,38 @@ def _respects_strict_budgets(case: GuardCase) -> bool:
 
 def _is_within_max_victims(case: GuardCase) -> bool:
     max_victims = case.policy.limits.max_victims
+    evicted = [victim for victim in case.victims if victim.metadata.deletion_timestamp is None]
+    return max_victims is None or len(evicted) <= max_victims
+
+
+def _is_most_important_first(case: GuardCase) -> bool:
+    order = list(map(importance, case.victims))
+    return order == sorted(order)
+
+
+def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
+    """Return (rule, predicate: a candidate keeps it), in order: a rule may rely on earlier ones.
+
+    The names are metric labels. A function and no constant: `make mutants` changes what is in functions.
+    """
     return (
-        max_victims is None or sum(victim.metadata.deletion_timestamp is None for victim in case.victims) <= max_victims
+        ("NodeNotSent", lambda case: case.sent is not None or case.policy.candidates == "AllNodes"),
+        ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
+        ("PreemptorMustNotPreempt", lambda case: case.preemptor.spec.preemption_policy != "Never"),
+        ("SentVictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.sent_uids)),
+        ("NoVictims", lambda case: bool(case.uids) or (case.sent is not None and not case.sent.victims)),
+        ("VictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.uids)),
+        ("DuplicateVictim", lambda case: len(set(case.uids)) == len(case.uids)),
+        ("VictimNotLower", lambda case: all(victim.priority < case.preemptor.priority for victim in case.victims)),
+        ("ProtectedVictimAdded", _adds_no_system_pod),
+        ("VictimProtected", lambda case: not any(protection_reasons(case.context, victim) for victim in case.victims)),
+        ("TooManyVictims", _is_within_max_victims),
+        ("NotMostImportantFirst", _is_most_important_first),
+        ("NotAsSent", lambda case: not case.as_sent or set(case.uids) == set(case.sent_uids)),
+        ("ViolationsNotAnInteger", lambda case: type(case.candidate.num_pdb_violations) is int),
+        ("ViolationsMiscounted", _counts_violations_correctly),
+        ("BudgetViolated", _respects_strict_budgets),
     )
-
-
-RULES: tuple[tuple[str, Callable[[GuardCase], bool]], ...] = (
-    ("NodeNotSent", _was_sent),
-    ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
-    ("PreemptorMustNotPreempt", lambda case: case.preemptor.spec.preemption_policy != "Never"),
-    ("SentVictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.sent_uids)),
-    ("NoVictims", lambda case: bool(case.uids) or (case.sent is not None and not case.sent.victims)),
-    ("VictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.uids)),
-    ("DuplicateVictim", lambda case: len(set(case.uids)) == len(case.uids)),
-    ("VictimNotLower", lambda case: all(case.pods_by_uid[u].priority < case.preemptor.priority for u in case.uids)),
-    ("ProtectedVictimAdded", _adds_no_system_pod),
-    ("VictimProtected", lambda case: not any(protection_reasons(case.context, victim) for victim in case.victims)),
-    ("TooManyVictims", _is_within_max_victims),
-    ("NotMostImportantFirst", _is_most_important_first),
-    ("NotAsSent", lambda case: not case.as_sent or set(case.uids) == set(case.sent_uids)),
-    ("ViolationsNotAnInteger", lambda case: type(case.candidate.num_pdb_violations) is int),
-    ("ViolationsMiscounted", _counts_violations_correctly),
-    ("BudgetViolated", _respects_strict_budgets),
-)
-"""(rule, predicate: a candidate keeps it), in order: a rule may rely on earlier ones. The names are metric labels."""
 
 
 # --- /filter and /prioritize ---------------------------------------------------------------------------------------

@@ -69,10 +69,10 @@ class PDBRecount:
         self._snapshot = snapshot
         self._policy = policy
         self._is_live = policy.budget_accounting == "Live"
-        self._budgets = snapshot.budgets
-        self._selects = [label_predicate(budget, policy.empty_selector) for budget in snapshot.budgets]
+        self._budgets = tuple(snapshot.objects.budgets.values())
+        self._selects = [label_predicate(budget, policy.empty_selector) for budget in self._budgets]
         self._by_namespace: dict[str, list[int]] = {}
-        for index, budget in enumerate(snapshot.budgets):
+        for index, budget in enumerate(self._budgets):
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(index)
         self._selecting_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
 

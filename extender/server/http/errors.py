@@ -16,7 +16,7 @@ from extender.errors import INTERNAL, ExtenderError, printable
 MAX_MESSAGE_CHARACTERS = 250
 """Longest error message: with up to 4 bytes per character the whole body stays below 1 KiB."""
 
-_METHOD_NOT_ALLOWED = "method not allowed; see the Allow header"
+METHOD_NOT_ALLOWED = "method not allowed; see the Allow header"
 
 
 def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -31,7 +31,7 @@ def error_body(message: str) -> bytes:
 
 def add_error_handlers(app: FastAPI, not_found: str) -> None:
     """Answer everything that no route handles; `not_found`: the message of a 404, which lists the valid paths."""
-    messages = {404: not_found, 405: _METHOD_NOT_ALLOWED}
+    messages = {404: not_found, 405: METHOD_NOT_ALLOWED}
 
     async def on_http_exception(_: Request, error: Exception) -> Response:
         if not isinstance(error, HTTPException):

@@ -1,6 +1,6 @@
 """TLS of a listener: server certificate, client CA (mTLS), allowed client names, and the reload of changed files.
 
-`server.http.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
+`extender.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
 most 6 s after a change. Each reload makes a new SSLContext (`listener.py`), so that a removed client CA loses
 trust: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
 began with. `allowedNames` is read only at startup.
@@ -19,8 +19,8 @@ from typing import Any
 
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
+from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 from extender.k8s.time import SECOND, format_time
-from extender.server.http.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, FileSignature, file_signature
 from extender.server.http.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
@@ -35,9 +35,6 @@ _NO_CHECK_TIME = 0x200000
 
 _MAX_HANDSHAKE_TURNS = 5
 """Upper bound on the turns of a handshake in memory; every TLS handshake takes fewer."""
-
-FileSignatures = tuple[FileSignature | None, ...]
-"""One signature per file; None: the file is missing or not accessible."""
 
 
 class TLSFiles:
@@ -97,7 +94,6 @@ class TLSFiles:
         now = await asyncio.to_thread(self._signatures)
         if not self._changes.should_reload(now):
             return False
-        self._changes.last_attempt = now
         try:
             self.context, self.expires = await asyncio.to_thread(self._load)
         except ConfigError as error:
@@ -105,14 +101,15 @@ class TLSFiles:
                 log.error("certificate reload failed, keeping the previous one: %s", error)
             self.problem = str(error)
             if not isinstance(error.__cause__, ssl.SSLError):
-                self._changes.last_attempt = None  # not the content's fault: retry although the files do not change
+                self._changes.retry()  # not the content's fault: retry although the files do not change
             return False
         self.problem = None
         self._next_warning = 0.0
         log.info("%s.tls: certificate reloaded, expires at %s", self.listener, _format_expiry(self.expires))
         return True
 
-    def _signatures(self) -> FileSignatures:
+    def _signatures(self) -> Signature:
+        """Return one signature per file; None: the file is missing or not accessible."""
         return tuple(map(_signature, self._paths().values()))
 
     def _paths(self) -> dict[str, str]:
@@ -274,7 +271,7 @@ def _reporting_class(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObje
     return Reporting
 
 
-def _signature(path: str) -> FileSignature | None:
+def _signature(path: str) -> Signature | None:
     try:
         return file_signature(path)
     except OSError:

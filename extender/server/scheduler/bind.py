@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
-from extender.k8s.time import format_time
+from extender.core.eviction_history import EvictionHistory
 from extender.server.context import Binder, ServerContext
 from extender.server.http.deadline import NO_DEADLINE, Deadline
-from extender.server.observability.audit import AuditPod, BindLine
 from extender.server.observability.decision_log import DecisionMode
 from extender.server.scheduler import journal
 from extender.server.scheduler.failure_policy import error_message, failure_answer
-from extender.server.scheduler.result import Answer, CallSummary
+from extender.server.scheduler.journal import Call
+from extender.server.scheduler.result import Answer, CallResult, CallSummary
 from extender.wire import BindRequest, decode_bind, encode_bind
 
 log = logging.getLogger(__name__)
@@ -39,24 +39,22 @@ async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadl
     """Bind the pod; the answer has an error unless the API server confirms the binding. Raises RequestError."""
     started = time.perf_counter()
     request = decode_bind(body)
-    server_context.check_size(body, full=False)
     call_id, mode, result = server_context.decisions.next_id("bind"), ANSWERED, BindResult("refused")
     try:
         deadline.check()
         result = await _bind_in_thread(binder, request, deadline)
         answer = _confirm(server_context, request, result)
     except asyncio.CancelledError:
-        _write_audit_line(
-            server_context, call_id, request, BindResult("unknown", CANCELLED), "failed", time.perf_counter() - started
-        )
+        result, mode, answer = BindResult("unknown", CANCELLED), "failed", Answer(encode_bind(CANCELLED), "error")
         raise
     except Exception as error:
-        answer, mode, result = (
-            failure_answer("bind", server_context, error),
-            "failed",
-            replace(result, error=error_message(error)),
-        )
-    _write_audit_line(server_context, call_id, request, result, mode, time.perf_counter() - started)
+        result, mode = replace(result, error=error_message(error)), "failed"
+        answer = failure_answer("bind", server_context, error)
+    finally:
+        milliseconds, now = (time.perf_counter() - started) * 1000, EvictionHistory(time.time_ns())
+        call_result = CallResult(answer, mode, error=result.error)
+        call = Call(call_id, "bind", call_result, now, request, body, milliseconds, result)
+        journal.write(server_context, call)
     return replace(answer, id=call_id, summary=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
 
 
@@ -84,28 +82,3 @@ def _confirm(server_context: ServerContext, request: BindRequest, result: BindRe
     pod = f"{request.pod_namespace}/{request.pod_name}"
     log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, result.tries, result.error)
     return Answer(encode_bind(result.error), "error" if result.error else "decided")
-
-
-def _write_audit_line(
-    server_context: ServerContext,
-    call_id: str,
-    request: BindRequest,
-    result: BindResult,
-    mode: DecisionMode,
-    seconds: float,
-) -> None:
-    line = BindLine(
-        event="audit",
-        timestamp=format_time(time.time_ns(), 6),
-        id=call_id,
-        verb="bind",
-        mode=mode,
-        status=200,
-        milliseconds=round(seconds * 1000, 3),
-        pod=AuditPod(namespace=request.pod_namespace, name=request.pod_name, uid=request.pod_uid),
-        node=request.node,
-        outcome=result.outcome,
-        error=result.error,
-        tries=result.tries,
-    )
-    journal.write_audit_line(server_context, lambda: line)

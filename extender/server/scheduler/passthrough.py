@@ -6,14 +6,14 @@ A pass-through answer changes nothing for kube-scheduler: /filter accepts every 
 Rule: nothing here needs the cluster cache.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.scheduler.result import Answer
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
-    PrioritizeRequest,
     encode_filter,
     encode_preempt,
     encode_sent_candidates,
@@ -38,14 +38,17 @@ def accept_every_node(request: FilterRequest) -> Answer:
     return Answer(encode_filter(request, decision), "asSent")
 
 
-def no_scores(_: PrioritizeRequest) -> Answer:
-    """Add nothing to kube-scheduler's own scores."""
-    return NO_SCORES
-
-
 def as_sent(request: PreemptRequest) -> Answer:
     """Return the candidates as kube-scheduler sent them, with its own victims."""
     return Answer(encode_sent_candidates(request.sent), "asSent") if request.sent else NO_VICTIMS
+
+
+ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
+    "filter": accept_every_node,
+    "prioritize": lambda _: NO_SCORES,
+    "preempt": as_sent,
+}
+"""Verb -> function that returns the pass-through answer to a request."""
 
 
 # --- differences ----------------------------------------------------------------------------------------------------
@@ -60,7 +63,7 @@ def filter_difference(request: FilterRequest, decision: FilterDecision) -> str |
     return f"{len(rejected)} of {len(request.nodes)} nodes rejected: {_abbreviate(rejected)}"
 
 
-def score_difference(request: PrioritizeRequest, decision: PrioritizeDecision) -> str | None:
+def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> str | None:
     """Return which nodes would have been preferred; None if all scores are equal."""
     best, worst = max(decision.scores, default=0), min(decision.scores, default=0)
     if best == worst:
@@ -81,6 +84,14 @@ def preempt_difference(request: PreemptRequest, decision: PreemptDecision) -> st
     if sent_candidate is not None and set(sent_candidate.victims) == {victim.metadata.uid for victim in first.victims}:
         return None
     return f"on node {first.node!r} the victims {[victim.key for victim in first.victims]}"
+
+
+DIFFERENCES: Mapping[str, Callable[[Any, Any], str | None]] = {
+    "filter": filter_difference,
+    "prioritize": score_difference,
+    "preempt": preempt_difference,
+}
+"""Verb -> function that returns how a decision on a request differs from the pass-through answer; None: it does not."""
 
 
 def _abbreviate(names: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ import httpx
 
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
+from extender.cluster.watch.delta_queue import Deltas, Replaced
 from extender.cluster.watch.list_watch import ReflectorState, WatchSettings
 from extender.cluster.watch.source import KubernetesSource
 from extender.k8s.kinds import KINDS, Key, key_of
@@ -113,17 +114,17 @@ class SourceRig:
         self._overhear(self.source.queue)
 
     def _overhear(self, queue: Any) -> None:
-        done, replace = queue.done, queue.replace
+        done, put = queue.done, queue.put
 
         def done_() -> None:
             done()
             self._news.set()
 
-        def replace_(kind: str, objects: Any, version: str) -> None:
-            replace(kind, objects, version)
-            self.lists[kind] += 1
+        def put_(item: Replaced | Deltas) -> None:
+            put(item)
+            self.lists[item.kind] += isinstance(item, Replaced) and item.version != ""
 
-        queue.done, queue.replace = done_, replace_
+        queue.done, queue.put = done_, put_
 
     def _tell(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -161,7 +162,7 @@ class SourceRig:
     def impatient(self, kind: str, idle_timeout: float) -> None:
         """From its next watch on, a kind gives up after so many seconds of silence; other kinds never list anew."""
         reflector = self.source.reflectors[kind]
-        reflector._settings = replace(reflector._settings, idle_timeout=idle_timeout)
+        reflector.settings = replace(reflector.settings, idle_timeout=idle_timeout)
 
     def close(self) -> None:
         self.server.close()
@@ -225,15 +226,15 @@ async def following(server: str | Any, **options: Any) -> AsyncIterator[SourceRi
 async def serving(
     url: str,
     sections: dict[str, Any] | None = None,
-    on_stop: Callable[[], object] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
     **options: Any,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, SourceRig]]:
     """The service before it, with its lifespan; `sections` of the configuration; `on_stop`: what stops the server."""
     rig = SourceRig(url, **options)
     app = create_app(rig.cache, configuration(**(sections or {})), rig.source, rig.server)
-    app.state.stop = on_stop
+    app.stop = on_stop
     try:
-        async with app.router.lifespan_context(app), client_for(app) as client:
+        async with app.lifespan(), client_for(app) as client:
             yield client, rig
     finally:
         rig.close()

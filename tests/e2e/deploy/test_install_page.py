@@ -23,7 +23,6 @@ from extender.config.serving import TLSSection
 from extender.server.admin import app as admin
 from extender.server.app import create_app
 from extender.server.http.tls import TLSFiles
-from tests.e2e.deploy.kustomize import kustomize
 from tests.e2e.deploy.manifests import (
     CHART,
     DEPLOY,
@@ -34,6 +33,7 @@ from tests.e2e.deploy.manifests import (
     NO_KUBECTL,
     ROOT,
     containers,
+    kustomize,
     of_kind,
     pod_of,
     rendered,
@@ -119,17 +119,6 @@ def test_the_folder_of_ones_own_renders_and_is_what_was_asked_for(own):
     (held,) = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == "extender"]
     assert "preset: strict" in held["data"]["extender.yaml"]
     assert {"NetworkPolicy", "PodMonitor", "PrometheusRule"} <= {one["kind"] for one in objects}
-
-
-@pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
-def test_the_folder_of_ones_own_renders_with_kubectl_too(own):
-    def by_name(objects):
-        return {(one["kind"], one["metadata"]["name"]): one for one in objects}
-
-    printed = subprocess.run(
-        [str(KUBECTL), "kustomize", str(own / "own")], capture_output=True, text=True, check=True
-    ).stdout
-    assert by_name(yaml.safe_load_all(printed)) == by_name(kustomize(own / "own"))
 
 
 def test_the_control_planes_addresses_come_into_the_network_policy(own):
@@ -344,7 +333,7 @@ def test_paths_that_are_asked_with_curl_exist():
     assert asked == {"/readyz", "/metrics"}
     assert asked <= admin.openapi_document()["paths"].keys()
     (pattern,) = [words[2] for words in commands("grep", "-E")]
-    metrics = app.state.server_context.metrics.exposition().decode()
+    metrics = app.server_context.metrics.exposition().decode()
     assert [one for one in pattern.split("|") if f"extender_{one}" not in metrics] == []
 
 

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.serving import ServerSection
 from extender.config.values import is_loopback
-from extender.server.app import create_app, openapi_document
+from extender.server.scheduler import openapi
 from tests.e2e.deploy.manifests import ALL, DEPLOY, of_kind, rendered, workload
 
 EXTENDER = {
@@ -89,7 +88,7 @@ def test_all_keys_are_those_of_kube_scheduler(source):
 
 @each
 def test_verbs_are_paths_of_the_service(source):
-    paths = openapi_document(create_app(ClusterCache(), Configuration()))["paths"]
+    paths = openapi.document()["paths"]
     extender = one_extender(source)
     verbs = {key: verb for key, verb in extender.items() if key.endswith("Verb")}
     assert verbs == {f"{verb}Verb": verb for verb in verbs.values()}

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -39,8 +40,9 @@ class Live(NoSource):
 
 def everything(source: Live | None = None) -> Metrics:
     """Return the metrics of an application that has just started."""
-    server_context = create_app(ClusterCache(), Configuration(), source or Live()).state.server_context
-    server_context.lifecycle.certificates.update(server=Certificate(), admin=Certificate())
+    server_context = create_app(ClusterCache(), Configuration(), source or Live()).server_context
+    certificates: dict[str, Any] = {"server": Certificate(), "admin": Certificate()}
+    server_context.lifecycle.certificates.update(certificates)
     metrics = Metrics()
     register_collectors(metrics, server_context, EventLoopCollector(memory_limit=lambda: 1 << 30))
     return metrics

@@ -59,7 +59,7 @@ def test_a_kind_that_was_never_listed_has_no_age():
 
 
 def test_without_a_cluster_and_tls_only_conditional_metrics_are_missing():
-    shown = families(create_app(ClusterCache(), Configuration()).state.server_context.metrics)
+    shown = families(create_app(ClusterCache(), Configuration()).server_context.metrics)
     missing = {name_of(one) for one in families()} - {name_of(one) for one in shown}
     assert {"extender_watch_streams", "extender_certificate_files_valid"} <= missing
     assert not [name for name in missing if not name.startswith(tuple(CONDITIONAL))]

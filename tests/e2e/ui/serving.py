@@ -59,7 +59,7 @@ def serving(objects: ClusterObjects, **sections: Any) -> Iterator[Served]:
     cache.replace(objects)
     config = Configuration.model_validate(sections)
     app = create_app(cache, config)
-    beside = create_admin_app(app.state.server_context, config)
+    beside = create_admin_app(app.server_context, config)
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         servers = [uvicorn.Server(_quiet(one)) for one in (app, beside)]

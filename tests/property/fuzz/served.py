@@ -46,7 +46,7 @@ class Served:
         self.cache = ClusterCache()
         self.cache.replace(cluster())
         self.scheduler = create_app(self.cache, config, api=api)
-        self.server_context = self.scheduler.state.server_context
+        self.server_context = self.scheduler.server_context
         self.admin = create_admin_app(self.server_context, config)
         self._runner = asyncio.Runner()
         self._good = {verb: self.post(f"/{verb}", corpus(verb)[0]).body for verb in DECIDING}

@@ -18,7 +18,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.e2e.image.sbom import ROOT
+from tests.e2e.image.dockerfile import ROOT
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.served import Answer, Served, assert_is_error
 
@@ -56,6 +56,7 @@ def served(tmp_path_factory):
     for verb in ("filter", "prioritize", "preempt"):
         one.post(f"/{verb}", corpus(verb)[0])
     yield one
+    assert one.server_context.recorder is not None
     one.server_context.recorder.stop()
     one.close()
 

@@ -23,6 +23,7 @@ def served(tmp_path_factory):
         for body in corpus(verb):
             one.post(f"/{verb}", body)
     yield one
+    assert one.server_context.recorder is not None
     one.server_context.recorder.stop()
     one.close()
 

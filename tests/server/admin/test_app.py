@@ -43,7 +43,7 @@ def app_with(cache=None, **sections):
 
 
 def admin(client=("127.0.0.1", 50000), cache=None, **sections):
-    return admin_client(app_with(cache, **sections).state.server_context, client, **sections)
+    return admin_client(app_with(cache, **sections).server_context, client, **sections)
 
 
 # --- apart from the scheduler's port ----------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ async def test_nothing_of_the_scheduler_s_port_is_here(path):
 
 async def test_both_ports_speak_of_one_service():
     app = app_with()
-    async with scheduler_client(app) as scheduler, admin_client(app.state.server_context) as people:
+    async with scheduler_client(app) as scheduler, admin_client(app.server_context) as people:
         assert (await scheduler.post("/filter", content=filter_body(), headers=JSON)).status_code == 200
         assert [one["id"] for one in (await people.get("/decisions")).json()["decisions"]] == ["filter-1"]
 
@@ -112,7 +112,7 @@ async def test_they_are_read_with_get_and_nothing_else(path, method):
 
 
 def test_head_is_refused_without_a_body_and_the_connection_goes_on():
-    with listening(app_with().state.server_context) as url, httpx.Client(base_url=url, trust_env=False) as client:
+    with listening(app_with().server_context) as url, httpx.Client(base_url=url, trust_env=False) as client:
         assert client.get("/livez").text == "ok"
         head = client.head("/readyz")
         assert (head.status_code, head.content) == (405, b"")
@@ -129,10 +129,10 @@ SECTIONS = {
 @pytest.mark.parametrize("sections", SECTIONS.values(), ids=SECTIONS.keys())
 async def test_who_is_about_to_end_is_not_ready(sections):
     app = app_with(**sections)
-    async with admin_client(app.state.server_context, REMOTE, **sections) as machine:
+    async with admin_client(app.server_context, REMOTE, **sections) as machine:
         assert (await machine.get("/readyz")).text == "ok"
         before = await machine.get("/readyz?verbose")
-        app.state.server_context.lifecycle.is_draining = True
+        app.server_context.lifecycle.is_draining = True
         ready, verbose, live = [await machine.get(path) for path in ("/readyz", "/readyz?verbose", "/livez")]
     assert (before.status_code, before.text.splitlines()[-2:]) == (200, ["[+] not draining", "readyz check passed"])
     assert (ready.status_code, error_of(ready)) == (503, DRAINING)
@@ -145,8 +145,8 @@ async def test_certificate_problems_are_warnings_and_the_process_stays_ready(tmp
     pair = Certificates(tmp_path).client("extender")
     section = TLSSection(certificate=str(pair.certificate), key=str(pair.key))
     app = app_with()
-    files = app.state.server_context.lifecycle.certificates["server"] = TLSFiles("server", section)
-    async with admin_client(app.state.server_context) as people:
+    files = app.server_context.lifecycle.certificates["server"] = TLSFiles("server", section)
+    async with admin_client(app.server_context) as people:
         assert "certificate" not in (await people.get("/readyz?verbose")).text
         files.problem = "server.tls.key: no key"
         verbose, status = await people.get("/readyz?verbose"), await people.get("/status")
@@ -157,8 +157,8 @@ async def test_certificate_problems_are_warnings_and_the_process_stays_ready(tmp
 
 async def test_draining_is_reported_before_any_other_problem():
     app = app_with(ClusterCache())
-    app.state.server_context.lifecycle.is_draining = True
-    async with admin_client(app.state.server_context) as machine:
+    app.server_context.lifecycle.is_draining = True
+    async with admin_client(app.server_context) as machine:
         ready, verbose = await machine.get("/readyz"), await machine.get("/readyz?verbose")
     assert error_of(ready) == DRAINING
     assert [line[:3] for line in verbose.text.splitlines()] == ["[-]", "[+]", "[-]", "rea"]
@@ -218,7 +218,7 @@ async def test_who_has_no_address_is_no_neighbour():
 
     scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/status", "query_string": b"", "client": None}
     scope["headers"] = [(b"host", b"localhost")]
-    await create_admin_app(app_with().state.server_context, Configuration())(scope, receive, send)
+    await create_admin_app(app_with().server_context, Configuration())(scope, receive, send)
     assert sent[0]["status"] == 403
 
 

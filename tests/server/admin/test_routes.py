@@ -35,7 +35,7 @@ class Both:
 
     def __init__(self, cache=None, **sections):
         self.app = create_app(cache or filled_cache(), configuration(**sections))
-        self.server_context = self.app.state.server_context
+        self.server_context = self.app.server_context
         self.scheduler = client_for(self.app)
         self.people = admin_client(self.server_context, **sections)
 
@@ -300,7 +300,7 @@ def test_both_begin_and_end_together(monkeypatch):
         assert httpx.get(f"http://127.0.0.1:{ports[1]}/livez").status_code == 200
         assert httpx.get(f"http://127.0.0.1:{ports[0]}/livez").status_code == 404
     finally:
-        app.state.stop()
+        app.stop()
         serving.join(30)
     assert not serving.is_alive()
     for port in ports:

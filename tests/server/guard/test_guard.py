@@ -27,7 +27,7 @@ from extender.k8s.objects import (
     PodStatus,
 )
 from extender.k8s.selectors import compile_label_selector
-from extender.server.guard.guard import RULES, GuardCase, guard_preempt, pods_by_uid_on
+from extender.server.guard.guard import GuardCase, guard_preempt, pods_by_uid_on, rules
 
 
 def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, phase="Running", **meta):
@@ -204,7 +204,7 @@ def test_a_planted_candidate_is_rejected_by_its_rule(case):
 
 
 def test_every_rule_has_a_planted_candidate():
-    assert {name for name, _ in RULES} == {case.rule for case in PLANTED.values()}
+    assert {name for name, _ in rules()} == {case.rule for case in PLANTED.values()}
 
 
 STATIC_100 = replace_priority(MIRROR, 100)
@@ -254,7 +254,7 @@ def test_of_two_rules_that_are_broken_the_first_is_named(name, case):
     """The name of the case is the second one."""
     present, (node, as_sent) = pods_by_uid_on(case.cluster, "n1"), (case.candidate.node, bool(case.as_sent))
     context = SchedulingContext(case.preemptor, case.cluster, Profile(preemption=case.policy), (), NO_HISTORY)
-    holds = dict(RULES)[name.partition(": ")[2]]
+    holds = dict(rules())[name.partition(": ")[2]]
     assert not holds(GuardCase(context, case.sent.get(node), case.candidate, present, as_sent))
     assert looked_at(case).rejected == {node: case.rule}
 
@@ -262,7 +262,7 @@ def test_of_two_rules_that_are_broken_the_first_is_named(name, case):
 def test_every_rule_is_tried_against_the_next_one():
     """But NoVictims: where there are none, none of them is unknown."""
     tried = {(case.rule, name.partition(": ")[2]) for name, case in BREAK_TWO.items()}
-    next_to_each_other = {(one, other) for (one, _), (other, _) in pairwise(RULES)}
+    next_to_each_other = {(one, other) for (one, _), (other, _) in pairwise(rules())}
     assert next_to_each_other - tried == {("NoVictims", "VictimUnknown")}
 
 

@@ -287,7 +287,7 @@ def test_it_is_made_once_for_each_of_the_last_four_policies_and_anew_after_a_cha
     made = [recount_budgets(snapshot, policy) for policy in policies]
     assert [recount_budgets(snapshot, policy) for policy in policies[1:]] == made[1:]
     assert recount_budgets(snapshot, policies[0]) is not made[0]
-    changed = built(cluster({}, budgets=[held(1)])).budgets[0]
+    (changed,) = built(cluster({}, budgets=[held(1)])).objects.budgets.values()
     snapshot.put("PodDisruptionBudget", changed)
     assert recount_budgets(snapshot, policies[4]) is not made[4]
     assert recount_budgets(snapshot, policies[4]).violations(snapshot.pods_on("n1"), frozenset({"uid-a"})) == 0

@@ -253,7 +253,7 @@ async def test_L5_a_slow_reader_that_does_read_is_not_cut_off(soon, monkeypatch)
 
 
 async def test_L5_the_limits_hold_on_the_admin_listener_too(app, soon):
-    admin = create_admin_app(app.state.server_context, configuration())
+    admin = create_admin_app(app.server_context, configuration())
     async with served(admin) as port:
         async with talking(port) as talk:
             await talk.say(b"GET / HTTP/1.1\r\nA: " + b"a" * protocol.MAX_HEADER_BYTES + b"\r\n\r\n")
@@ -374,7 +374,7 @@ async def test_garbage_is_logged_but_not_as_often_as_it_comes(app, caplog):
 
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket"])
 async def test_a_request_that_asks_for_another_protocol_is_answered_in_this_one(app, upgrade, caplog):
-    admin = create_admin_app(app.state.server_context, configuration())
+    admin = create_admin_app(app.server_context, configuration())
     async with served(admin) as port, talking(port) as talk:
         await talk.say(f"GET /livez HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n\r\n".encode())
         status, headers, answer = await talk.answer()

@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from extender import file_watch
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError
 from extender.server.app import create_app
-from extender.server.http import file_watch
 from extender.server.http import listener as listening
 from extender.server.http import tls as tls_module
 from extender.server.http.tls import TLSFiles

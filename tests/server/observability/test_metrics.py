@@ -16,7 +16,7 @@ from extender.core.framework.plugins import UNEVALUATED_FILTERS
 from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
 from extender.k8s.kinds import KINDS
 from extender.server.app import create_app
-from extender.server.guard.guard import DUPLICATE_NODE, RULES
+from extender.server.guard.guard import DUPLICATE_NODE, rules
 from extender.server.observability.metrics import ANSWER_RESULTS, FAILURE_REASONS, REFUSAL_STATUSES, TIMED_STATUSES
 from extender.server.scheduler.openapi import NOT_EVALUATED_HEADER
 from tests.server.conftest import (
@@ -98,7 +98,7 @@ async def test_every_series_of_a_label_is_there_from_the_start_at_0():
     verbs = ("filter", "prioritize", "preempt")
     expected = [("extender_not_evaluated_total", {"plugin": one}) for one in (*UNEVALUATED_FILTERS, *REQUIRED_TABLES)]
     expected += [
-        ("extender_guard_rejections_total", {"rule": r}) for r in (DUPLICATE_NODE, *(name for name, _ in RULES))
+        ("extender_guard_rejections_total", {"rule": r}) for r in (DUPLICATE_NODE, *(name for name, _ in rules()))
     ]
     expected += [("extender_unknown_candidates_total", {"what": what}) for what in ("node", "victim")]
     expected += [("extender_binds_total", {"outcome": outcome}) for outcome in ("bound", "refused", "unknown")]

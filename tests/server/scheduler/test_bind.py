@@ -12,7 +12,7 @@ from extender.server.app import create_app
 from extender.server.scheduler import bind as binds
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import Answer, Drop, FakeAPI, Fault, Hang
-from tests.server.conftest import client_for, configuration, error_of, filled_cache, pod
+from tests.server.conftest import client_for, configuration, error_of, filled_cache, pod, stop_binding
 
 pytestmark = pytest.mark.anyio
 
@@ -36,10 +36,10 @@ async def served(api, limit="2s"):
         filled_cache(), configuration(**LIVE, **PATIENT, bind={"enabled": True, "timeout": limit}), api=server
     )
     try:
-        async with app.router.lifespan_context(app), client_for(app) as client:
+        async with app.lifespan(), client_for(app) as client:
             yield client
     finally:
-        app.state.server_context.binder.threads.shutdown()
+        stop_binding(app)
         server.close()
 
 

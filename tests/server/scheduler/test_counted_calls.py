@@ -43,7 +43,7 @@ def application(cache=None, **sections):
 
 def samples(app):
     """(name, label=value, …) -> value, of those that are not 0."""
-    families = text_string_to_metric_families(app.state.server_context.metrics.exposition().decode())
+    families = text_string_to_metric_families(app.server_context.metrics.exposition().decode())
     found = (sample for family in families for sample in family.samples if sample.value)
     return {(one.name, *(f"{k}={v}" for k, v in sorted(one.labels.items()))): one.value for one in found}
 
@@ -153,7 +153,7 @@ async def test_an_answer_is_counted_once_by_what_it_says(path, body, sections, r
 
 async def test_an_answer_of_which_nothing_can_follow_is_counted_as_a_failure_only(monkeypatch):
     app = application()
-    monkeypatch.setattr(type(app.state.server_context.metrics), "count_preemption", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(app.server_context.metrics), "count_preemption", lambda *_: 1 / 0)
     async with client_for(app) as client:
         assert (await client.post("/preempt", content=preempt_body())).status_code == 503
     assert counted(app, "answers_total") == {"failed preempt": 1}

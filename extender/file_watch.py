@@ -1,0 +1,50 @@
+"""Decide when a changed file is reloaded: cluster files, configuration, certificates, keys and CA bundles, all polled.
+
+A change is loaded once two polls in a row saw the same signature, so that a partly written file is not read; and after
+MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
+
+Rule: knows file signatures, not file contents.
+"""
+
+import os
+from pathlib import Path
+
+POLL_INTERVAL_SECONDS = 2.0
+"""Time between two polls of a file."""
+
+MAX_UNSETTLED_POLLS = 3
+"""Number of polls after which a file that keeps changing is reloaded anyway."""
+
+Signature = tuple[object, ...]
+"""Signature of a file, or of a set of files: it differs after a change."""
+
+
+class ChangeDetector:
+    """Detects that a file, or a set of files, has changed and settled."""
+
+    def __init__(self, loaded: Signature | None = None) -> None:
+        """`loaded`: signature of what is in use; None: whatever the next poll sees counts as a change."""
+        self._last_attempt = self._previous = loaded
+        self._unsettled_polls = 0
+
+    def should_reload(self, now: Signature) -> bool:
+        """Return whether `now`, the signature of this poll, is a change to load: settled, or unsettled for too long."""
+        has_changed, has_settled, self._previous = now != self._last_attempt, now == self._previous, now
+        self._unsettled_polls = self._unsettled_polls + 1 if has_changed else 0
+        if not has_changed or not (has_settled or self._unsettled_polls >= MAX_UNSETTLED_POLLS):
+            return False
+        self._last_attempt, self._unsettled_polls = now, 0
+        return True
+
+    def retry(self) -> None:
+        """Load again although nothing changes: the last attempt failed for a reason that the content did not cause."""
+        self._last_attempt = None
+
+
+def file_signature(path: str | Path) -> Signature:
+    """Return (inode, modification time in nanoseconds, size) of a file; raises OSError if it is not accessible.
+
+    Symbolic links are followed: the kubelet updates mounted Secrets and ConfigMaps by swapping a link.
+    """
+    stat = os.stat(path)
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
