@@ -124,7 +124,7 @@ def cluster(world: World) -> dict[str, Any]:
     return {
         "cluster": f"{len(snapshot.nodes):,} nodes, {len(snapshot.pod_table.row_of):,} pods, "
         f"at most {len(layout.pod)} on a node, "
-        f"{len(snapshot.budgets)} budgets, {len(snapshot.pod_table.priorities)} priorities",
+        f"{len(snapshot.objects.budgets)} budgets, {len(snapshot.pod_table.priorities)} priorities",
         "dry run": f"{np.count_nonzero(layout.priority < world.pod.priority):,} evictable pods, "
         f"{len(world.candidates):,} candidates with {sum(len(c.victims) for c in world.candidates):,} victims",
         "terms": f"{terms:,} pods with affinity or anti-affinity of their own",

@@ -102,7 +102,7 @@ def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHist
 def with_live_status(world: World) -> Snapshot:
     """Return the cluster with ready pods (but one in fifty), ReplicaSet owners and current budget statuses."""
     snapshot = Snapshot.build(replace(world.objects, pods=tuple(map(_with_live_status, world.objects.pods))))
-    for budget in snapshot.budgets:
+    for budget in snapshot.objects.budgets.values():
         healthy, allowed = _healthy(snapshot, budget), budget.status.disruptions_allowed
         status = PodDisruptionBudgetStatus(allowed, healthy, healthy - allowed, healthy)
         snapshot.put("PodDisruptionBudget", replace(budget, status=status))

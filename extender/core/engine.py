@@ -20,10 +20,11 @@ from extender.core.framework.filter import (
     FilterRun,
     Statuses,
     filters_not_evaluated,
+    last_filter_run,
+    node_rows,
     run_filter_plugins,
     scheduling_context,
 )
-from extender.core.framework.filter_cache import FilterCache
 from extender.core.framework.plugins import PLUGIN_INDEXES
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code
@@ -33,7 +34,7 @@ from extender.core.preemption.drop_reasons import UNREQUESTED_SYSTEM_POD, reason
 from extender.core.preemption.dry_run import SCHEDULER_PREFERRED, SCHEDULER_VICTIMS, DryRun, PolicyVeto
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, pod_eligible_to_preempt_others
 from extender.core.preemption.node_pods import NodePods
-from extender.core.preemption.potential_victims import potential_victims, potential_victims_least_important_first
+from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.protections import is_system_victim, may_change_victims
 from extender.core.preemption.ranking import dense_rank
 from extender.core.preemption.rate_limits import preemption_refusal
@@ -41,7 +42,6 @@ from extender.core.preemption.sent_candidates import ResolvedCandidates, SentCan
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, mask_of, select_columns
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import UnknownNode
 from extender.k8s.objects import ObjectMeta, Pod
 
 MAX_EXTENDER_SCORE = 10
@@ -145,7 +145,7 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
-        potential_victims_least_important_first(context, None, potential)
+        potential_victims(context, reverse_of=potential)
     snapshot.index(NodePods, profile.preemption).on(context.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
@@ -158,11 +158,11 @@ def filter(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
     """Decide which of the requested nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
-    rows = _node_rows(snapshot, nodes)
-    filter_run = snapshot.index(FilterCache).filter_run(scheduling_context(snapshot, pod, profile, history))
+    rows = node_rows(snapshot, nodes)
+    filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
     plugins, _ = _not_evaluated_on(filter_run.context, rows)
     fits = filter_run.codes[rows] == Code.SUCCESS
-    statuses, helps = filter_run.distinct_statuses(rows), _preemption_helps(filter_run, rows)
+    statuses, helps = filter_run.statuses(rows), _preemption_helps(filter_run, rows)
     messages = [status.message for status in statuses.distinct]
 
     def messages_by_node(selected: BoolArray) -> dict[str, str]:
@@ -176,14 +176,6 @@ def filter(
     return FilterDecision(
         accepted, messages_by_node(helps), messages_by_node(~fits & ~helps), plugins, decision_context
     )
-
-
-def _node_rows(snapshot: Snapshot, nodes: Sequence[str]) -> NodeRows:
-    try:
-        return snapshot.index(FilterCache).rows(nodes)
-    except KeyError:
-        unknown = [name for name in nodes if name not in snapshot.node_row]
-        raise UnknownNode(f"{len(unknown)} of {len(nodes)} nodes are not in the cluster cache") from None
 
 
 def _not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
@@ -229,8 +221,8 @@ def prioritize(
     If the pod fits on all nodes, the score is the weighted plugin total as a share of the best possible total. If some
     nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by their rank, and all others 0.
     """
-    rows = _node_rows(snapshot, nodes)
-    filter_run = snapshot.index(FilterCache).filter_run(scheduling_context(snapshot, pod, profile, history))
+    rows = node_rows(snapshot, nodes)
+    filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
     plugins, _ = _not_evaluated_on(filter_run.context, rows)
     fitting = _rows_with_code(filter_run, rows, Code.SUCCESS)
     result = np.zeros(len(filter_run.codes), np.int64)

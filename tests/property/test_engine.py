@@ -9,8 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import extender
@@ -20,7 +19,7 @@ from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.node_ports import PortConflictConstraint
 from extender.core.preemption.criteria import ranking_keys
-from extender.core.preemption.dry_run import dry_run_preemption, remove_pods
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.ranking import dense_rank, rank, tied_for_best
 from extender.core.preemption.reprieve import reprieve
@@ -30,20 +29,12 @@ from extender.core.snapshot.arrays import NEVER
 from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.parity.agreement import compare
 from tests.parity.reference import best_nodes
+from tests.profiles import SEEDS, examples
 from tests.property import recount, values
 from tests.property.generate import Draw, case
 
-SEEDS = st.integers(0, 2**48)
-
-MANY = settings(
-    max_examples=1_500,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-SOME = settings(MANY, max_examples=500)
-AT_LENGTH = settings(MANY, max_examples=100_000)
+MANY = examples(60, 500, 100_000)
+SOME = examples(30, 200, 20_000)
 
 
 def filtered(one):
@@ -53,41 +44,14 @@ def filtered(one):
 # --- all rows == one row == reference -------------------------------------------------------------------------------
 
 
-def agrees_with_the_reference(seed):
+@MANY
+@given(SEEDS)
+def test_the_engine_says_what_the_slow_reference_says(seed):
     one = case(seed)
     expected = tests.parity.reference.evaluate(one.cluster, one.pod)
     got = extender.evaluate(one.cluster, one.pod).to_dict()
     assert compare({"cluster": one.cluster, "pod": one.pod, "expected": expected}, got) == []
     assert got == expected
-
-
-@MANY
-@given(SEEDS)
-def test_the_engine_says_what_the_slow_reference_says(seed):
-    agrees_with_the_reference(seed)
-
-
-@pytest.mark.slow
-@AT_LENGTH
-@given(SEEDS)
-def test_the_engine_says_what_the_slow_reference_says_at_length(seed):
-    agrees_with_the_reference(seed)
-
-
-def one_row_is_all_rows(seed):
-    filter_run = filtered(case(seed))
-    nodes = range(len(filter_run.codes))
-    if filter_run.prefilter_status is not None:
-        return
-    everywhere = dry_run_preemption(filter_run.context, filter_run.checks, np.array(nodes, np.int64))
-    for row in nodes:
-        alone = np.array([row], np.int64)
-        checks = [check.at(alone) for check in filter_run.checks]
-        assert evaluate_constraints(checks, [check.headroom for check in checks], 1).status(
-            0
-        ) == filter_run.results.status(row)
-        here = dry_run_preemption(filter_run.context, filter_run.checks, alone)
-        assert outcome(here, 0) == outcome(everywhere, row)
 
 
 def outcome(run, place):
@@ -100,14 +64,17 @@ def outcome(run, place):
 @MANY
 @given(SEEDS)
 def test_a_node_alone_fares_as_among_all(seed):
-    one_row_is_all_rows(seed)
-
-
-@pytest.mark.slow
-@AT_LENGTH
-@given(SEEDS)
-def test_a_node_alone_fares_as_among_all_at_length(seed):
-    one_row_is_all_rows(seed)
+    filter_run = filtered(case(seed))
+    nodes = range(len(filter_run.codes))
+    if filter_run.prefilter_status is not None:
+        return
+    everywhere = dry_run_preemption(filter_run.context, filter_run.checks, np.array(nodes, np.int64))
+    for row in nodes:
+        alone = np.array([row], np.int64)
+        checks = [check.at(alone) for check in filter_run.checks]
+        assert evaluate_constraints(checks, 1).status(0) == filter_run.status(row)
+        here = dry_run_preemption(filter_run.context, filter_run.checks, alone)
+        assert outcome(here, 0) == outcome(everywhere, row)
 
 
 @SOME
@@ -116,7 +83,7 @@ def test_many_nodes_asked_at_once_are_told_the_reasons_of_each(seed):
     filter_run = filtered(case(seed))
     rows = np.arange(len(filter_run.codes))[::-1].copy()
     each = [filter_run.status(row) for row in rows.tolist()]
-    at_once = filter_run.statuses(rows)
+    at_once = filter_run.statuses(rows).to_list()
     assert at_once == each
 
 
@@ -242,7 +209,7 @@ def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
     context = filter_run.context
     evictable = potential_victims(context).evictable
     before = copy.deepcopy([check.headroom for check in constraints(filter_run)])
-    headrooms = remove_pods(constraints(filter_run), evictable)
+    headrooms = [check.remove_pods(evictable) for check in constraints(filter_run)]
     for check, headroom in zip(constraints(filter_run), headrooms, strict=True):
         if not isinstance(check, PortConflictConstraint):
             assert (headroom - (check.dense_demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.headroom).all()
@@ -262,8 +229,8 @@ def test_only_what_may_run_short_need_be_followed_while_pods_are_put_back(seed):
 
 
 def follows_the_plain_way(checks, grouped):
-    headrooms = remove_pods(checks, grouped.evictable)
-    emptied = evaluate_constraints(checks, headrooms, grouped.violating.shape[1])
+    headrooms = [check.remove_pods(grouped.evictable) for check in checks]
+    emptied = evaluate_constraints(checks, grouped.violating.shape[1], grouped.evictable)
     order = (grouped.violating, grouped.non_violating)
     plain = put_back_plainly(checks, headrooms, order) & emptied.fits
     assert (reprieve(emptied, grouped.evictable, order) == plain).all()

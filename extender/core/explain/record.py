@@ -258,7 +258,7 @@ def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> Pree
         rows = decision_context.rows[~tried_rows[decision_context.rows]]
         names, statuses = (
             _take(decision_context.context.snapshot.node_names, rows),
-            decision_context.filter_run.statuses(rows),
+            decision_context.filter_run.statuses(rows).to_list(),
         )
         not_tried = dict(zip(names, statuses, strict=True))
     return PreemptRecord(
@@ -306,8 +306,8 @@ def _record_dry_run(filter_run: FilterRun, run: DryRun, scheduler_victims: BoolA
     insufficient = np.flatnonzero(~run.emptied.fits & run.potential.evictable.mask.any(axis=0))
     return DryRunRecord(
         nodes=_take(snapshot.nodes, run.rows),
-        filter=filter_run.distinct_statuses(run.rows),
-        emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient), strict=True)),
+        filter=filter_run.statuses(run.rows),
+        emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient).to_list(), strict=True)),
         methods=run.methods,
         pods_on_node=pods_on_node,
         # A place without a pod holds -1, which is never sampled: all its low bits are set.

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.status import Code
-from extender.core.profile import Profile
+from extender.core.profile import DEFAULT_IMPORTANCE, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.importance import layout_of
+from extender.core.snapshot.importance import ImportanceLayout
 from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -47,7 +47,10 @@ class SchedulingContext:
     @property
     def layout(self) -> NodeLayout:
         """Return the pods of every node in the profile's order of importance."""
-        return layout_of(self.snapshot, self.profile.preemption)
+        policy = self.profile.preemption
+        if policy.importance == DEFAULT_IMPORTANCE:
+            return self.snapshot.layout
+        return self.snapshot.index(ImportanceLayout, policy.importance, policy.eviction_cost_annotation).layout
 
     def nominated_demand(self, columns: int, demand_of: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
         """Return [column, node]: the nominees' demand, summed on the node of their nomination; None without nominees.
@@ -73,11 +76,8 @@ class StaticCheck:
     rejection_reasons: tuple[str, ...]
 
     nominated_demand: ClassVar[None] = None
-
-    @property
-    def headroom(self) -> IntArray:
-        """Return an array [0, node]: a static check has no columns."""
-        return np.empty((0, len(self.rejected)), np.int64)
+    headroom: ClassVar[IntArray] = np.empty((0, 0), np.int64)
+    """A static check has no columns."""
 
     def codes(self, _headroom: IntArray) -> CodeArray:
         return np.where(self.rejected, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.SUCCESS))

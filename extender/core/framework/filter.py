@@ -7,19 +7,30 @@ added to their nodes, then, where that pass succeeds, without them. The first pl
 Rule: all nodes are evaluated in one pass; plugins are evaluated in kube-scheduler's order.
 """
 
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import Check, CodeArray, Constraint, NodeRows, SchedulingContext
+from extender.core.framework.constraint import (
+    Check,
+    CodeArray,
+    Constraint,
+    EvictablePods,
+    NodeRows,
+    SchedulingContext,
+    StaticCheck,
+)
 from extender.core.framework.plugins import FILTERS, PREFILTERS, UNEVALUATED_FILTERS
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.status import SUCCESS, Code, Status
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import UnknownNode
 from extender.k8s.objects import Pod
 
 _CODE_LIMIT = max(Code) + 1
@@ -51,7 +62,7 @@ class Statuses:
 
 @dataclass(frozen=True, slots=True)
 class FilterResults:
-    """Results of the checks on some nodes, for a given headroom of every check."""
+    """Results of the checks on some nodes."""
 
     checks: Sequence[Check]
     headrooms: tuple[Sequence[IntArray], Sequence[IntArray]]
@@ -67,6 +78,10 @@ class FilterResults:
         fits: BoolArray = self.codes == Code.SUCCESS
         return fits
 
+    def rows(self, code: Code) -> NodeRows:
+        """Return the nodes that have this code."""
+        return np.flatnonzero(self.codes == code)
+
     def status(self, row: int) -> Status:
         """Return the status of one node, with reasons."""
         if self.rejected_by[row] < 0:
@@ -75,11 +90,7 @@ class FilterResults:
         check, headroom = self.checks[index], self.headrooms[filter_pass][index]
         return Status(Code(self.codes[row]), check.plugin, check.reasons(headroom, row))
 
-    def statuses(self, rows: NodeRows) -> list[Status]:
-        """Return [row]: the status of each of the nodes, with reasons."""
-        return self.distinct_statuses(rows).to_list()
-
-    def distinct_statuses(self, rows: NodeRows) -> Statuses:
+    def statuses(self, rows: NodeRows) -> Statuses:
         """Return the statuses of the nodes, building each distinct one once."""
         if not len(rows):
             return Statuses((), rows)
@@ -96,81 +107,38 @@ class FilterResults:
         return Statuses(tuple(self.status(row) for row in rows[first].tolist()), indices)
 
 
-def evaluate_constraints(checks: Sequence[Check], headrooms: Sequence[IntArray], size: int) -> FilterResults:
-    """Evaluate the checks in order on `size` nodes.
+@dataclass(frozen=True, slots=True)
+class FilterRun(FilterResults):
+    """PreFilter and Filter results of the whole cluster for one pod; what PreFilter rejects is its first check."""
 
-    `headrooms`: per check its headroom [column, node] beside the running pods, without the nominated pods.
+    context: SchedulingContext
+    prefilter_node_names: frozenset[str] | None = None
+    """Node names of the merged PreFilterResult, including names that no node has; None: all nodes."""
+    prefilter_status: Status | None = None
+    """Rejection by a PreFilter plugin: the pod fits on no node, and no filter ran."""
+
+
+def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictablePods | None = None) -> FilterResults:
+    """Evaluate the checks in order on `size` nodes, without the `evicted` pods.
+
     Counterpart of RunFilterPluginsWithNominatedPods: a node fits if it fits both with the nominated pods added and
     without them. The second pass is needed because a nominated pod may never run, and required pod affinity to it
     must not make the node fit.
     """
-    codes = np.zeros(size, np.uint8)
-    rejected_by = np.full(size, -1, np.int64)
-    beside_nominated = [_beside_nominated(check, headroom) for check, headroom in zip(checks, headrooms, strict=True)]
-    has_nominated = any(a is not b for a, b in zip(beside_nominated, headrooms, strict=True))
-    passes = (beside_nominated, headrooms) if has_nominated else (headrooms,)
-    for filter_pass, pass_headrooms in enumerate(passes):
+    headrooms = [check.headroom if evicted is None else check.remove_pods(evicted) for check in checks]
+    beside_nominated = [
+        headroom if check.nominated_demand is None else headroom - check.nominated_demand
+        for check, headroom in zip(checks, headrooms, strict=True)
+    ]
+    has_nominated = any(check.nominated_demand is not None for check in checks)
+    codes, rejected_by = np.zeros(size, np.uint8), np.full(size, -1, np.int64)
+    for filter_pass, pass_headrooms in enumerate((beside_nominated, headrooms) if has_nominated else (headrooms,)):
         for index, (check, headroom) in enumerate(zip(checks, pass_headrooms, strict=True)):
             check_codes = check.codes(headroom)
             newly_rejected = (codes == 0) & (check_codes != 0)
             codes[newly_rejected] = check_codes[newly_rejected]
             rejected_by[newly_rejected] = 2 * index + filter_pass
     return FilterResults(checks, (beside_nominated, headrooms), codes, rejected_by)
-
-
-def _beside_nominated(check: Check, headroom: IntArray) -> IntArray:
-    """Return the headroom [column, node] with the nominated pods added to their nodes."""
-    return headroom if check.nominated_demand is None else headroom - check.nominated_demand
-
-
-@dataclass(frozen=True, slots=True)
-class FilterRun:
-    """PreFilter and Filter results of the whole cluster for one pod."""
-
-    context: SchedulingContext
-    checks: tuple[Check, ...]
-    results: FilterResults
-    prefilter_mask: BoolArray | None
-    """[node]: True if the merged PreFilterResult contains the node; None: it contains all."""
-    prefilter_node_names: frozenset[str] | None
-    """Node names of the merged PreFilterResult, including names that no node has; None: all nodes."""
-    prefilter_status: Status | None
-    """Rejection by a PreFilter plugin: the pod fits on no node, and no filter ran."""
-
-    @property
-    def codes(self) -> CodeArray:
-        """Return [node]: the Code of each node of the snapshot."""
-        if self.prefilter_status is not None:
-            return np.full(len(self.context.snapshot.nodes), self.prefilter_status.code, np.uint8)
-        if self.prefilter_mask is None:
-            return self.results.codes
-        return np.where(self.prefilter_mask, self.results.codes, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
-
-    def status(self, row: int) -> Status:
-        """Return the status of one node of the snapshot, with reasons."""
-        if self.prefilter_status is not None:
-            return self.prefilter_status
-        if self.prefilter_mask is not None and not self.prefilter_mask[row]:
-            return FILTERED_OUT_BY_PREFILTER
-        return self.results.status(row)
-
-    def statuses(self, rows: NodeRows) -> list[Status]:
-        """Return [row]: the status of each of the nodes; cheaper than one call of `status` per node."""
-        return self.distinct_statuses(rows).to_list()
-
-    def distinct_statuses(self, rows: NodeRows) -> Statuses:
-        """Return the statuses of the nodes, building each distinct one once."""
-        if self.prefilter_status is not None:
-            return Statuses((self.prefilter_status,), np.zeros(len(rows), np.int64))
-        found = self.results.distinct_statuses(rows)
-        if self.prefilter_mask is None:
-            return found
-        indices = np.where(self.prefilter_mask[rows], found.indices, len(found.distinct))
-        return Statuses((*found.distinct, FILTERED_OUT_BY_PREFILTER), indices)
-
-    def rows(self, code: Code) -> NodeRows:
-        """Return the nodes that have this code."""
-        return np.flatnonzero(self.codes == code)
 
 
 def scheduling_context(
@@ -198,21 +166,64 @@ def run_filter_plugins(context: SchedulingContext) -> FilterRun:
 
     Plugins without permission to read their objects are skipped; see `filters_not_evaluated`.
     """
-    skipped = plugins_missing_permissions(context, "filter")
+    names, skipped = context.snapshot.node_names, plugins_missing_permissions(context, "filter")
     enabled = [name for name in context.profile.filter_plugins if name not in skipped]
-    node_names: frozenset[str] | None = None
+    left: frozenset[str] | None = None
+    checks: list[Check] = []
+    rejection: Status | None = None
     for name in (name for name in PREFILTERS if name in enabled):
         result = PREFILTERS[name](context)
         if result.status is not None:
-            no_results = evaluate_constraints((), (), len(context.snapshot.nodes))
-            return FilterRun(context, (), no_results, None, None, result.status)
+            rejection, left = result.status, None
+            checks = [StaticCheck(rejection.plugin, np.ones(len(names), np.bool_), rejection.reasons)]
+            break
         # PreFilterResult.Merge: the intersection of the node names; None stands for all nodes.
-        node_names = result.node_names if node_names is None else node_names & (result.node_names or node_names)
-    checks = tuple(check for name, build in FILTERS.items() if name in enabled for check in build(context))
-    headrooms = [check.headroom for check in checks]
-    names = context.snapshot.node_names
-    mask = None if node_names is None else np.fromiter((name in node_names for name in names), np.bool_, len(names))
-    return FilterRun(context, checks, evaluate_constraints(checks, headrooms, len(names)), mask, node_names, None)
+        left = result.node_names if left is None else left & (result.node_names or left)
+    if rejection is None:
+        if left is not None:
+            left_out = np.fromiter((name not in left for name in names), np.bool_, len(names))
+            checks.append(StaticCheck("", left_out, FILTERED_OUT_BY_PREFILTER.reasons))
+        checks += [check for name, build in FILTERS.items() if name in enabled for check in build(context)]
+    results = evaluate_constraints(checks, len(names))
+    return FilterRun(checks, results.headrooms, results.codes, results.rejected_by, context, left, rejection)
+
+
+def last_filter_run(context: SchedulingContext) -> FilterRun:
+    """Return what `run_filter_plugins` returns, without running them again for the pod that was filtered last.
+
+    /prioritize follows /filter with the same pod. The eviction history may differ: filter plugins do not read it.
+    """
+    last = _last_filter_run(context.snapshot)
+    if not last or last[0].context.profile is not context.profile or last[0].context.pod != context.pod:
+        # The snapshot keeps this run: with a reference to the snapshot it would keep itself alive.
+        kept = replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY)
+        last[:] = [replace(run_filter_plugins(context), context=kept)]
+    return replace(last[0], context=context)
+
+
+@derived("any")
+def _last_filter_run(_snapshot: Snapshot) -> list[FilterRun]:
+    """Return the place for the last run; every change of the snapshot empties it."""
+    return []
+
+
+def node_rows(snapshot: Snapshot, names: Sequence[str]) -> NodeRows:
+    """Return the rows of the nodes, without looking up the names that were sent last again; UnknownNode if unknown."""
+    last = _last_rows(snapshot)
+    if not last or last[0][0] != names:
+        try:
+            rows = np.fromiter(map(snapshot.node_row.__getitem__, names), np.int64, len(names))
+        except KeyError:
+            unknown = sum(name not in snapshot.node_row for name in names)
+            raise UnknownNode(f"{unknown} of {len(names)} nodes are not in the cluster cache") from None
+        last[:] = [(list(names), rows)]
+    return last[0][1]
+
+
+@derived("nodes")
+def _last_rows(_snapshot: Snapshot) -> list[tuple[list[str], NodeRows]]:
+    """Return the place for the last names and their rows; it is empty after nodes changed."""
+    return []
 
 
 def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]:

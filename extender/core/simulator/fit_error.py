@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from extender.core.framework.filter import FILTERED_OUT_BY_PREFILTER, FilterRun
+from extender.core.framework.filter import FilterResults, FilterRun, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.dry_run import DryRun
 
@@ -78,7 +78,7 @@ def no_candidates_message(run: DryRun) -> str:
     """
     nodes = len(run.snapshot.nodes)
     without_victims = ~run.potential.evictable.mask.any(axis=0)
-    reasons = _count_reasons(run.emptied.statuses(np.flatnonzero(~without_victims)))
+    reasons = _count_reasons(run.emptied.statuses(np.flatnonzero(~without_victims)).to_list())
     reasons.update(dict.fromkeys(NO_VICTIMS_FOUND.reasons, int(np.count_nonzero(without_victims))))
     reasons[NOT_HELPFUL] += nodes - len(run.rows)
     return fit_error(nodes, +reasons)
@@ -88,30 +88,29 @@ def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
     """Return the plugins that rejected a node (Diagnosis.UnschedulablePlugins); their events requeue the pod."""
     if filter_run.prefilter_status is not None:
         return frozenset({filter_run.prefilter_status.plugin})
-    results = filter_run.results
+    results, prefilter_plugins = _without_prefilter(filter_run), frozenset[str]()
+    if filter_run.prefilter_node_names is not None:
+        prefilter_plugins = frozenset({"NodeAffinity"})
     places = np.unique(results.rejected_by[results.rejected_by >= 0] // 2)
-    prefilter_plugins = frozenset() if filter_run.prefilter_mask is None else frozenset({"NodeAffinity"})
     return prefilter_plugins | {results.checks[place].plugin for place in places.tolist()}
 
 
+def _without_prefilter(filter_run: FilterRun) -> FilterResults:
+    """Return the results of the Filter plugins, on nodes that the PreFilterResult leaves out as well."""
+    if filter_run.prefilter_node_names is None:
+        return filter_run
+    return evaluate_constraints(filter_run.checks[1:], len(filter_run.codes))
+
+
 def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
-    rows, nominated = filter_run.rows(Code.UNSCHEDULABLE), _nominated_row(filter_run)
-    others = filter_run.rows(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-    if filter_run.prefilter_mask is None:
-        return _count_reasons(filter_run.results.statuses(np.concatenate([rows, others])))
-    filtered_out = ~filter_run.prefilter_mask[others] & (others != nominated)
-    reasons = _count_reasons(filter_run.results.statuses(np.concatenate([rows, others[~filtered_out]])))
-    reasons.update(dict.fromkeys(FILTERED_OUT_BY_PREFILTER.reasons, int(np.count_nonzero(filtered_out))))
-    return +reasons
-
-
-def _nominated_row(filter_run: FilterRun) -> int:
-    """Return the row of the node that the pod is nominated to, -1 without one.
-
-    It is filtered first even where PreFilterResult leaves it out (evaluateNominatedNode).
-    """
-    context = filter_run.context
-    return context.snapshot.node_row.get(context.pod.status.nominated_node_name, -1)
+    context, codes = filter_run.context, (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    rows = np.concatenate([filter_run.rows(code) for code in codes])
+    nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
+    if nominated is None:
+        return _count_reasons(filter_run.statuses(rows).to_list())
+    # The nominated node is filtered first, even where PreFilterResult leaves it out (evaluateNominatedNode).
+    statuses = filter_run.statuses(rows[rows != nominated]).to_list()
+    return _count_reasons([*statuses, _without_prefilter(filter_run).status(nominated)])
 
 
 def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:

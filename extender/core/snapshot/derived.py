@@ -1,26 +1,32 @@
-"""Results computed from a snapshot and kept until what they were read from changes.
+"""Derived values: what is computed from a snapshot when it is read, and kept until what it was read from changes.
 
-Every aspect of the snapshot has a version, which a change of that aspect increments. `derived` and `derived_by` return
-a function's stored result while the versions of the aspects that it reads are unchanged.
+A snapshot changes between decisions. What depends on it follows in one of two ways, and in no other:
+
+- An `Index` (see `core.snapshot.snapshot`) is called back for every change, object by object. It suits sums and groups
+  of which a change moves one entry.
+- A derived value is computed again. Every aspect of the snapshot has a version, which a change of that aspect
+  increments; `derived` and `derived_by` return a function's kept value while the versions of the aspects that it reads
+  are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,
+  `NodeVersions` say which parts to compute again.
 
 Rule: a derived function reads only the aspects that it declares.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray, Encoded, IntArray, LabelColumn, clamped, encode
-from extender.k8s.kinds import ObjectTables
-from extender.k8s.objects import Labels, Node, PodDisruptionBudget, Value
+from extender.core.snapshot.arrays import IntArray, doubled
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-S = TypeVar("S", bound="VersionedSource")
+S = TypeVar("S", bound="Versioned")
 
 Aspect = Literal[
+    "any",
     "nodes",
     "taints",
     "allocatable",
@@ -47,127 +53,69 @@ Aspect = Literal[
 ]
 """Parts of the snapshot that change independently of each other, each with a version of its own.
 
-`nodes`: the set of nodes, their labels and declared features; `taints`: with spec.unschedulable; `pods`: which pods
-run where, their specs and statuses; `pod_labels`: labels of pods that keep running; every other aspect is a field of
-ObjectTables.
+`any`: all objects, and which kinds may not be read; `nodes`: the set of nodes, their labels and declared features;
+`taints`: with spec.unschedulable; `pods`: which pods run where, their specs and statuses; `pod_labels`: labels of pods
+that keep running; every other aspect is a field of ObjectTables.
 """
 
 
-class VersionedSource(Protocol):
-    """The part of `Snapshot` that derived results need: the nodes, all objects, and a cache by versions of aspects."""
+class Versioned:
+    """What values are derived from: the version of each aspect, and the values that are kept."""
 
-    nodes: list[Node]
-    node_names: list[str]
-    node_resources: list[dict[str, int]]
-    base_resources: list[tuple[int, ...]]
-    objects: ObjectTables
-
-    def memoized(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, max_entries: int) -> T: ...
+    def __init__(self) -> None:
+        self._versions: dict[str, int] = defaultdict(int)
+        self._derived: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
+        """Function -> key -> (versions of the aspects that it read, value), the oldest value first."""
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
-    """Keep the result of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
+    """Keep the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
 
     def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
-        return wraps(build)(lambda snapshot: snapshot.memoized(build, reads, None, 1))
+        by_key = derived_by(*reads, max_entries=1)(wraps(build)(lambda snapshot, _key: build(snapshot)))
+        return wraps(build)(lambda snapshot: by_key(snapshot, None))
 
     return decorate
 
 
 def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S, K], T]], Callable[[S, K], T]]:
-    """Keep the results of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change."""
+    """Keep the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change."""
 
     def decorate(build: Callable[[S, K], T]) -> Callable[[S, K], T]:
-        return wraps(build)(lambda snapshot, key: snapshot.memoized(build, reads, key, max_entries))
+        @wraps(build)
+        def current(snapshot: S, key: K) -> T:
+            versions = tuple([snapshot._versions[aspect] for aspect in reads])
+            kept = snapshot._derived[build]
+            known = kept.get(key)
+            if known is not None and known[0] == versions:
+                return cast(T, known[1])
+            value = build(snapshot, key)
+            kept.pop(key, None)
+            if len(kept) >= max_entries:
+                kept.pop(next(iter(kept)))
+            kept[key] = versions, value
+            return value
+
+        return current
 
     return decorate
 
 
-@derived("allocatable")
-def allocatable_column(snapshot: VersionedSource) -> IntArray:
-    """Return [resource, node]: allocatable amounts of BASE_RESOURCES."""
-    return np.array(snapshot.base_resources, np.int64).reshape(len(snapshot.nodes), len(BASE_RESOURCES)).T.copy()
+class NodeVersions:
+    """[node]: version of what is derived from the pods of one node."""
 
+    def __init__(self) -> None:
+        self.latest = 0
+        """Version of the node that changed last."""
+        self._versions: IntArray = np.zeros(64, np.int64)
 
-def base_amounts(resources: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the amounts of BASE_RESOURCES, in that order, 0 for those that are missing."""
-    return tuple(clamped(resources.get(name, 0)) for name in BASE_RESOURCES)
+    def changed(self, node: int) -> None:
+        """Give the node the next version."""
+        while node >= len(self._versions):
+            self._versions = doubled(self._versions, 0)
+        self.latest += 1
+        self._versions[node] = self.latest
 
-
-@derived_by("allocatable")
-def scalar_allocatable_column(snapshot: VersionedSource, resource: str) -> IntArray:
-    """Return [node]: allocatable amount of an extended resource."""
-    amounts = (clamped(own.get(resource, 0)) for own in snapshot.node_resources)
-    return np.fromiter(amounts, np.int64, len(snapshot.nodes))
-
-
-@derived_by("nodes")
-def label_column(snapshot: VersionedSource, key: str) -> LabelColumn:
-    """Return [node]: value of one label."""
-    return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in snapshot.nodes])
-
-
-@derived("taints")
-def taint_column(snapshot: VersionedSource) -> Encoded:
-    """Return [node]: list of taints; equal lists share a code, so that tolerations are checked once for each."""
-    of_node = [node.spec.taints or [] for node in snapshot.nodes]
-    return encode(of_node, key=lambda taints: tuple((taint.key, taint.value, taint.effect) for taint in taints))
-
-
-@derived("taints")
-def unschedulable_column(snapshot: VersionedSource) -> BoolArray:
-    """Return [node]: spec.unschedulable."""
-    return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))
-
-
-@derived("nodes")
-def feature_column(snapshot: VersionedSource) -> Encoded:
-    """Return [node]: set of status.declaredFeatures."""
-    return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])
-
-
-@derived("nodes")
-def name_order_column(snapshot: VersionedSource) -> IntArray:
-    """Return [node]: place of its name among all names in alphabetical order."""
-    order = np.empty(len(snapshot.nodes), np.int64)
-    order[np.array(sorted(range(len(order)), key=snapshot.node_names.__getitem__), np.int64)] = np.arange(len(order))
-    return order
-
-
-@derived("namespaces")
-def labels_by_namespace(snapshot: VersionedSource) -> Mapping[str, Labels]:
-    """Return namespace -> its labels."""
-    return {one.metadata.name: one.metadata.labels or {} for one in snapshot.objects.namespaces.values()}
-
-
-@derived("budgets")
-def disruption_budgets(snapshot: VersionedSource) -> tuple[PodDisruptionBudget, ...]:
-    """Return all PodDisruptionBudgets in listing order."""
-    return tuple(snapshot.objects.budgets.values())
-
-
-def differs_in_version_only(before: Value, after: Value) -> bool:
-    """Compare two states of an object in all that decisions read; most updates change only its resourceVersion."""
-    fields = [field for field in before.__struct_fields__ if field != "metadata"]
-    a, b = before.metadata, after.metadata  # type: ignore[attr-defined]
-    return (
-        all(getattr(before, field) == getattr(after, field) for field in fields)
-        and (a.uid, a.labels, a.annotations, a.owner_references) == (b.uid, b.labels, b.annotations, b.owner_references)
-        and a.deletion_timestamp == b.deletion_timestamp
-        and a.generation == b.generation
-    )
-
-
-def changed_aspects(before: Node, after: Node) -> Iterator[Aspect]:
-    """Yield the aspects in which two states of a node differ (kubelet heartbeats differ in none)."""
-    if (before.metadata.labels, before.status.declared_features) != (
-        after.metadata.labels,
-        after.status.declared_features,
-    ):
-        yield "nodes"
-    if before.spec != after.spec:
-        yield "taints"
-    if before.status.allocatable != after.status.allocatable:
-        yield "allocatable"
-    if before.status.images != after.status.images:
-        yield "images"
+    def changed_since(self, version: int, size: int) -> IntArray:
+        """Return the rows below `size` of the nodes that changed after `latest` was `version`."""
+        return np.flatnonzero(self._versions[:size] > version)

@@ -7,28 +7,17 @@ one; pods that are equally important keep their listing order.
 Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, PodAmounts
-
-
-class PodColumns(Protocol):
-    """Columns over pods, [pod], that a layout reads; PodTable has them."""
-
-    @property
-    def priority(self) -> IntArray: ...
-    @property
-    def order(self) -> IntArray: ...
-    @property
-    def demand(self) -> IntArray: ...
-
+from extender.core.snapshot.pod_table import PodTable
 
 Importance = Callable[[IntArray], Sequence[IntArray]]
 """Function from pod rows to sort keys, the first key first; the most important pod has the smallest keys."""
@@ -69,12 +58,12 @@ class NodeLayout:
     def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
         return self.pod, self.priority, self.demand, self.used
 
-    def lay_out(self, nodes: Sequence[int], pod_rows: Iterable[Iterable[int]], of: PodColumns) -> None:
-        """Sort the pod rows of each of the `nodes` by importance and write them; `resize` must have made room.
-
-        `pod_rows` and `nodes` go together; `of` holds the columns of the pods.
-        """
-        lists = [list(rows) for rows in pod_rows]
+    def lay_out(self, nodes: Sequence[int], size: int, of: PodTable) -> None:
+        """Sort the pods of each of the `nodes` by importance and write them; `size`: number of all nodes."""
+        lists = [of.on_node[node].values() for node in nodes]
+        self.resize(max(map(len, lists), default=1), size, len(of.node))
+        if not nodes:
+            return
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         pods = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
         columns = np.array(nodes, np.int64)
@@ -82,18 +71,13 @@ class NodeLayout:
         by_importance = np.lexsort((of.order[pods], *reversed(self._importance(pods)), own))
         pods = pods[by_importance]
         ranks = np.arange(len(pods)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self._clear(columns)
+        self.pod[:, columns], self.priority[:, columns], self.demand[:, :, columns] = -1, NEVER, 0
         at = columns[own]
         self.pod[ranks, at] = pods
         self.rank[pods] = ranks
         self.priority[ranks, at] = of.priority[pods]
         self.demand[ranks, :, at] = of.demand[pods]
         self.used[:, columns] = self.demand[:, :, columns].sum(axis=0)
-
-    def _clear(self, columns: IntArray) -> None:
-        self.pod[:, columns] = -1
-        self.priority[:, columns] = NEVER
-        self.demand[:, :, columns] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +138,7 @@ class RankedDemand:
 
     def to_dense(self) -> IntArray:
         """Return [k, column, node]: all amounts as one array."""
-        depth, size = len(self.layout.pod), self._size
-        dense = np.zeros((depth, len(self.columns), size), np.int64)
+        dense = np.zeros((len(self.layout.pod), len(self.columns), self._size), np.int64)
         dense[:, : len(self.base)] = self.demand(slice(len(self.base)))
         for one in self.sparse:
             dense[one.ranks, one.column, one.places] = one.amounts

@@ -2,8 +2,8 @@
 
 Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one
 NodeInfo per node. The owner changes it object by object (`put`, `remove`) and then updates the arrays of the changed
-nodes (`refresh_layout`). Modules keep their own data beside it: results that are computed again once something that
-they read has changed (`derived`, `derived_by`), and indexes, which follow every change (`Index`).
+nodes (`refresh_layout`). What other modules keep beside it follows the changes as an `Index` or as a derived value; see
+`core.snapshot.derived` for the two ways.
 
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """
@@ -11,64 +11,43 @@ Rule: it changes between decisions and never during one; changes and decisions b
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast, get_args
 
 import msgspec
 import numpy as np
 
-from extender.core.snapshot import derived
-from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, LabelColumn, PodAmounts
-from extender.core.snapshot.derived import Aspect
-from extender.core.snapshot.event_handler import SnapshotEventHandler
+from extender.core.snapshot.arrays import IntArray, PodAmounts
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.node_layout import NodeLayout
+from extender.core.snapshot.node_table import NodeTable
 from extender.core.snapshot.pod_table import PodPart, PodsWithoutRow, PodTable, changed_parts, identity, is_finished
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, ObjectTables, key_of
-from extender.k8s.objects import Labels, Node, Pod, PodDisruptionBudget, Value
-from extender.k8s.requests import allocatable
-
-_LAYOUT_PARTS: frozenset[PodPart] = frozenset({"spec", "status"})
-"""Parts of a pod that decide its row's values and its rank on its node."""
-
-_NODE_ASPECTS: tuple[Aspect, ...] = ("nodes", "taints", "allocatable", "images")
+from extender.k8s.objects import Labels, Node, Pod, Value
 
 Observer = Callable[[str, Key, Value | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
 
-T = TypeVar("T")
 I = TypeVar("I", bound="Index")  # noqa: E741
 
 
-class Snapshot:
+class Snapshot(NodeTable):
     """Nodes, running pods and everything else that decisions read. A node's row is its place in `nodes`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.objects = ObjectTables()
         """Every object by kind and key, pods that are not running included."""
         self._unreadable_tables: frozenset[str] = frozenset()
-        self.changes = 0
-        """Number of changes so far, of objects and of the set of unreadable kinds."""
         self.pod_table = PodTable()
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
-        self.nodes: list[Node] = []
-        self.node_names: list[str] = []
-        self._frozen_node_names: tuple[str, ...] | None = None
-        self.node_row: dict[str, int] = {}
-        self.node_order: dict[str, int] = {}
-        """Node name -> place in listing order."""
         self.observer: Observer | None = None
-        self.node_resources: list[dict[str, int]] = []
-        """[node]: allocatable amounts by resource name, in the scheduler's units."""
-        self.base_resources: list[tuple[int, ...]] = []
-        """[node]: allocatable amounts of BASE_RESOURCES."""
         self._touched: set[int] = set()
+        """Rows of the nodes to lay out."""
         self._without_row = PodsWithoutRow()
         self._next_order = 0
-        self._indexes: dict[tuple[Hashable, ...], SnapshotEventHandler] = {}
-        self._following: dict[str, list[SnapshotEventHandler]] = defaultdict(list)
-        self._following_parts: dict[frozenset[PodPart], list[SnapshotEventHandler]] = {}
-        self._versions: dict[str, int] = defaultdict(int)
-        self._memo: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
+        self._indexes: dict[tuple[Hashable, ...], Index] = {}
+        self._following: dict[str, list[Index]] = defaultdict(list)
 
     @classmethod
     def build(cls, objects: ClusterObjects) -> "Snapshot":
@@ -93,13 +72,13 @@ class Snapshot:
     @unreadable_tables.setter
     def unreadable_tables(self, fields: frozenset[str]) -> None:
         self._unreadable_tables = fields
-        self.changes += 1
+        self._versions["any"] += 1
 
     # --- changes ----------------------------------------------------------------------------------------------
 
     def put(self, kind: str, one: Value) -> None:
         """Add or update an object; raises ValueError, and changes nothing, if it cannot be read."""
-        self.changes += 1
+        self._versions["any"] += 1
         if isinstance(one, Pod):
             self._put_pod(one)
         elif isinstance(one, Node):
@@ -107,21 +86,21 @@ class Snapshot:
         else:
             table, key = self.objects.of(kind), key_of(kind, one)
             before, table[key] = table.get(key), one
-            if before is None or not derived.differs_in_version_only(before, one):
-                self._notify(KINDS[kind].field, before, one)
+            if before is None or not _differs_in_version_only(before, one):
+                self._object_changed(KINDS[kind].field, before, one)
         if self.observer is not None:
             self.observer(kind, key_of(kind, one), one)
 
     def remove(self, kind: str, key: Key) -> None:
         """Delete an object; raises KeyError if it is unknown."""
-        self.changes += 1
+        self._versions["any"] += 1
         before = self.objects.of(kind).pop(key)
         if isinstance(before, Pod):
             self._withdraw(key, before)
         elif isinstance(before, Node):
             self._remove_node(before)
         else:
-            self._notify(KINDS[kind].field, before, None)
+            self._object_changed(KINDS[kind].field, before, None)
         if self.observer is not None:
             self.observer(kind, key, None)
 
@@ -131,13 +110,13 @@ class Snapshot:
         Decisions need all of them. Counterpart of cache.UpdateSnapshot (v1.36), which also copies changed nodes only.
         """
         nodes = sorted(self._touched)[:max_nodes]
-        if not nodes and self.layout.pod.shape[1] == len(self.nodes):
-            return True
-        deepest = max((len(self.pod_table.on_node[node]) for node in self._touched), default=1)
-        self.layout.resize(max(deepest, 1), len(self.nodes), len(self.pod_table.node))
-        self.layout.lay_out(nodes, [self.pod_table.on_node[node].values() for node in nodes], self.pod_table)
+        self.layout.lay_out(nodes, len(self.nodes), self.pod_table)
         self._touched.difference_update(nodes)
-        return not self._touched
+        if self._touched:
+            return False
+        for index in self._following["settled"]:
+            index.settled()
+        return True
 
     def dismantle(self) -> Iterator[None]:
         """Free everything in steps, once no reader is left: freeing it all at once would stall the thread."""
@@ -147,11 +126,6 @@ class Snapshot:
             while isinstance(one, (dict, list, set)) and one:
                 _free_some(one)
                 yield
-
-    def _notify(self, field: str, before: Value | None, after: Value | None) -> None:
-        self._versions[field] += 1
-        for index in self._following[field]:
-            index.object_changed(field, before, after)
 
     # --- changes of pods --------------------------------------------------------------------------------------
 
@@ -164,14 +138,11 @@ class Snapshot:
         if not same and identity(pod) in self.pod_table.row_of:
             raise ValueError(f"has the same UID as pod {self.pod_table.pods[self.pod_table.row_of[identity(pod)]].key}")
         self.pod_table.validate(pod)
-        order = self._next_order
-        if before is None or not same:
+        order = self._withdraw(key, before) if before is not None else 0
+        if not same:  # a new pod of the same name goes to the end of the list
+            table.pop(key, None)
+            order = self._next_order
             self._next_order += 1
-        if before is not None:
-            withdrawn = self._withdraw(key, before)
-            order = withdrawn if same else order
-        if not same:
-            table.pop(key, None)  # a new pod of the same name goes to the end of the list
         table[key] = pod
         self._admit(key, pod, order)
 
@@ -191,7 +162,7 @@ class Snapshot:
 
     def _update_running(self, row: int, before: Pod, pod: Pod, parts: frozenset[PodPart]) -> None:
         """Update a running pod; its node is laid out again only if importance or amounts changed."""
-        if parts.isdisjoint(_LAYOUT_PARTS):
+        if parts.isdisjoint(("spec", "status")):
             self.pod_table.pods[row] = pod
         else:
             if self.pod_table.change(row, pod):
@@ -199,16 +170,9 @@ class Snapshot:
             self._versions["pods"] += 1
         if "labels" in parts:
             self._versions["pod_labels"] += 1
-        for index in self._indexes_reading(parts):
-            index.pod_changed(row, before, pod, parts)
-
-    def _indexes_reading(self, parts: frozenset[PodPart]) -> list[SnapshotEventHandler]:
-        """Return the indexes that read one of these parts of pods."""
-        found = self._following_parts.get(parts)
-        if found is None:
-            found = [index for index in self._following["pods"] if not parts.isdisjoint(index.pod_parts)]
-            self._following_parts[parts] = found
-        return found
+        for index in self._following["pods"]:
+            if not parts.isdisjoint(index.pod_parts):
+                index.pod_changed(row, before, pod, parts)
 
     def _admit(self, key: Key, pod: Pod, order: int) -> None:
         """Put a pod into the row of a known node, or else among the pods without a row."""
@@ -240,72 +204,48 @@ class Snapshot:
         self.pod_table.remove(row)
         return order
 
-    # --- changes of nodes -------------------------------------------------------------------------------------
+    # --- changes of nodes and other objects -------------------------------------------------------------------
 
     def _put_node(self, node: Node) -> None:
-        name, resources = node.metadata.name, allocatable(node.status.allocatable)
-        before = self.objects.nodes.get(("", name))
-        self.objects.nodes["", name] = node
-        if before is None:
-            self._add_node(node, resources)
-        else:
-            row = self.node_row[name]
-            self.nodes[row], self.node_resources[row] = node, resources
-            self.base_resources[row] = derived.base_amounts(resources)
-            for aspect in derived.changed_aspects(before, node):
-                self._versions[aspect] += 1
-        self._notify_of_node(before, node)
-
-    def _add_node(self, node: Node, resources: dict[str, int]) -> None:
-        name, row = node.metadata.name, len(self.nodes)
-        self.nodes.append(node)
-        self.node_names.append(name)
-        self.node_resources.append(resources)
-        self.base_resources.append(derived.base_amounts(resources))
-        self.node_row[name] = row
-        self.node_order[name] = self._next_order
-        self._next_order += 1
-        self.pod_table.add_node()
-        self._node_rows_changed(row)
-        for key, order in self._without_row.take_pods_of(name):
-            self._add_to_node(self.objects.pods[key], row, order)
+        new_row, before = self._write_node(node), self.objects.nodes.get(("", node.metadata.name))
+        self.objects.nodes["", node.metadata.name] = node
+        if new_row is not None:
+            self.node_order[node.metadata.name] = self._next_order
+            self._next_order += 1
+            self.pod_table.add_node()
+            self._touched.add(new_row)
+            for key, order in self._without_row.take_pods_of(node.metadata.name):
+                self._add_to_node(self.objects.pods[key], new_row, order)
+        self._notify("nodes", before, node)
 
     def _remove_node(self, node: Node) -> None:
-        """Remove a node; the last node takes its row, so that rows stay contiguous."""
-        name = node.metadata.name
-        row, last = self.node_row.pop(name), len(self.nodes) - 1
-        del self.node_order[name]
+        """Remove a node; the pods of the last one move with it to its row."""
+        row, last = self.node_row[node.metadata.name], len(self.nodes) - 1
         for pod, order in self._remove_all_from_node(row):
             self._without_row.add(key_of("Pod", pod), pod, order)
         moving = self._remove_all_from_node(last) if last != row else []
-        for column in (self.nodes, self.node_names, self.node_resources, self.base_resources):
-            _replace_by_last(cast(list[Any], column), row)
+        self._drop_node(node.metadata.name)
         self.pod_table.remove_last_node()
-        if last != row:
-            self.node_row[self.node_names[row]] = row
+        self._touched.add(row)
         self._touched.discard(last)
-        self._node_rows_changed(row if last != row else None)
         for pod, order in moving:
             self._add_to_node(pod, row, order)
-        self._notify_of_node(node, None)
+        self._notify("nodes", node, None)
 
     def _remove_all_from_node(self, node: int) -> list[tuple[Pod, int]]:
         """Remove the pods of a node; return them with their places in listing order."""
         rows = list(self.pod_table.on_node[node].values())
         return [(self.pod_table.pods[row], self._remove_from_node(row)) for row in rows]
 
-    def _node_rows_changed(self, row: int | None) -> None:
-        self._frozen_node_names = None
-        if row is not None:
-            self._touched.add(row)
-        for aspect in (*_NODE_ASPECTS, "pods"):
-            self._versions[aspect] += 1
+    def _object_changed(self, field: str, before: Value | None, after: Value | None) -> None:
+        self._versions[field] += 1
+        self._notify(field, before, after)
 
-    def _notify_of_node(self, before: Node | None, after: Node | None) -> None:
-        for index in self._following["nodes"]:
-            index.object_changed("nodes", before, after)
+    def _notify(self, field: str, before: Value | None, after: Value | None) -> None:
+        for index in self._following[field]:
+            index.object_changed(field, before, after)
 
-    # --- derived data -----------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------
 
     def index(self, kind: type[I], *arguments: Hashable) -> I:
         """Return the index of that class and constructor arguments; the first call builds it.
@@ -320,84 +260,21 @@ class Snapshot:
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
                 self._following[field].append(found)
-            if kind.pod_added is not SnapshotEventHandler.pod_added:
+            if kind.pod_added is not Index.pod_added:
                 for row, pod in self.running_pods():
                     found.pod_added(row, pod)
                 self._following["pods"].append(found)
-                self._following_parts.clear()
+            if kind.settled is not Index.settled:
+                found.settled()
+                self._following["settled"].append(found)
             self._indexes[key] = found
         return cast(I, found)
 
-    def memoized(self, build: Callable[..., T], reads: tuple[Aspect, ...], key: Any, max_entries: int) -> T:
-        """Return `build(snapshot, key)`, computed again once one of `reads` has changed.
-
-        At most `max_entries` results of one function are kept; the oldest is dropped first.
-        """
-        versions = tuple([self._versions[aspect] for aspect in reads])
-        cache = self._memo[build]
-        known = cache.get(key)
-        if known is not None and known[0] == versions:
-            return cast(T, known[1])
-        built = build(self) if key is None else build(self, key)
-        cache.pop(key, None)
-        if len(cache) >= max_entries:
-            cache.pop(next(iter(cache)))
-        cache[key] = versions, built
-        return built
-
-    # --- nodes ------------------------------------------------------------------------------------------------
-
     @property
-    def allocatable(self) -> IntArray:
-        """[resource, node]: allocatable amounts of BASE_RESOURCES."""
-        return derived.allocatable_column(self)
-
-    def scalar_allocatable(self, resource: str) -> IntArray:
-        """Return [node]: allocatable amount of an extended resource, 0 where a node does not have it."""
-        return derived.scalar_allocatable_column(self, resource)
-
-    def label(self, key: str) -> LabelColumn:
-        """Return [node]: value of one label."""
-        return derived.label_column(self, key)
-
-    @property
-    def taints(self) -> Encoded:
-        """[node]: list of taints."""
-        return derived.taint_column(self)
-
-    @property
-    def unschedulable(self) -> BoolArray:
-        """[node]: spec.unschedulable, which `kubectl cordon` sets."""
-        return derived.unschedulable_column(self)
-
-    @property
-    def declared_features(self) -> Encoded:
-        """[node]: set of status.declaredFeatures."""
-        return derived.feature_column(self)
-
-    @property
-    def frozen_node_names(self) -> tuple[str, ...]:
-        """`node_names` as a tuple: the same object until a node is added or removed."""
-        if self._frozen_node_names is None:
-            self._frozen_node_names = tuple(self.node_names)
-        return self._frozen_node_names
-
-    @property
-    def name_order(self) -> IntArray:
-        """[node]: place of its name among all names in alphabetical order, which is the last tie-breaker."""
-        return derived.name_order_column(self)
-
-    @property
+    @derived("namespaces")
     def namespace_labels(self) -> Mapping[str, Labels]:
         """Namespace -> its labels."""
-        return derived.labels_by_namespace(self)
-
-    @property
-    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        """All PodDisruptionBudgets in listing order."""
-        return derived.disruption_budgets(self)
-
-    # --- pods -------------------------------------------------------------------------------------------------
+        return {one.metadata.name: one.metadata.labels or {} for one in self.objects.namespaces.values()}
 
     @property
     def pods(self) -> list[Pod]:
@@ -447,6 +324,10 @@ class Snapshot:
         return self.scalar_demand(resource).per_node(len(self.nodes))
 
 
+_FREED_PER_STEP = 1000
+"""Entries of one container that `dismantle` frees before it yields."""
+
+
 def _free_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
     if isinstance(container, list):
         del container[-_FREED_PER_STEP:]
@@ -455,19 +336,49 @@ def _free_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
         container.popitem() if isinstance(container, dict) else container.pop()
 
 
-_FREED_PER_STEP = 1000
-"""Entries of one container that `dismantle` frees before it yields."""
+def _differs_in_version_only(before: Value, after: Value) -> bool:
+    """Compare two states of an object in all that decisions read; most updates change only its resourceVersion."""
+    fields = [field for field in before.__struct_fields__ if field != "metadata"]
+    a, b = before.metadata, after.metadata  # type: ignore[attr-defined]
+    return (
+        all(getattr(before, field) == getattr(after, field) for field in fields)
+        and (a.uid, a.labels, a.annotations, a.owner_references) == (b.uid, b.labels, b.annotations, b.owner_references)
+        and a.deletion_timestamp == b.deletion_timestamp
+        and a.generation == b.generation
+    )
 
 
-def _replace_by_last(column: list[Any], row: int) -> None:
-    column[row] = column[-1]
-    column.pop()
+class Index:
+    """Base of all indexes: callbacks for every change of the objects that `reads` and `pod_parts` select.
 
+    Counterpart of client-go's ResourceEventHandler. `Snapshot.index` creates an index: the constructor leaves it empty,
+    callbacks fill it, and it changes in callbacks only.
+    """
 
-class Index(SnapshotEventHandler):
-    """Base of all indexes, which `Snapshot.index` creates; the constructor leaves it empty, callbacks fill it."""
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Fields of ObjectTables whose changes call `object_changed`; `pods` cannot be one of them."""
+
+    pod_parts: ClassVar[frozenset[PodPart]] = frozenset(get_args(PodPart))
+    """Parts of a running pod that the index reads: `pod_changed` is not called for changes of other parts."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         # A weak reference avoids a cycle: a snapshot that was replaced is freed with its last reader, not when the
         # cycle collector runs.
         self.snapshot: Snapshot = weakref.proxy(snapshot)
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        """Handle a pod that now runs in this row."""
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        """Handle a pod that is about to leave its row; its columns still hold its values."""
+
+    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
+        """Handle a new state of a running pod, which differs in `parts`; row and node stay the same."""
+        self.pod_removed(row, before)
+        self.pod_added(row, after)
+
+    def object_changed(self, field: str, before: Any, after: Any) -> None:
+        """Handle an object that was added (`before` is None), changed or removed (`after` is None)."""
+
+    def settled(self) -> None:
+        """Handle the end of a group of changes: called before the next decision, for what is computed once for all."""

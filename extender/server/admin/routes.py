@@ -32,7 +32,7 @@ from extender.server.context import ServerContext
 from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import cache_summary
-from extender.server.observability.decision_log import VERBS, DecisionQuery, read_time
+from extender.server.observability.decision_log import MAX_LISTED_DECISIONS, VERBS, DecisionQuery, read_time
 from extender.version import __version__
 
 MAX_SIMULATE_BODY_BYTES = 8 << 20
@@ -42,9 +42,6 @@ SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation."""
 
 NOT_KEPT = "no such decision; the oldest ones are dropped (debug.decisions)"
-
-MAX_LISTED_DECISIONS = 1000
-"""Limit of the `limit` parameter of GET /decisions."""
 
 _MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -198,7 +195,7 @@ async def show_status(request: Request) -> Response:
     }
     try:
         snapshot = server_context.snapshot()
-        counts = len(snapshot.nodes), len(snapshot.pod_table.row_of), len(snapshot.budgets)
+        counts = len(snapshot.nodes), len(snapshot.pod_table.row_of), len(snapshot.objects.budgets)
         status["cluster"] = dict(zip(("nodes", "pods", "budgets"), counts, strict=True))
     except ExtenderError as error:
         status["ready"] = str(error)

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
 from extender.cluster.cache import assume
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
 from extender.cluster.watch import source as source_module
+from extender.cluster.watch.delta_queue import Deltas
 from extender.cluster.watch.list_watch import RESOURCES, WatchSettings
 from extender.errors import ClusterLost, NotReady
 from extender.k8s.kinds import ClusterObjects
@@ -137,7 +139,7 @@ async def test_events_reach_the_cache(api):
         snapshot = rig.cache.snapshot()
         assert [one.metadata.name for one in snapshot.pods_on("n1")] == ["a"]
         assert snapshot.used[0, 0] == 3000
-        assert len(snapshot.budgets) == 1
+        assert len(snapshot.objects.budgets) == 1
 
 
 async def test_what_the_streams_say_of_themselves(api):
@@ -167,7 +169,7 @@ async def test_changes_that_wait_too_long_are_a_problem(api):
     clock = Clock()
     async with following(api.url, clock=clock, settings=QUICK) as rig:
         await rig.read()
-        rig.source.queue.apply("Pod", [change("a", 100)])
+        rig.source.queue.put(Deltas("Pod", [change("a", 100)]))
         clock.now += 31.0
         assert rig.source.problem() == "the cache is stale: changes have been queued for 31s"
         await rig.until(lambda: rig.source.problem() is None)
@@ -305,8 +307,8 @@ class Quiet:
         self.moment = 0
         self._waits: dict[str, int] = {}
 
-    def stream(self, path: str, params: dict, *, connect_timeout: float, read_timeout: float) -> Stream:
-        return QuietStream(self, path, params, read_timeout)
+    def stream(self, path: str, params: dict, *, timeout: Timeout) -> Stream:
+        return QuietStream(self, path, params, timeout[1])
 
     def get(self, path: str, params: dict | None = None, *, accept: str) -> bytes:
         raise AssertionError("nobody asked for a compare")

@@ -158,5 +158,5 @@ async def test_a_budget_says_whether_its_status_is_of_this_spec(api):
     api.put("PodDisruptionBudget", one)
     async with following(api.url) as rig:
         await rig.read()
-        (found,) = rig.cache.snapshot().budgets
+        (found,) = rig.cache.snapshot().objects.budgets.values()
         assert (found.metadata.generation, found.status.observed_generation) == (5, 4)

@@ -132,9 +132,7 @@ def test_a_record_shares_nothing_with_the_snapshot(policy):
 
 
 def charging(snapshot, policy):
-    found = budget_index(snapshot, policy)
-    found.refresh()
-    return found
+    return budget_index(snapshot, policy)
 
 
 @each_policy

@@ -7,6 +7,9 @@ features known there, only two are inferred from a pod that is being scheduled.
 from itertools import chain
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.snapshot.arrays import Encoded, encode
+from extender.core.snapshot.derived import derived
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 NAME = "NodeDeclaredFeatures"
@@ -30,5 +33,11 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     required = required_features(context.pod)
     if not required:
         return ()
-    rejected = context.snapshot.declared_features.map_bool(lambda declared: not required <= declared)
+    rejected = _declared(context.snapshot).map_bool(lambda declared: not required <= declared)
     return (StaticCheck(NAME, rejected, (REASON,)),)
+
+
+@derived("nodes")
+def _declared(snapshot: Snapshot) -> Encoded:
+    """Return [node]: set of status.declaredFeatures."""
+    return encode([frozenset(node.status.declared_features or ()) for node in snapshot.nodes])

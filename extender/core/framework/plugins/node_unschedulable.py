@@ -3,7 +3,12 @@
 Mirrors pkg/scheduler/framework/plugins/nodeunschedulable (v1.36).
 """
 
+import numpy as np
+
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.derived import derived
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Taint
 from extender.k8s.selectors import tolerates
 
@@ -17,4 +22,10 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, or none for a pod that tolerates the cordon taint."""
     if any(tolerates(toleration, _CORDON_TAINT) for toleration in context.pod.spec.tolerations or ()):
         return ()
-    return (StaticCheck(NAME, context.snapshot.unschedulable, (REASON,)),)
+    return (StaticCheck(NAME, _cordoned(context.snapshot), (REASON,)),)
+
+
+@derived("taints")
+def _cordoned(snapshot: Snapshot) -> BoolArray:
+    """Return [node]: spec.unschedulable, which `kubectl cordon` sets."""
+    return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))

@@ -328,6 +328,9 @@ def test_a_budget_that_is_spent_meanwhile_is_heeded():
     engine.prepare(snapshot, profile)
     expected = {3: ["first", "second"], 1: ["outsider", "second"], 0: None, 2: ["first", "second"]}
     for allowed, victims in expected.items():
-        snapshot.put("PodDisruptionBudget", built(cluster({}, budgets=[budget(allowed=allowed, app="x")])).budgets[0])
+        snapshot.put(
+            "PodDisruptionBudget",
+            *built(cluster({}, budgets=[budget(allowed=allowed, app="x")])).objects.budgets.values(),
+        )
         kept = engine.preempt(snapshot, typed(incoming(cpu="4")), {"n1": SentCandidate(())}, profile).kept
         assert [[pod.metadata.name for pod in one.victims] for one in kept] == ([] if victims is None else [victims])

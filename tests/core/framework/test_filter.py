@@ -1,4 +1,4 @@
-"""FilterCache: the last filter run is reused for an equal pod and profile on an unchanged snapshot, and only then."""
+"""The last filter run is reused for an equal pod and profile on an unchanged snapshot, and only then."""
 
 import gc
 import weakref
@@ -9,8 +9,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import EvictionHistory
-from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.filter_cache import FilterCache
+from extender.core.framework.filter import last_filter_run, node_rows, run_filter_plugins, scheduling_context
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 from tests.core.explain.test_record import world
@@ -22,11 +21,12 @@ PROFILE = Profile()
 def cached_checks(snapshot, profile=PROFILE, **of_pod):
     """Filter through the cache and return the checks: a reused filter run has the identical object."""
     context = scheduling_context(snapshot, typed(incoming(**({"cpu": "2"} | of_pod))), profile, EvictionHistory(7))
-    found = snapshot.index(FilterCache).filter_run(context)
+    found = last_filter_run(context)
     expected = run_filter_plugins(context)
     assert found.context is context
     assert (found.codes == expected.codes).all()
-    assert found.statuses(np.arange(len(found.codes))) == expected.statuses(np.arange(len(expected.codes)))
+    every = np.arange(len(expected.codes))
+    assert found.statuses(every).to_list() == expected.statuses(every).to_list()
     return found.checks
 
 
@@ -62,7 +62,9 @@ def remove_nominated_pod(snapshot):
 
 
 def add_budget(snapshot):
-    snapshot.put("PodDisruptionBudget", built(cluster({}, budgets=[budget("third", app="z")])).budgets[0])
+    snapshot.put(
+        "PodDisruptionBudget", *built(cluster({}, budgets=[budget("third", app="z")])).objects.budgets.values()
+    )
 
 
 def add_node(snapshot):
@@ -105,28 +107,25 @@ def test_after_a_change_the_pod_is_filtered_again(change):
 
 def test_the_same_node_names_are_not_looked_up_again():
     snapshot = world()
-    cache = snapshot.index(FilterCache)
-    rows = cache.rows(NAMES)
+    rows = node_rows(snapshot, NAMES)
     assert [snapshot.node_names[row] for row in rows] == NAMES
-    assert cache.rows(list(NAMES)) is rows
-    assert [snapshot.node_names[row] for row in cache.rows(NAMES[::-1])] == NAMES[::-1]
+    assert node_rows(snapshot, list(NAMES)) is rows
+    assert [snapshot.node_names[row] for row in node_rows(snapshot, NAMES[::-1])] == NAMES[::-1]
 
 
 def test_nodes_are_looked_up_again_once_one_has_another_row():
     snapshot = world()
-    cache = snapshot.index(FilterCache)
-    before = cache.rows(["n4"]).tolist()
+    before = node_rows(snapshot, ["n4"]).tolist()
     snapshot.remove("Node", ("", "n1"))
-    assert [snapshot.node_names[row] for row in cache.rows(["n4"])] == ["n4"]
-    assert cache.rows(["n4"]).tolist() != before
+    assert [snapshot.node_names[row] for row in node_rows(snapshot, ["n4"])] == ["n4"]
+    assert node_rows(snapshot, ["n4"]).tolist() != before
 
 
 def test_a_list_changed_in_place_is_looked_up_again():
     snapshot, names = world(), list(NAMES)
-    cache = snapshot.index(FilterCache)
-    cache.rows(names)
+    node_rows(snapshot, names)
     names.reverse()
-    assert [snapshot.node_names[row] for row in cache.rows(names)] == names
+    assert [snapshot.node_names[row] for row in node_rows(snapshot, names)] == names
 
 
 def test_the_cache_does_not_keep_the_snapshot_alive():

@@ -1,0 +1,112 @@
+"""The nodes of a snapshot, one row each, with their columns.
+
+Rows are contiguous: where a node is removed, the last one takes its row.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from extender.core.snapshot.arrays import BASE_RESOURCES, Encoded, IntArray, LabelColumn, clamped, encode
+from extender.core.snapshot.derived import Aspect, Versioned, derived, derived_by
+from extender.k8s.objects import Node
+from extender.k8s.requests import allocatable
+
+
+class NodeTable(Versioned):
+    """Nodes, and columns over them, [node], which are derived values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: list[Node] = []
+        self.node_names: list[str] = []
+        self.node_row: dict[str, int] = {}
+        self.node_order: dict[str, int] = {}
+        """Node name -> place in listing order."""
+        self._resources: list[dict[str, int]] = []
+        """[node]: allocatable amounts by resource name, in the scheduler's units."""
+
+    def _write_node(self, node: Node) -> int | None:
+        """Add or update a node; return the row of a new one. Raises ValueError, and changes nothing, if unreadable."""
+        amounts = {name: clamped(amount) for name, amount in allocatable(node.status.allocatable).items()}
+        name = node.metadata.name
+        row = self.node_row.get(name)
+        if row is not None:
+            for aspect in _changed_aspects(self.nodes[row], node):
+                self._versions[aspect] += 1
+            self.nodes[row], self._resources[row] = node, amounts
+            return None
+        row = self.node_row[name] = len(self.nodes)
+        self.nodes.append(node)
+        self.node_names.append(name)
+        self._resources.append(amounts)
+        self._node_rows_changed()
+        return row
+
+    def _drop_node(self, name: str) -> None:
+        """Remove a node; the last one takes its row."""
+        row, last = self.node_row.pop(name), self.node_names[-1]
+        del self.node_order[name]
+        columns: tuple[list[Any], ...] = self.nodes, self.node_names, self._resources
+        for column in columns:
+            column[row] = column[-1]
+            column.pop()
+        if last != name:
+            self.node_row[last] = row
+        self._node_rows_changed()
+
+    def _node_rows_changed(self) -> None:
+        for aspect in ("nodes", "taints", "allocatable", "images", "pods"):
+            self._versions[aspect] += 1
+
+    @property
+    @derived("allocatable")
+    def allocatable(self) -> IntArray:
+        """[resource, node]: allocatable amounts of BASE_RESOURCES."""
+        amounts = [[own.get(name, 0) for name in BASE_RESOURCES] for own in self._resources]
+        return np.array(amounts, np.int64).reshape(len(amounts), len(BASE_RESOURCES)).T.copy()
+
+    @derived_by("allocatable")
+    def scalar_allocatable(self, resource: str) -> IntArray:
+        """Return [node]: allocatable amount of an extended resource, 0 where a node does not have it."""
+        return np.fromiter((own.get(resource, 0) for own in self._resources), np.int64, len(self._resources))
+
+    @derived_by("nodes")
+    def label(self, key: str) -> LabelColumn:
+        """Return [node]: value of one label."""
+        return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in self.nodes])
+
+    @property
+    @derived("taints")
+    def taints(self) -> Encoded:
+        """[node]: list of taints; equal lists share a code, so that tolerations are checked once for each."""
+        of_node = [node.spec.taints or [] for node in self.nodes]
+        return encode(of_node, key=lambda taints: tuple((taint.key, taint.value, taint.effect) for taint in taints))
+
+    @property
+    @derived("nodes")
+    def frozen_node_names(self) -> tuple[str, ...]:
+        """`node_names` as a tuple: the same object until a node is added, removed or labelled."""
+        return tuple(self.node_names)
+
+    @property
+    @derived("nodes")
+    def name_order(self) -> IntArray:
+        """[node]: place of its name among all names in alphabetical order, which is the last tie-breaker."""
+        order = np.empty(len(self.nodes), np.int64)
+        order[np.array(sorted(range(len(order)), key=self.node_names.__getitem__), np.int64)] = np.arange(len(order))
+        return order
+
+
+def _changed_aspects(before: Node, after: Node) -> Iterator[Aspect]:
+    """Yield the aspects in which two states of a node differ (kubelet heartbeats differ in none)."""
+    one, other = before.status, after.status
+    if before.metadata.labels != after.metadata.labels or one.declared_features != other.declared_features:
+        yield "nodes"
+    if before.spec != after.spec:
+        yield "taints"
+    if one.allocatable != other.allocatable:
+        yield "allocatable"
+    if one.images != other.images:
+        yield "images"
