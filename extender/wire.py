@@ -14,9 +14,8 @@ that was sent is ever treated as absent.
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import Annotated, TypeVar, cast
 
 import msgspec
@@ -85,7 +84,7 @@ RequiredString = Annotated[str, Meta(min_length=1)]
 """Type of a key that must be present and not empty."""
 
 
-class ExtenderBindingArgs(msgspec.Struct):
+class ExtenderBindingArgs(msgspec.Struct, frozen=True):
     pod_name: RequiredString = field(name="PodName")
     pod_namespace: RequiredString = field(name="PodNamespace")
     pod_uid: RequiredString = field(name="PodUID")
@@ -167,11 +166,8 @@ class FilterRequest:
             return []
         if self.items is not None:
             return _RAW_ITEMS_DECODER.decode(self.items)
-        args = _read(self.body, _ARGS_DECODER, _ARGS_KEYS, lambda a: a.nodes is not None)
+        args = _read(self.body, _ARGS_DECODER, _ARGS_KEYS, ("nodes",))
         return (args.nodes and args.nodes.items) or []
-
-
-PrioritizeRequest = FilterRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +177,6 @@ class PreemptRequest:
     pod: Pod
     sent: dict[str, SentCandidate]
     """Node -> candidate, in the order in which they were sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindRequest:
-    """The pod to bind and its node; no field is empty, but the names need not be valid."""
-
-    pod_namespace: str
-    pod_name: str
-    pod_uid: str
-    node: str
 
 
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
@@ -204,94 +190,65 @@ _PREEMPTION_ARGS_DECODER = Decoder(ExtenderPreemptionArgs)
 _BINDING_ARGS_DECODER = Decoder(ExtenderBindingArgs)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKeys:
-    """The keys of a JSON object, each with the shape of its value; None: the value is left as it is."""
+Shape = Mapping[str, "Shape"] | list["Shape"] | None
+"""The keys of an object, each with the shape of its value; [shape of every member] of a list or map; None: any value,
+left as it is."""
 
-    keys: Mapping[str, "ObjectKeys | EachMember | None"]
-    defaults: Mapping[str, Raw] = dataclass_field(default_factory=dict)
-    """Keys that may be left out, as in Go, with their default values."""
+_ARGS_KEYS: Shape = {"Pod": None, "Nodes": None, "NodeNames": None}
+_PREEMPTION_KEYS: Shape = {
+    "Pod": None,
+    "NodeNameToVictims": [{"Pods": None, "NumPDBViolations": None}],
+    "NodeNameToMetaVictims": [{"Pods": [{"UID": None}], "NumPDBViolations": None}],
+}
+_BINDING_KEYS: Shape = dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node"))
 
-
-@dataclass(frozen=True, slots=True)
-class EachMember:
-    """Every member of a list or map."""
-
-    member: "ObjectKeys | EachMember"
-
-
-def _victims_keys(pod: EachMember | None) -> ObjectKeys:
-    return ObjectKeys({"Pods": pod, "NumPDBViolations": None}, {"NumPDBViolations": Raw(b"0")})
-
-
-_ARGS_KEYS = ObjectKeys({"Pod": None, "Nodes": None, "NodeNames": None})
-_PREEMPTION_KEYS = ObjectKeys(
-    {
-        "Pod": None,
-        "NodeNameToVictims": EachMember(_victims_keys(None)),
-        "NodeNameToMetaVictims": EachMember(_victims_keys(EachMember(ObjectKeys({"UID": None})))),
-    }
-)
-_BINDING_KEYS = ObjectKeys(dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node")))
+_DEFAULTS = {"NumPDBViolations": Raw(b"0")}
+"""Keys that may be left out, as in Go, with their default values."""
 
 
 def decode_filter(body: bytes) -> FilterRequest:
     """Decode an ExtenderArgs body. Raises RequestError if it is not one."""
-    items = _items_as_sent(body)
-    args = None if items is None else _args_from_items(body, items)
-    if args is None:
-        items = None
-        args = _decode(
-            body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, lambda a: not (a.nodes is None and a.node_names is None)
-        )
-    _check_quantities(args.pod)
-    _check_creation_timestamp(args.pod)
+    args, items = _decode_as_sent(body) or (_decode(body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, _NODES_OR_NAMES), None)
+    _check_pod(args.pod)
     if args.nodes is None and args.node_names is None:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
         return FilterRequest(args.pod, args.node_names or [], None, _EMPTY)
     if args.node_names is not None:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
-    return FilterRequest(args.pod, _node_names(args.nodes.items or ()), body, args.nodes.metadata, items)
+    names = [node.metadata.name for node in args.nodes.items or ()]
+    if "" in names:
+        raise RequestError(f"Nodes.items[{names.index('')}].metadata.name is missing or empty")
+    return FilterRequest(args.pod, names, body, args.nodes.metadata, items)
 
 
-decode_prioritize = decode_filter
-
+_NODES_OR_NAMES = ("nodes", "node_names")
 _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{},"items":', b'},"NodeNames":null}'
 """The bytes that kube-scheduler writes around the pod and the whole Nodes."""
 
 
-def _items_as_sent(body: bytes) -> memoryview | None:
-    """Return the bytes at the place where kube-scheduler writes the list of whole Nodes; None in any other layout."""
-    if not (body.startswith(_BEFORE_POD) and body.endswith(_AFTER_ITEMS)):
-        return None
-    at = body.find(_BEFORE_ITEMS)
-    return memoryview(body)[at + len(_BEFORE_ITEMS) : -len(_AFTER_ITEMS)] if at >= 0 else None
+def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
+    """Decode a body in the layout in which kube-scheduler writes whole Nodes; None for any other layout.
 
-
-def _args_from_items(body: bytes, items: memoryview) -> NameOnlyArgs | None:
-    """Decode the body if `items` is the list of its Nodes, else return None.
-
-    `items` is that list if both it and the bytes before it decode as one value each. Its place in the body is then
-    known, and an answer that accepts all Nodes repeats those bytes.
+    The place of the list of Nodes, the second value, is then known: what stands there and what stands before it decode
+    as one value each. An answer that accepts all Nodes repeats those bytes.
     """
-    pod = memoryview(body)[len(_BEFORE_POD) : -len(items) - len(_AFTER_ITEMS) - len(_BEFORE_ITEMS)]
+    at = body.find(_BEFORE_ITEMS)
+    if at < 0 or not (body.startswith(_BEFORE_POD) and body.endswith(_AFTER_ITEMS)):
+        return None
+    items = memoryview(body)[at + len(_BEFORE_ITEMS) : -len(_AFTER_ITEMS)]
     try:
         _check_text(body)
-        return NameOnlyArgs(
-            _POD_DECODER.decode(pod), NameOnlyNodeList(metadata=_EMPTY, items=_NAME_ONLY_ITEMS_DECODER.decode(items))
-        )
+        pod = _POD_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
+        return NameOnlyArgs(pod, NameOnlyNodeList(items=_NAME_ONLY_ITEMS_DECODER.decode(items))), items
     except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
         return None
 
 
 def decode_preempt(body: bytes) -> PreemptRequest:
     """Decode an ExtenderPreemptionArgs body. Raises RequestError if it is not one."""
-    args = _decode(
-        body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, lambda a: not (a.victims is None and a.meta_victims is None)
-    )
-    _check_quantities(args.pod)
-    _check_creation_timestamp(args.pod)
+    args = _decode(body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, ("victims", "meta_victims"))
+    _check_pod(args.pod)
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
@@ -309,18 +266,9 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     return PreemptRequest(args.pod, sent)
 
 
-def decode_bind(body: bytes) -> BindRequest:
+def decode_bind(body: bytes) -> ExtenderBindingArgs:
     """Decode an ExtenderBindingArgs body. Raises RequestError if one of the four keys is missing or empty."""
-    args = _decode(body, _BINDING_ARGS_DECODER, _BINDING_KEYS)
-    return BindRequest(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
-
-
-def _node_names(nodes: Iterable[NameOnlyNode]) -> list[str]:
-    """Return `metadata.name` of each Node."""
-    names = [node.metadata.name for node in nodes]
-    if "" in names:
-        raise RequestError(f"Nodes.items[{names.index('')}].metadata.name is missing or empty")
-    return names
+    return _decode(body, _BINDING_ARGS_DECODER, _BINDING_KEYS)
 
 
 # --- decoding -------------------------------------------------------------------------------------------------------
@@ -334,29 +282,24 @@ _MAX_MESSAGE_LENGTH = 250
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{0,62}")
 
 
-def _decode(
-    body: bytes,
-    decoder: Decoder[T],
-    fields: ObjectKeys,
-    complete: Callable[[T], bool] = lambda _: True,
-) -> T:
+def _decode(body: bytes, decoder: Decoder[T], shape: Shape, one_of: tuple[str, ...] = ()) -> T:
     """Decode the body after checking that it is text. Raises RequestError."""
     try:
         _check_text(body)
-        return _read(body, decoder, fields, complete)
+        return _read(body, decoder, shape, one_of)
     except (ValueError, RecursionError) as error:
         raise _request_error(error, body) from None
 
 
-def _read(body: bytes, decoder: Decoder[T], fields: ObjectKeys, complete: Callable[[T], bool]) -> T:
-    """Decode; if keys are missing, decode once more with the keys of `fields` in any case."""
+def _read(body: bytes, decoder: Decoder[T], shape: Shape, one_of: tuple[str, ...]) -> T:
+    """Decode; if keys are missing, or each field in `one_of` is, decode once more with the keys in any case."""
     try:
         value = decoder.decode(body)
-        if complete(value):
+        if not one_of or any(getattr(value, name) is not None for name in one_of):
             return value
     except msgspec.ValidationError:
         pass
-    return decoder.decode(_respell_object(body, fields))
+    return decoder.decode(_respell(Raw(body.strip()), shape))
 
 
 def _check_text(body: bytes) -> None:
@@ -372,29 +315,26 @@ def _check_text(body: bytes) -> None:
         utf8.decode(body[start : start + _UTF8_CHUNK_BYTES], final=start + _UTF8_CHUNK_BYTES >= len(body))
 
 
-def _respell(raw: Raw, shape: ObjectKeys | EachMember | None) -> Raw:
-    """Spell the keys in the value as Go does. A value of another shape stays as it is, and the decoder refuses it."""
+def _respell(raw: Raw, shape: Shape) -> Raw:
+    """Spell the keys in the value as Go does; the exact spelling wins, unknown keys are left out.
+
+    A value of another shape stays as it is, and the decoder refuses it.
+    """
     kind = bytes(memoryview(raw)[:1])
-    if shape is None or kind not in (b"{", b"["):
+    if isinstance(shape, list) and kind == b"[":
+        return Raw(_ENCODER.encode([_respell(item, shape[0]) for item in _RAW_LIST_DECODER.decode(raw)]))
+    if shape is None or kind != b"{":
         return raw
-    if isinstance(shape, ObjectKeys):
-        return Raw(_respell_object(raw, shape)) if kind == b"{" else raw
-    if kind == b"[":
-        return Raw(_ENCODER.encode([_respell(item, shape.member) for item in _RAW_LIST_DECODER.decode(raw)]))
-    members = _RAW_OBJECT_DECODER.decode(raw)
-    return Raw(_ENCODER.encode({key: _respell(item, shape.member) for key, item in members.items()}))
-
-
-def _respell_object(raw: bytes | Raw, fields: ObjectKeys) -> bytes:
-    """Spell the keys of the JSON object as Go does; the exact spelling wins, unknown keys are left out."""
-    by_fold = {name.casefold(): name for name in fields.keys}
     sent = _RAW_OBJECT_DECODER.decode(raw)
-    found = dict(fields.defaults)
+    if isinstance(shape, list):
+        return Raw(_ENCODER.encode({key: _respell(item, shape[0]) for key, item in sent.items()}))
+    by_fold = {name.casefold(): name for name in shape}
+    found = {name: default for name, default in _DEFAULTS.items() if name in shape}
     for key, value in sent.items():
         name = by_fold.get(key.casefold())
         if name is not None and (key == name or name not in sent):
-            found[name] = _respell(value, fields.keys[name])
-    return _ENCODER.encode(found)
+            found[name] = _respell(value, shape[name])
+    return Raw(_ENCODER.encode(found))
 
 
 def _request_error(error: Exception, body: bytes) -> RequestError:
@@ -416,18 +356,8 @@ def _request_error(error: Exception, body: bytes) -> RequestError:
 # --- checks of the incoming pod -------------------------------------------------------------------------------------
 
 
-def _check_creation_timestamp(pod: Pod) -> None:
-    """Raise RequestError if metadata.creationTimestamp cannot be parsed."""
-    created = pod.metadata.creation_timestamp
-    try:
-        if created:
-            parse_time(created)
-    except ValueError:
-        raise RequestError("Pod.metadata.creationTimestamp: not a time such as 2026-01-31T08:00:00Z") from None
-
-
-def _check_quantities(pod: Pod) -> None:
-    """Raise RequestError with the path of the first quantity that Kubernetes would not parse."""
+def _check_pod(pod: Pod) -> None:
+    """Raise RequestError with the path of a quantity or creation timestamp that Kubernetes would not parse."""
     for path, amounts in _resource_lists(pod):
         for name, amount in (amounts or {}).items():
             try:
@@ -435,6 +365,11 @@ def _check_quantities(pod: Pod) -> None:
             except ValueError:
                 resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
                 raise RequestError(f"Pod.{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
+    try:
+        if pod.metadata.creation_timestamp:
+            parse_time(pod.metadata.creation_timestamp)
+    except ValueError:
+        raise RequestError("Pod.metadata.creationTimestamp: not a time such as 2026-01-31T08:00:00Z") from None
 
 
 def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
@@ -463,11 +398,11 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
 
 def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
     """Encode ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they were sent."""
-    nodes, names = None, None
-    if not request.has_whole_nodes:
-        names = _pick(request.nodes, decision.accepted)
-    else:
+    nodes = names = None
+    if request.has_whole_nodes:
         nodes = NodeList(metadata=request.list_metadata, items=_accepted_nodes(request, decision.accepted))
+    else:
+        names = _pick(request.nodes, decision.accepted)
     return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
 
 
@@ -479,16 +414,19 @@ def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
 
 def encode_preempt(kept: Iterable[Candidate]) -> bytes:
     """Encode ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
-    return _ENCODER.encode(ExtenderPreemptionResult({candidate.node: _meta_victims(candidate) for candidate in kept}))
+    uids = {one.node: ([pod.metadata.uid for pod in one.victims], one.num_pdb_violations) for one in kept}
+    return _encode_victims(uids)
 
 
 def encode_sent_candidates(sent: Mapping[str, SentCandidate]) -> bytes:
     """Encode ExtenderPreemptionResult with every candidate unchanged, so that kube-scheduler keeps its own choice."""
-    victims = {
-        node: MetaVictims([MetaPod(uid) for uid in candidate.victims], candidate.num_pdb_violations)
-        for node, candidate in sent.items()
-    }
-    return _ENCODER.encode(ExtenderPreemptionResult(victims))
+    return _encode_victims({node: (one.victims, one.num_pdb_violations) for node, one in sent.items()})
+
+
+def _encode_victims(victims: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
+    """Encode node -> (UIDs of the victims, PDB violations)."""
+    meta = {node: MetaVictims([MetaPod(uid) for uid in uids], count) for node, (uids, count) in victims.items()}
+    return _ENCODER.encode(ExtenderPreemptionResult(meta))
 
 
 MAX_BIND_ERROR_BYTES = 1 << 10
@@ -499,10 +437,6 @@ def encode_bind(error: str = "") -> bytes:
     """Encode ExtenderBindingResult: "" for a bound pod, else the error, cut to MAX_BIND_ERROR_BYTES."""
     text = error.encode("utf-8", "replace")[:MAX_BIND_ERROR_BYTES].decode("utf-8", "ignore")
     return _ENCODER.encode(ExtenderBindingResult(text))
-
-
-def _meta_victims(candidate: Candidate) -> MetaVictims:
-    return MetaVictims([MetaPod(pod.metadata.uid) for pod in candidate.victims], candidate.num_pdb_violations)
 
 
 def _accepted_nodes(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:

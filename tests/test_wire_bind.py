@@ -14,7 +14,7 @@ RECORDINGS = Path(__file__).parents[0] / "contract" / "recordings"
 RECORDED = sorted(RECORDINGS.glob("*/*-bind.request.json"))
 
 BINDING = {"PodName": "web-0", "PodNamespace": "shop", "PodUID": "u-1", "Node": "worker-1"}
-REQUEST = wire.BindRequest(pod_namespace="shop", pod_name="web-0", pod_uid="u-1", node="worker-1")
+REQUEST = wire.ExtenderBindingArgs(pod_namespace="shop", pod_name="web-0", pod_uid="u-1", node="worker-1")
 BODY = json.dumps(BINDING).encode()
 KEYS = pytest.mark.parametrize("key", BINDING)
 

@@ -18,7 +18,7 @@ from extender.server.scheduler import journal
 from extender.server.scheduler.failure_policy import error_message, failure_answer
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.result import Answer, CallResult, CallSummary
-from extender.wire import BindRequest, decode_bind, encode_bind
+from extender.wire import ExtenderBindingArgs, decode_bind, encode_bind
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadl
     return replace(answer, id=call_id, summary=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
 
 
-async def _bind_in_thread(binder: Binder, request: BindRequest, deadline: Deadline) -> BindResult:
+async def _bind_in_thread(binder: Binder, request: ExtenderBindingArgs, deadline: Deadline) -> BindResult:
     remaining = deadline.remaining()
     limit = min(binder.timeout, remaining - min(MAX_TIMEOUT_OVERRUN_SECONDS, remaining / 10))
     ends_at = time.monotonic() + limit
@@ -73,7 +73,7 @@ async def _bind_in_thread(binder: Binder, request: BindRequest, deadline: Deadli
         return TIMED_OUT
 
 
-def _confirm(server_context: ServerContext, request: BindRequest, result: BindResult) -> Answer:
+def _confirm(server_context: ServerContext, request: ExtenderBindingArgs, result: BindResult) -> Answer:
     if result.outcome == "bound" and server_context.cache.version:
         server_context.cache.assumed.assume_bound(
             request.pod_namespace, request.pod_name, request.pod_uid, request.node

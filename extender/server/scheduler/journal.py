@@ -27,7 +27,7 @@ from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
 from extender.server.scheduler.result import CallResult, CallVerb
-from extender.wire import BindRequest, FilterRequest, PreemptRequest
+from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Call:
     """Before the effects of the decision are applied: what was decided; afterwards: what is answered."""
     history: EvictionHistory
     """Time of the call, and the evictions before it."""
-    request: FilterRequest | PreemptRequest | BindRequest | None = None
+    request: FilterRequest | PreemptRequest | ExtenderBindingArgs | None = None
     """None: the call failed before its request was read."""
     body: bytes = b""
     milliseconds: float = 0.0
@@ -176,7 +176,7 @@ def _audit_line(
         "milliseconds": round(call.milliseconds, 3),
     }
     if call.verb == "bind":
-        if isinstance(request, BindRequest) and binding is not None:
+        if isinstance(request, ExtenderBindingArgs) and binding is not None:
             pod = AuditPod(namespace=request.pod_namespace, name=request.pod_name, uid=request.pod_uid)
             keys |= {"pod": pod, "node": request.node, "outcome": binding.outcome, "tries": binding.tries}
         return BindLine(error=result.error or "", **keys)

@@ -13,10 +13,10 @@ from extender.cluster.apiserver.binding import MIN_CALL_SECONDS, BindResult, bin
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
-from extender.wire import BindRequest
+from extender.wire import ExtenderBindingArgs
 from tests.fakes.api_server import Answer, CutBody, Drop, FakeAPI, Fault, Hang
 
-REQUEST = BindRequest(pod_namespace="shop", pod_name="web-0", pod_uid="uid-1", node="worker-1")
+REQUEST = ExtenderBindingArgs(pod_namespace="shop", pod_name="web-0", pod_uid="uid-1", node="worker-1")
 BOUND = BindResult("bound", tries=1)
 POD = "pod shop/web-0"
 

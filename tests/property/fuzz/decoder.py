@@ -17,14 +17,14 @@ from typing import Any
 
 from extender import wire
 from extender.errors import RequestError, printable
-from extender.wire import BindRequest, FilterRequest, PreemptRequest
+from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.envelope import Summary, parsed, respelled, summary
 from tests.property.fuzz.mutate import MARKER, Seeded, mutated, pick
 
-DECODERS: dict[str, Callable[[bytes], FilterRequest | PreemptRequest | BindRequest]] = {
+DECODERS: dict[str, Callable[[bytes], FilterRequest | PreemptRequest | ExtenderBindingArgs]] = {
     "filter": wire.decode_filter,
-    "prioritize": wire.decode_prioritize,
+    "prioritize": wire.decode_filter,
     "preempt": wire.decode_preempt,
     "bind": wire.decode_bind,
 }
@@ -58,9 +58,9 @@ def check_message(message: str) -> None:
     assert MARKER not in message.lower()
 
 
-def told(request: FilterRequest | PreemptRequest | BindRequest) -> Summary:
+def told(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summary:
     """The request in the words of `envelope.summary`."""
-    if isinstance(request, BindRequest):
+    if isinstance(request, ExtenderBindingArgs):
         return request.pod_namespace, request.pod_name, request.pod_uid, request.node
     metadata, spec = request.pod.metadata, request.pod.spec
     pod = metadata.name, metadata.uid, spec.priority or 0
