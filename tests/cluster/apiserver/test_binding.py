@@ -2,12 +2,13 @@
 
 import json
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import Configuration
+from msgspec.structs import replace
 
 from extender.cluster.apiserver.binding import MIN_CALL_SECONDS, BindResult, bind
 from extender.cluster.apiserver.client import ApiServer
