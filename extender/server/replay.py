@@ -23,7 +23,7 @@ from extender.config import Configuration
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
 from extender.errors import NotReady, RecordingError
-from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
@@ -39,7 +39,6 @@ class RecordedCall:
 
     id: str
     time: str
-    """Time of the call, such as 2026-11-21T10:15:00.123456Z."""
     verb: VerbName
     request: bytes
     status: int
@@ -55,17 +54,7 @@ class RecordedCall:
         """Return `namespace/name` of the pod to be scheduled."""
         sent = msgspec.json.decode(self.request, type=dict[str, Raw])
         raw = sent.get("Pod") or next(value for key, value in sent.items() if key.casefold() == "pod")
-        metadata = msgspec.json.decode(raw, type=_RequestPod).metadata
-        return f"{metadata.namespace}/{metadata.name}"
-
-
-class _RequestMetadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-
-
-class _RequestPod(msgspec.Struct):
-    metadata: _RequestMetadata
+        return msgspec.json.decode(raw, type=Pod).key
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +94,9 @@ class ReplayableCall:
 
     def result(self, answered: RawAnswer, *, exact: bool = True) -> ReplayResult:
         """Compare an answer with the recorded one: byte for byte, or, unless `exact`, as JSON."""
-        call = self.call
-        recorded = RawAnswer(call.status, call.answer)
-        found = compare_answers(call.verb, recorded, answered, self._pod_name, exact=exact)
-        return ReplayResult(call, answered.status, answered.body, found)
+        recorded = RawAnswer(self.call.status, self.call.answer)
+        found = compare_answers(self.call.verb, recorded, answered, self._pod_name, exact=exact)
+        return ReplayResult(self.call, answered.status, answered.body, found)
 
     def _pod_name(self, uid: str) -> str:
         try:
@@ -156,7 +144,17 @@ class Recording:
                 if not isinstance(line, CallLine):
                     state.changes.append((number, line))
                     continue
-                call = _call(line, segment)
+                call = RecordedCall(
+                    line.id,
+                    line.time,
+                    line.verb,
+                    bytes(line.request),
+                    line.status,
+                    bytes(line.answer),
+                    line.history,
+                    line.problem,
+                    segment.path.name,
+                )
                 if wanted(call):
                     state.number, state.source.recorded_problem = number, call.problem
                     yield ReplayableCall(call, min(1.0, (before + read) / total), state, number)
@@ -173,20 +171,6 @@ class Recording:
 def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Open a recording, or one segment of it; RecordingError if the path holds no segment."""
     return Recording(tuple(open_segments(Path(path))))
-
-
-def _call(line: CallLine, segment: RecordedSegment) -> RecordedCall:
-    return RecordedCall(
-        line.id,
-        line.time,
-        line.verb,
-        bytes(line.request),
-        line.status,
-        bytes(line.answer),
-        line.history,
-        line.problem,
-        segment.path.name,
-    )
 
 
 # --- the recorded server state --------------------------------------------------------------------------------------
@@ -228,19 +212,16 @@ class _ReplayState:
     def _start(self) -> ServerContext:
         cache, cluster = ClusterCache(), self.files.cluster()
         cache.prepare_for(self.settings.profile)
-        if cluster is not None:
-            self._fill(cache, cluster)
+        try:
+            if cluster is not None:
+                cache.replace(cluster)
+        except ValueError as error:
+            raise RecordingError(f"{self.files.path.name}: inconsistent cluster: {error}") from error
         live_settings = LiveSettings(Configuration())
         live_settings.settings = self.settings
         return ServerContext(
             cache, live_settings, self.source, max_node_names_body_bytes=sys.maxsize, max_body_bytes=sys.maxsize
         )
-
-    def _fill(self, cache: ClusterCache, cluster: ClusterObjects) -> None:
-        try:
-            cache.replace(cluster)
-        except ValueError as error:
-            raise RecordingError(f"{self.files.path.name}: inconsistent cluster: {error}") from error
 
     def _apply(self, cache: ClusterCache, number: int, change: PutLine | DeleteLine | UnreadableLine) -> None:
         try:

@@ -7,10 +7,8 @@ numbers of the decision.
 """
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections import Counter, defaultdict
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -166,58 +164,42 @@ def cache_state(cache: ClusterCache, source: ClusterSource) -> AuditCache:
 
 def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
     """Return the keys of a line that depend on the decision; call it before the decision is applied to the cache."""
+    dropped = defaultdict[str, list[str]](list)
+    for node, why in decision.dropped.items():
+        dropped[why].append(node)
+    kept: list[AuditNode] = []
+    if decision.decision_context is not None and decision.kept:
+        context = decision.decision_context.context
+        index = budget_index(context.snapshot, context.profile.preemption)
+        kept = [_kept_node(candidate, index) for candidate in decision.kept]
     return {
-        "kept": kept_nodes(decision),
-        "dropped": nodes_by_reason(decision.dropped),
-        "vetoed": None if decision.kept else decision.no_candidate_reason,
+        "kept": kept,
+        "dropped": dropped,
+        "vetoed": None if kept else decision.no_candidate_reason,
         "not_evaluated": list(decision.not_evaluated),
     }
 
 
-def nodes_by_reason(dropped: Mapping[str, str]) -> dict[str, list[str]]:
-    """Invert node -> reason into reason -> nodes: thousands of nodes share a few reasons."""
-    found: dict[str, list[str]] = {}
-    for why, of_one in groupby(dropped.items(), key=itemgetter(1)):
-        found.setdefault(why, []).extend(map(itemgetter(0), of_one))
-    return found
-
-
-def kept_nodes(decision: PreemptDecision) -> list[AuditNode]:
-    """Return the candidates of the decision with their victims and budgets."""
-    if decision.decision_context is None or not decision.kept:
-        return []
-    context = decision.decision_context.context
-    index = budget_index(context.snapshot, context.profile.preemption)
-    return [_kept_node(candidate, index) for candidate in decision.kept]
-
-
 def _kept_node(candidate: Candidate, index: BudgetIndex) -> AuditNode:
-    rows = [index.snapshot.running_row(victim) for victim in candidate.victims]
-    budgets_of_victims = [() if row is None else index.budgets_of(row) for row in rows]
-    victims = [
-        AuditVictim(
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            uid=pod.metadata.uid,
-            priority=pod.priority,
-            budgets=[index.names[one] for one in budgets],
+    victims, evictions = [], Counter[int]()
+    for pod in candidate.victims:
+        row, metadata = index.snapshot.running_row(pod), pod.metadata
+        budgets = () if row is None else index.budgets_of(row)
+        evictions.update(budgets)
+        names = [index.names[budget] for budget in budgets]
+        victims.append(
+            AuditVictim(
+                namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, priority=pod.priority, budgets=names
+            )
         )
-        for pod, budgets in zip(candidate.victims, budgets_of_victims, strict=True)
-    ]
+    counted = []
+    for budget, count in evictions.items():  # a budget that counts ready and unready pods separately is there twice
+        allowed = index.allowed[budget]
+        before, after = (allowed, allowed - count) if allowed < UNLIMITED else (None, None)
+        counted.append(AuditBudget(name=index.names[budget], before=before, after=after))
     return AuditNode(
         node=candidate.node,
         victims=victims,
         num_pdb_violations=candidate.num_pdb_violations,
-        budgets=_budgets(index, (one for budgets in budgets_of_victims for one in budgets)),
+        budgets=sorted(counted, key=attrgetter("name")),
     )
-
-
-def _budgets(index: BudgetIndex, budgets: Iterable[int]) -> list[AuditBudget]:
-    """Return the budgets sorted by name; a budget with separate counts of ready and unready pods occurs twice."""
-    found = []
-    for budget, count in Counter(budgets).items():
-        allowed = index.allowed[budget]
-        is_limited = allowed < UNLIMITED
-        before, after = (allowed, allowed - count) if is_limited else (None, None)
-        found.append(AuditBudget(name=index.names[budget], before=before, after=after))
-    return sorted(found, key=lambda one: one.name)

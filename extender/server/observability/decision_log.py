@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Literal
+from typing import Literal, get_args
 
 from extender.core.explain import render
 from extender.core.explain import summary as sentences
@@ -22,7 +22,10 @@ from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
 
-VERBS: tuple[VerbName, ...] = ("filter", "prioritize", "preempt")
+VERBS: tuple[VerbName, ...] = get_args(VerbName)
+
+MAX_LISTED_DECISIONS = 1000
+"""Limit of the decisions in one response of GET /decisions."""
 
 DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
@@ -76,33 +79,36 @@ class KeptDecision:
         dry_run = self.record.dry_run
         return frozenset(self.record.sent_nodes) | {node.metadata.name for node in (dry_run.nodes if dry_run else ())}
 
-    @property
-    def time(self) -> str:
-        return format_time(self.now, 3)
-
     @cached_property
     def summary(self) -> DecisionSummary:
         """The decision's line in the list of decisions."""
+        record = self.record
+        outcome: DecisionMode | Literal["noVictims", "vetoed"] = self.mode
+        chosen = [one.node for one in record.decision.kept] if isinstance(record, PreemptRecord) else []
+        if isinstance(record, PreemptRecord) and self.mode == "answered" and not chosen:
+            outcome = "noVictims" if record.decision.vetoed is None else "vetoed"
+        if record is not None:
+            sentence = sentences.summarize(record, observed=self.mode == "observed")
+        else:
+            sentence = f"no decision for {self.pod.key}: {self.error or 'the kill switch is on'}"
         return DecisionSummary(
             id=self.id,
             verb=self.verb,
-            time=self.time,
+            time=format_time(self.now, 3),
             milliseconds=round(self.milliseconds, 3),
-            outcome=self._outcome,
-            sentence=self._sentence,
+            outcome=outcome,
+            sentence=sentence,
             pod=self.pod.key,
             uid=self.pod.metadata.uid,
             priority=self.pod.priority,
-            chosen=self._chosen,
+            chosen=chosen,
             victims=[victim.key for victim in self.victims],
         )
 
     def decision(self, node: str | None = None, *, every_pod: bool = True) -> DecisionReport:
         """Render the whole decision, or only one node; with the pods of every node, or of that node only."""
         summary, record = self.summary, self.record
-        rendered = render.RenderedDecision([])
-        if record is not None:
-            rendered = render.render(record, node=node, every_pod=every_pod)
+        rendered = render.render(record, node=node, every_pod=every_pod) if record else render.RenderedDecision([])
         return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
             cache=self.cache,
@@ -116,26 +122,6 @@ class KeptDecision:
             rejected=dict(record.decision.rejected) if isinstance(record, PreemptRecord) else {},
             error=self.error,
         )
-
-    @property
-    def _chosen(self) -> list[str]:
-        if not isinstance(self.record, PreemptRecord):
-            return []
-        return [candidate.node for candidate in self.record.decision.kept]
-
-    @property
-    def _sentence(self) -> str:
-        if self.record is not None:
-            return sentences.summarize(self.record, observed=self.mode == "observed")
-        if self.error is not None:
-            return f"no decision for {self.pod.key}: {self.error}"
-        return f"no decision for {self.pod.key}: the kill switch is on"
-
-    @property
-    def _outcome(self) -> Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]:
-        if self.mode == "answered" and isinstance(self.record, PreemptRecord) and not self.record.decision.kept:
-            return "noVictims" if self.record.decision.vetoed is None else "vetoed"
-        return self.mode
 
 
 def read_time(text: str, now: Callable[[], int]) -> int:
@@ -171,16 +157,14 @@ class DecisionQuery:
         return list(islice(filter(self.matches, decisions), self.limit))
 
     def matches(self, kept: KeptDecision) -> bool:
+        pods = (kept.pod, *kept.victims) if self.pod is not None else ()
         return (
             (self.verb is None or kept.verb == self.verb)
             and (self.since is None or kept.now >= self.since)
             and (self.until is None or kept.now <= self.until)
-            and (self.pod is None or any(self._is_named(pod) for pod in (kept.pod, *kept.victims)))
+            and (not pods or any(self.pod in (pod.key, pod.metadata.name, pod.metadata.uid) for pod in pods))
             and (self.node is None or self.node in kept.nodes)
         )
-
-    def _is_named(self, pod: Pod) -> bool:
-        return self.pod in (pod.key, pod.metadata.name, pod.metadata.uid)
 
 
 class DecisionLog:
@@ -234,18 +218,14 @@ class DecisionLog:
             self._drop(kept.verb)
         if abs(kept.now - self._sampled_at) >= SECOND:
             self._sampled_at = kept.now
-            self._update_held_alone()
+            self._held_alone = {one for one, pod in self._sampled.items() if not self._is_in_cache(pod)}
         while sum(map(self._memory_of, VERBS)) > self._max_bytes:
             self._drop(max(VERBS, key=self._memory_of))
 
     def _memory_of(self, verb: VerbName) -> int:
         """Return the estimated memory of a ring in bytes."""
-        return self._bytes[verb] + (
-            POD_SAMPLE_STRIDE * POD_SIZE_BYTES * len(self._held_alone) if verb == "preempt" else 0
-        )
-
-    def _update_held_alone(self) -> None:
-        self._held_alone = {one for one, pod in self._sampled.items() if not self._is_in_cache(pod)}
+        held_alone = POD_SAMPLE_STRIDE * len(self._held_alone) if verb == "preempt" else 0
+        return self._bytes[verb] + POD_SIZE_BYTES * held_alone
 
     def _drop(self, verb: VerbName) -> None:
         dropped = self._rings[verb].popleft()
@@ -264,7 +244,3 @@ class DecisionLog:
         """Return a copy of all kept decisions, newest first, that any thread may read."""
         decisions = [kept for ring in self._rings.values() for kept in reversed(ring)]
         return sorted(decisions, key=lambda kept: kept.now, reverse=True)
-
-    def find(self, query: DecisionQuery) -> list[KeptDecision]:
-        """Return the decisions that match, newest first."""
-        return query.select(self.newest_first())

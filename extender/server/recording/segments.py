@@ -10,6 +10,7 @@ names the file and the line.
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -64,53 +65,51 @@ class RecordedSegment:
     @property
     def size(self) -> int:
         """Size of the segment's lines in bytes."""
-        try:
-            return (self.path / CALLS).stat().st_size
-        except OSError as error:
-            raise _unreadable(self.path / CALLS, error) from error
+        with _reading(self.path / CALLS) as path:
+            return path.stat().st_size
 
     def header(self) -> SegmentHeader:
         """Return the settings and the version of the calls."""
-        path = self.path / SETTINGS
-        try:
+        with _reading(self.path / SETTINGS) as path:
             return HEADER_DECODER.decode(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise _unreadable(path, error) from error
 
     def cluster(self) -> ClusterObjects | None:
         """Return the cluster at the start of the segment; None if the cluster cache was not ready."""
-        path = self.path / CLUSTER
-        try:
-            return _objects(gzip.decompress(path.read_bytes())) if path.exists() else None
-        except (OSError, EOFError, zlib.error, ValueError) as error:
-            raise _unreadable(path, error) from error
+        with _reading(self.path / CLUSTER) as path:
+            return _decode_cluster(gzip.decompress(path.read_bytes())) if path.exists() else None
 
     def lines(self) -> Iterator[tuple[int, int, RecordingLine]]:
         """Iterate over (line number from 1, bytes read so far, line)."""
-        path, read = self.path / CALLS, 0
-        try:
-            with path.open("rb") as file:
-                for number, text in enumerate(file, start=1):
-                    read += len(text)
-                    if not text.endswith(b"\n"):
-                        self._note(f"{_display_path(path)}: line {number} is incomplete, skipping it")
-                        return
-                    yield number, read, _line(path, number, text)
-        except OSError as error:
-            raise _unreadable(path, error) from error
+        read = 0
+        with _reading(self.path / CALLS) as path, path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                read += len(text)
+                if not text.endswith(b"\n"):
+                    note = f"{path.parent.name}/{path.name}: line {number} is incomplete, skipping it"
+                    self.notes[:] = dict.fromkeys((*self.notes, note))  # a segment may be read more than once
+                    return
+                try:
+                    line = LINE_DECODER.decode(text)
+                except ValueError as error:
+                    raise ValueError(f"line {number}: {error}") from error
+                yield number, read, line
 
-    def _note(self, warning: str) -> None:
-        """Add a warning once, even if the segment is read more than once."""
-        if warning not in self.notes:
-            self.notes.append(warning)
+
+@contextmanager
+def _reading(path: Path) -> Iterator[Path]:
+    """Raise errors as a RecordingError that names `segment/file`."""
+    try:
+        yield path
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RecordingError(f"{path.parent.name}/{path.name}: {reason}") from error
 
 
 def open_segments(path: Path) -> list[RecordedSegment]:
     """Open the segments of a recording, oldest first, or the segment at `path`; RecordingError if there is none."""
     try:
-        if (path / SETTINGS).exists() or SEGMENT_NAME.fullmatch(path.name):
-            return [RecordedSegment(path)]
-        found = segments_in(path)
+        is_segment = (path / SETTINGS).exists() or SEGMENT_NAME.fullmatch(path.name)
+        found = [path] if is_segment else segments_in(path)
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror or error}") from error
     if not found:
@@ -118,18 +117,10 @@ def open_segments(path: Path) -> list[RecordedSegment]:
     return [RecordedSegment(one) for one in found]
 
 
-def decode_object(kind: str, raw: bytes | Raw) -> Value:
+def decode_object(kind: str, raw: Raw) -> Value:
     """Decode an object of a kind of KINDS; ValueError if it does not match the kind."""
     one: Value = _decoder(kind).decode(raw)
     return one
-
-
-def _line(path: Path, number: int, text: bytes) -> RecordingLine:
-    try:
-        line: RecordingLine = LINE_DECODER.decode(text)
-        return line
-    except ValueError as error:
-        raise RecordingError(f"{_display_path(path)}: line {number}: {error}") from error
 
 
 @cache
@@ -139,7 +130,7 @@ def _decoder(kind: str) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(KINDS[kind].type)
 
 
-def _objects(data: bytes) -> ClusterObjects:
+def _decode_cluster(data: bytes) -> ClusterObjects:
     listed = _CLUSTER_LIST_DECODER.decode(data)
     found: dict[str, list[Value]] = {of.field: [] for of in KINDS.values()}
     for item in listed.items:
@@ -153,13 +144,3 @@ def _objects(data: bytes) -> ClusterObjects:
         **{name: tuple(objects) for name, objects in found.items()},  # type: ignore[arg-type]
         unreadable_tables=tuple(unread.split(",")) if unread else (),
     )
-
-
-def _unreadable(path: Path, error: Exception) -> RecordingError:
-    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return RecordingError(f"{_display_path(path)}: {message}")
-
-
-def _display_path(path: Path) -> str:
-    """Return `segment/file`."""
-    return f"{path.parent.name}/{path.name}"

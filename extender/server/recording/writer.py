@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from extender.cluster.files.dump import encode_list
+from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.serving import RecordingSection
 from extender.errors import INTERNAL
 from extender.k8s.kinds import ClusterObjects
@@ -121,11 +123,13 @@ class SegmentWriter(WriterThread[WriterItem]):
         annotations = self._current_start.settings.profile.preemption.annotations
         line: DeleteLine | UnreadableLine | PutLine | CallLine
         if isinstance(item, ObjectChange):
-            redacted = redact.redact_object(item.kind, item.object, annotations)
+            kept_annotations = annotations if item.kind == "Pod" else frozenset[str]()
+            redacted = strip_unread_fields(item.kind, item.object, kept_annotations)
             line = PutLine(item.kind, Raw(msgspec.json.encode(redacted)))
         elif isinstance(item, CallLine):
             try:
-                line = redact.redact_call(item, annotations)
+                request = redact.redact_request(item.verb, item.request, annotations)
+                line = replace(item, request=request, answer=redact.redact_answer(item.verb, item.answer))
             except (ValueError, RecursionError) as error:
                 self.skipped += 1
                 log.warning("recording: skipping call %s: %s", item.id, error)

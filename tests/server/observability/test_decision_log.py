@@ -51,7 +51,7 @@ def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> Deci
 
 
 def ids(decisions: DecisionLog, **query) -> list[str]:
-    return [one.id for one in decisions.find(DecisionQuery(**query))]
+    return [one.id for one in DecisionQuery(**query).select(decisions.newest_first())]
 
 
 # --- bounds -----------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_of_one_moment_the_later_one_comes_first():
 
 
 def test_the_time_is_shown_in_milliseconds():
-    assert filtered(1, at=1_767_225_600 * SECOND + 7_999_999).time == "2026-01-01T00:00:00.007Z"
+    assert filtered(1, at=1_767_225_600 * SECOND + 7_999_999).summary.time == "2026-01-01T00:00:00.007Z"
 
 
 # --- the service fills them -------------------------------------------------------------------------------------------
@@ -216,14 +216,14 @@ def request(verb: str, body: bytes, history: EvictionHistory | None = None, **se
     """What is kept of one call."""
     running = service(**sections)
     answer(VERBS[verb], running, body, history)
-    (one,) = running.decisions.find(DecisionQuery())
+    (one,) = running.decisions.newest_first()
     return one.decision()
 
 
 def test_a_call_that_is_answered_is_kept_as_it_was_answered():
     running = service()
     answered = answer(VERBS["preempt"], running, preempt_body())
-    (one,) = running.decisions.find(DecisionQuery())
+    (one,) = running.decisions.newest_first()
     found = one.decision()
     (chosen,) = json.loads(answered.body)["NodeNameToMetaVictims"]
     assert (found.id, found.verb, found.outcome, found.chosen) == ("preempt-1", "preempt", "answered", [chosen])
@@ -293,13 +293,13 @@ def test_a_body_that_cannot_be_read_is_no_decision():
     running = service()
     with pytest.raises(RequestError):
         answer(VERBS["filter"], running, b"{")
-    assert running.decisions.find(DecisionQuery()) == []
+    assert running.decisions.newest_first() == []
 
 
 def test_without_rings_the_answer_is_the_same():
     running = ServerContext(filled_cache(CLUSTER), LiveSettings(Configuration()))
     assert answer(VERBS["filter"], running, filter_body()) == answer(VERBS["filter"], service(), filter_body())
-    assert running.decisions.find(DecisionQuery()) == []
+    assert running.decisions.newest_first() == []
 
 
 def test_a_decision_that_cannot_be_kept_does_not_cost_the_answer(caplog):
@@ -320,7 +320,7 @@ def test_a_decision_may_be_rendered_on_other_threads_during_decisions():
     """Every thread renders the same decision, whatever happens to the cluster cache."""
     running = service()
     answer(VERBS["preempt"], running, preempt_body())
-    (one,) = running.decisions.find(DecisionQuery())
+    (one,) = running.decisions.newest_first()
     expected = msgspec.json.encode(one.decision())
     rendered: list[bytes] = []
     threads = [threading.Thread(target=lambda: rendered.extend(encoded(one) for _ in range(20))) for _ in range(3)]
