@@ -56,7 +56,6 @@ ALL = PreemptionPolicy(
     budget_accounting="Live",
     empty_selector="Everything",
     candidates="AllNodes",
-    victim_selection="Minimal",
     importance=(*DEFAULT_IMPORTANCE, "PodDeletionCost", "QoSClass"),
     ranking=(*DEFAULT_RANKING, *EXTRA_RANKING),
     protections=RULES,

@@ -10,27 +10,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from extender.cli.tables import (
-    AdaptiveTable,
-    format_amount,
-    format_amounts,
-    format_timestamp,
-    indented,
-    join_names,
-    more_rows_hint,
-    new_table,
-    pluralize,
-    section_heading,
-    text,
-)
-from extender.core.explain.schema import (
-    BudgetReport,
-    DecisionReport,
-    DecisionSummary,
-    NodeReport,
-    ResourceAmounts,
-    StatusReport,
-)
+from extender.cli import tables
+from extender.cli.tables import AdaptiveTable, indented, join_names, pluralize, section_heading, text
+from extender.core.explain import schema
+from extender.core.explain.schema import DecisionReport, NodeReport
 from extender.errors import printable
 
 
@@ -55,32 +38,27 @@ _FULL_LIST_MIN_COLUMNS = 100
 DECIDING_MARK = "*"
 """Mark of the first criterion on which a candidate is worse than the best one."""
 
-OUTCOME_STYLES = {
-    "chosen": "bold green", "accepted": "green", "scored": "green", "fits": "green",
-    "outranked": "yellow", "failed": "yellow",
-    "rejectedByPolicy": "red", "insufficientAfterPreemption": "red", "noVictims": "red", "unresolvable": "red",
-    "rejected": "bold red", "vetoed": "red",
-}  # fmt: skip
-
-OUTCOME_LABELS = {
-    "accepted": "fits",
-    "failed": "does not fit; evicting pods would help",
-    "unresolvable": "does not fit; preemption would not help",
-    "unscored": "not scored by plugins",
-    "rejectedByPolicy": "ruled out by policy",
-    "insufficientAfterPreemption": "does not fit even after evicting all potential victims",
-    "noVictims": "no potential victims",
-    "fits": "fits without preemption",
-    "notEvaluated": "not evaluated",
-    "rejected": "rejected by the guard",
-    "vetoed": "preemption not allowed now",
+OUTCOMES: dict[schema.NodeOutcome, tuple[str, str]] = {
+    "accepted": ("fits", "green"),
+    "failed": ("does not fit; evicting pods would help", "yellow"),
+    "unresolvable": ("does not fit; preemption would not help", "red"),
+    "scored": ("scored", "green"),
+    "unscored": ("not scored by plugins", ""),
+    "chosen": ("chosen", "bold green"),
+    "outranked": ("outranked", "yellow"),
+    "rejectedByPolicy": ("ruled out by policy", "red"),
+    "insufficientAfterPreemption": ("does not fit even after evicting all potential victims", "red"),
+    "noVictims": ("no potential victims", "red"),
+    "fits": ("fits without preemption", "green"),
+    "notEvaluated": ("not evaluated", ""),
+    "rejected": ("rejected by the guard", "bold red"),
+    "vetoed": ("preemption not allowed now", "red"),
 }
-"""Outcome -> text in the OUTCOME column; other outcomes are printed as they are."""
+"""Outcome -> text in the OUTCOME column, style."""
 
 VICTIM_SELECTION_NOTES = {
     "least important first": "least important pods count against budgets first; the default order violates a budget",
     "whole pod groups": "members of disrupted pod groups reprieved last",
-    "minimal": "best set found by the minimal-victims search",
     "scheduler preferred": "among equal pods, those that kube-scheduler chose",
     "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
 }
@@ -99,7 +77,7 @@ MODE_DESCRIPTIONS = {
 
 
 def render_list(
-    found: Sequence[DecisionSummary], invocation: Invocation, width: int, limit: int
+    found: Sequence[schema.DecisionSummary], invocation: Invocation, width: int, limit: int
 ) -> Iterator[RenderableType]:
     """List decisions, one row each, the latest first."""
     if not found:
@@ -107,11 +85,11 @@ def render_list(
         return
     is_brief = width < _FULL_LIST_MIN_COLUMNS
     headers = ("ID", "TIME", *(() if is_brief else ("VERB", "POD")), "SUMMARY")
-    table = new_table(headers)
+    table = tables.new_table(headers)
     for one in found:
         summary = text(one.sentence, "dim" if one.outcome in ("passthrough", "observed") else "")
         cells = () if is_brief else (text(one.verb), text(one.pod))
-        table.add_row(text(one.id, "bold"), text(format_timestamp(one.time)), *cells, summary)
+        table.add_row(text(one.id, "bold"), text(tables.format_timestamp(one.time)), *cells, summary)
     yield table
     if len(found) == limit:
         yield Text(f"Showing the latest {limit}; use --limit for more.", style="dim")
@@ -141,16 +119,19 @@ def render(
         yield from section_heading("left to kube-scheduler")
         names = ", ".join(decision.not_evaluated)
         yield indented(text(f"{names}: not evaluated here, so kube-scheduler may decide otherwise"))
-    yield from _next_commands(decision, invocation)
+    others = [node.name for node in decision.nodes if node.outcome not in ("chosen", "accepted", "vetoed")]
+    if others:
+        yield Text()
+        yield command_hint(f"{invocation.command} {decision.id} --node {others[0]}", "explain a node")
 
 
 def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableType:
     """Return a grid of pod, time, state of the cluster cache, policies and mode."""
-    incoming, milliseconds = decision.incoming, f"{decision.milliseconds:.1f}"
-    verb = "replayed" if invocation.is_replay else "decided"
+    pod, verb = decision.incoming, "replayed" if invocation.is_replay else "decided"
+    requested = [f"{tables.format_amount(name, value)} {name}" for name, value in pod.requests.items() if value]
     rows = {
-        "pod": f"{incoming.key}, priority {incoming.priority}{_describe_requests(incoming.requests)}",
-        "when": f"{format_timestamp(decision.time)} UTC, {verb} in {milliseconds} ms",
+        "pod": f"{pod.key}, priority {pod.priority}" + (f", requests {', '.join(requested)}" if requested else ""),
+        "when": f"{tables.format_timestamp(decision.time)} UTC, {verb} in {decision.milliseconds:.1f} ms",
         "cache": decision.cache,
         "policies": "; ".join(decision.policies) or "kube-scheduler's defaults",
         "mode": MODE_DESCRIPTIONS.get(decision.outcome, decision.outcome),
@@ -163,11 +144,6 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
     return indented(grid)
 
 
-def _describe_requests(requests: ResourceAmounts) -> str:
-    requested = [f"{format_amount(name, value)} {name}" for name, value in requests.items() if value]
-    return f", requests {', '.join(requested)}" if requested else ""
-
-
 def _render_preemption(decision: DecisionReport, subject: str, show_all: bool) -> Iterator[RenderableType]:
     chosen = [node for node in decision.nodes if node.outcome == "chosen"]
     for node in chosen:
@@ -176,10 +152,7 @@ def _render_preemption(decision: DecisionReport, subject: str, show_all: bool) -
     ranking = decision.ranking
     if candidates and ranking is not None:
         yield from section_heading(f"{pluralize(ranking.candidates, 'candidate')}, best first")
-        shown = candidates if show_all else candidates[:MAX_TABLE_ROWS]
-        yield candidates_table(decision, shown, show_all=show_all)
-        if len(shown) < len(candidates):
-            yield more_rows_hint(len(candidates) - len(shown))
+        yield candidates_table(decision, candidates, show_all=show_all)
         yield indented(text(ranking_note(decision), "dim"))
     budgets = [(node.name, one) for node in chosen for one in node.budgets]
     if budgets:
@@ -222,8 +195,9 @@ def _render_victims(node: NodeReport, subject: str) -> Iterator[RenderableType]:
             continue
         is_subject = subject in (one.key, one.uid, one.key.rpartition("/")[2])
         budgets = ", ".join(one.budgets) + (" (violated)" if one.violating else "")
-        others = (one.priority, format_timestamp(one.started or "not started"), format_amounts(one.requests), budgets)
-        rows.append((text(one.key, "bold red" if is_subject else ""), *map(text, others)))
+        started, requests = tables.format_timestamp(one.started or "not started"), tables.format_amounts(one.requests)
+        others = map(text, (one.priority, started, requests, budgets))
+        rows.append((text(one.key, "bold red" if is_subject else ""), *others))
     yield AdaptiveTable(("POD", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS"), rows)
     yield indented(text(_victims_note(node), "dim"))
 
@@ -250,10 +224,11 @@ def candidates_table(
     rows = []
     for node in nodes:
         name = text(node.name, "bold" if node.outcome == "chosen" else "")
-        outcome = text(node.outcome + ("" if node.sent else ", not sent"), OUTCOME_STYLES.get(node.outcome, ""))
+        outcome = text(node.outcome + ("" if node.sent else ", not sent"), OUTCOMES[node.outcome][1])
         victims = text(join_names(node.victims, most))
         rows.append((text(node.rank), name, outcome, *_criterion_cells(decision, criteria, node), victims))
-    return AdaptiveTable(("#", "NODE", "OUTCOME", *criteria, "VICTIMS"), rows, lead=3)
+    headers = ("#", "NODE", "OUTCOME", *criteria, "VICTIMS")
+    return AdaptiveTable(headers, rows, lead=3, limit=None if show_all else MAX_TABLE_ROWS)
 
 
 def _criterion_cells(decision: DecisionReport, criteria: Sequence[str], node: NodeReport) -> Iterator[Text]:
@@ -273,13 +248,10 @@ def _render_scores(decision: DecisionReport, show_all: bool) -> Iterator[Rendera
     if not nodes:
         return
     yield from section_heading("scores, highest first")
-    shown = nodes if show_all else nodes[:MAX_TABLE_ROWS]
-    yield scores_table(decision, shown)
-    if len(shown) < len(nodes):
-        yield more_rows_hint(len(nodes) - len(shown))
+    yield scores_table(decision, nodes, show_all=show_all)
 
 
-def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport]) -> RenderableType:
+def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport], *, show_all: bool = False) -> RenderableType:
     """Return a row per node: score, total, and the weighted score of every plugin."""
     plugins = list(dict.fromkeys(name for node in decision.nodes for name in node.plugins))
     total = f"TOTAL (of {decision.highest})" if decision.highest else "TOTAL"
@@ -287,7 +259,8 @@ def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport]) -> Rende
     for node in nodes:
         own = ["" if node.total is None else node.total, *(node.plugins.get(name, "") for name in plugins)]
         rows.append(tuple(map(text, (node.name, node.score, *(own if plugins else ())))))
-    return AdaptiveTable(("NODE", "SCORE (of 10)", *((total, *plugins) if plugins else ())), rows)
+    headers = ("NODE", "SCORE (of 10)", *((total, *plugins) if plugins else ()))
+    return AdaptiveTable(headers, rows, limit=None if show_all else MAX_TABLE_ROWS)
 
 
 # --- nodes in groups --------------------------------------------------------------------------------------------------
@@ -295,19 +268,17 @@ def scores_table(decision: DecisionReport, nodes: Sequence[NodeReport]) -> Rende
 
 def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[RenderableType]:
     """Group the nodes that are not candidates by outcome and reason, largest group first."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[schema.NodeOutcome, str], list[str]] = {}
     for node in decision.nodes:
         if node.rank is None and node.outcome != "scored":
             groups.setdefault((node.outcome, _group_reason(node)), []).append(node.name)
     if not groups:
         return
-    title = "nodes" if decision.verb == "filter" else "other nodes"
-    yield from section_heading(title)
+    yield from section_heading("nodes" if decision.verb == "filter" else "other nodes")
     rows = []
     for (outcome, why), names in sorted(groups.items(), key=lambda one: -len(one[1])):
-        label = OUTCOME_LABELS.get(outcome, outcome)
         nodes = join_names(names, len(names) if show_all else MAX_NAMES_PER_CELL)
-        rows.append((text(len(names)), text(label, OUTCOME_STYLES.get(outcome, "")), text(why), text(nodes)))
+        rows.append((text(len(names)), text(*OUTCOMES[outcome]), text(why), text(nodes)))
     yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
 
 
@@ -325,7 +296,7 @@ def _group_reason(node: NodeReport) -> str:
     return node.why
 
 
-def status_message(status: StatusReport) -> str:
+def status_message(status: schema.StatusReport) -> str:
     """Return plugin and reasons, such as `NodeResourcesFit: Insufficient cpu`."""
     reasons = ", ".join(status.reasons)
     return f"{status.plugin}: {reasons}" if status.plugin else reasons
@@ -334,24 +305,17 @@ def status_message(status: StatusReport) -> str:
 # --- suggested commands -----------------------------------------------------------------------------------------------
 
 
-def _next_commands(decision: DecisionReport, invocation: Invocation) -> Iterator[RenderableType]:
-    others = [node.name for node in decision.nodes if node.outcome not in ("chosen", "accepted", "vetoed")]
-    if others:
-        yield Text()
-        yield command_hint(f"{invocation.command} {decision.id} --node {others[0]}", "explain a node")
-
-
-def other_decisions_hint(subject: str, count: int, invocation: Invocation) -> Iterator[RenderableType]:
+def other_decisions_hint(subject: str, count: int, invocation: Invocation) -> Text:
     """Count the other decisions about the pod, with the command that lists them."""
     mentions = pluralize(count, "other decision mentions this pod", "other decisions mention this pod")
-    yield command_hint(f"{invocation.command} {subject} --list", mentions)
+    return command_hint(f"{invocation.command} {subject} --list", mentions)
 
 
 def command_hint(command: str, purpose: str) -> Text:
     return Text.assemble((f"{purpose}: ", "dim"), (printable(command), "cyan"))
 
 
-def budgets_table(budgets: Iterable[tuple[str, BudgetReport]]) -> RenderableType:
+def budgets_table(budgets: Iterable[tuple[str, schema.BudgetReport]]) -> RenderableType:
     """Return a row per (node, budget): disruptions allowed before, used by the victims, and left."""
     rows = []
     for node, one in budgets:

@@ -286,9 +286,6 @@ class PreemptionSection(Section):
     """Sent: the candidates that kube-scheduler sends, in large clusters a sample. AllNodes: any node."""
     keep_candidates: Annotated[int | Literal["All"], BeforeValidator(positive_or_all)] = 1
     """Maximum nodes in a /preempt response, best first: a number, or All. One wrong node fails all of it."""
-    victim_selection: Literal["Reprieve", "Minimal"] = "Reprieve"
-    """Method of selecting victims on a node. Reprieve: remove all potential victims and reprieve one by one, as
-    kube-scheduler does. Minimal: search the best set on the nodes that are answered."""
     importance: Annotated[list[str], Field(min_length=1)] = list(DEFAULT_IMPORTANCE)
     """Criteria that order pods by importance, first one first: Priority, StartTime, and also PodDeletionCost,
     QoSClass, EvictionCost, GracePeriod."""
@@ -353,7 +350,6 @@ class PreemptionSection(Section):
             budget_accounting=self.budget_accounting,
             empty_selector=self.empty_selector,
             candidates=self.candidates,
-            victim_selection=self.victim_selection,
             importance=tuple(self.importance),
             ranking=tuple(self.ranking),
             eviction_cost_annotation=self.eviction_cost_annotation,

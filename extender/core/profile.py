@@ -120,8 +120,6 @@ class PreemptionPolicy:
     """Meaning of a PDB's selector {}: no pod, as in kube-scheduler, or every pod of its namespace, as in policy/v1."""
     candidates: Literal["Sent", "AllNodes"] = "Sent"
     """Sent: the candidates that kube-scheduler sent. AllNodes: also nodes that it did not send."""
-    victim_selection: Literal["Reprieve", "Minimal"] = "Reprieve"
-    """Reprieve: kube-scheduler's victims. Minimal: the best set of victims, searched for on the best nodes."""
     importance: tuple[str, ...] = DEFAULT_IMPORTANCE
     """Criteria of DEFAULT_IMPORTANCE and EXTRA_IMPORTANCE, in order."""
     ranking: tuple[str, ...] = DEFAULT_RANKING

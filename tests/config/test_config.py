@@ -96,7 +96,6 @@ preemption:
   emptySelector: Everything
   candidates: AllNodes
   keepCandidates: All
-  victimSelection: Minimal
   importance: [Priority, EvictionCost]
   ranking: [Workloads, PDBViolations]
   evictionCostAnnotation: Example.com/Cost
@@ -221,7 +220,6 @@ def test_the_profile_holds_every_choice_about_decisions(load):
             disruption_budgets="Strict",
             empty_selector="Everything",
             candidates="AllNodes",
-            victim_selection="Minimal",
             importance=("Priority", "EvictionCost"),
             ranking=("Workloads", "PDBViolations"),
             eviction_cost_annotation="Example.com/Cost",

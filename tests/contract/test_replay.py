@@ -7,7 +7,7 @@ from extender.wire import decode_filter, decode_preempt
 from tests.contract.test_recordings import SCENARIOS, Replay, ignored_resources
 from tests.server.recording.rig import Rig
 
-POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"], "victimSelection": "Minimal"}
+POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"]}
 
 
 def recorded(directory, mode, entry, **preemption):

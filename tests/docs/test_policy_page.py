@@ -12,9 +12,7 @@ from extender.config import Configuration
 from extender.config.preemption import PRESETS, BuiltinProtectionsSection
 from extender.config.section import Section
 from extender.core.evaluation import evaluate
-from extender.core.preemption.candidates import MAX_SEARCHED_CANDIDATES, MIN_SEARCHED_CANDIDATES
 from extender.core.preemption.criteria import ranking_keys
-from extender.core.preemption.minimal_victims.search import MAX_SEARCH_STEPS
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -181,11 +179,6 @@ def test_every_key_that_can_veto_has_an_example():
     for key, _, veto, _ in table_below("Key reference"):
         name = key.strip("`")
         assert veto not in ("yes", "with Strict") or any(one[name] != default[name] for one in shown), name
-
-
-def test_the_search_limits_are_documented():
-    assert f"on the {MIN_SEARCHED_CANDIDATES} best nodes" in PAGE
-    assert f"at most {MAX_SEARCHED_CANDIDATES} nodes, and at most {MAX_SEARCH_STEPS:,} sets on each" in PAGE
 
 
 def test_every_key_is_mentioned_in_the_text():

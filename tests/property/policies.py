@@ -205,7 +205,6 @@ def some_policy(draw: Draw) -> PreemptionPolicy:
         budget_accounting="Live" if draw.maybe(0.5) else "Reported",
         empty_selector="Everything" if draw.maybe(0.5) else "Nothing",
         candidates="AllNodes" if draw.maybe(0.4) else "Sent",
-        victim_selection="Minimal" if draw.maybe(0.4) else "Reprieve",
         importance=_in_some_order(draw, DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE),
         ranking=_in_some_order(draw, DEFAULT_RANKING, EXTRA_RANKING),
         eviction_cost_annotation="shop/cost",

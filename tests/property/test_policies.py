@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
@@ -21,14 +21,14 @@ from extender.k8s.time import MINUTE, SECOND
 from extender.server.guard.guard import guard_preempt
 from tests.builders import built, typed
 from tests.parity.reference.selectors import InvalidSelectorError, Selector, label_selector
+from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw
 from tests.property.policies import NOW, every_node, question, some_protections
 from tests.property.recount import Room, finished, priority
-from tests.property.test_engine import AT_LENGTH, MANY, SEEDS
 
-MANY = settings(MANY, max_examples=250)
-SOME = settings(MANY, max_examples=120)
-FEW = settings(MANY, max_examples=60)
+MANY = examples(25, 120, 20_000)
+SOME = examples(15, 60, 10_000)
+FEW = examples(6, 30, 5_000)
 """Of each of several policies."""
 
 UPSTREAM = PreemptionPolicy()
@@ -57,7 +57,6 @@ PROTECTING = {
 OTHERS = {
     "live budgets": PreemptionPolicy(budget_accounting="Live"),
     "all nodes": PreemptionPolicy(candidates="AllNodes"),
-    "fewest": PreemptionPolicy(victim_selection="Minimal"),
 }
 
 
@@ -259,26 +258,15 @@ def left_over(asked, budget):
     return min(allowed(budget) - approved, healthy - desired), free
 
 
-def breaks_no_budget(seed):
+@MANY
+@given(SEEDS)
+def test_no_candidate_of_strict_budgets_breaks_one(seed):
+    """Under any other policies, and as offered, too."""
     asked = Asked(seed)
     strict = Asked(seed, replace(asked.policy, disruption_budgets="Strict"))
     for one in strict.decision.kept:
         assert one.num_pdb_violations == 0
         assert broken(strict, [victim.metadata.uid for victim in one.victims]) == []
-
-
-@MANY
-@given(SEEDS)
-def test_no_candidate_of_strict_budgets_breaks_one(seed):
-    """Under any other policies, and as offered, too."""
-    breaks_no_budget(seed)
-
-
-@pytest.mark.slow
-@AT_LENGTH
-@given(SEEDS)
-def test_no_candidate_of_strict_budgets_breaks_one_at_length(seed):
-    breaks_no_budget(seed)
 
 
 @pytest.mark.parametrize("accounting", ["Reported", "Live"])
@@ -338,34 +326,12 @@ def test_the_best_of_all_nodes_is_no_worse_than_the_best_of_the_offered_ones(see
         assert chosen(asked.decision).items() >= chosen(offered).items()
 
 
-# --- victims: the fewest ----------------------------------------------------------------------------------------------
+# --- the guard, and sameness ------------------------------------------------------------------------------------------
 
 
 @MANY
 @given(SEEDS)
-def test_the_fewest_are_no_worse_on_any_node(seed):
-    """In the order of importance and of ranking that is upstream's."""
-    asked = Asked(seed, PreemptionPolicy(victim_selection="Minimal"), everywhere=True)
-    reprieve = {one.node: one for one in asked.under(UPSTREAM).kept}
-    assert chosen(asked.decision).keys() >= reprieve.keys()  # who is put back may leave a special pod to be evicted
-    for one in asked.decision.kept:
-        assert one.node not in reprieve or cost(asked, one) <= cost(asked, reprieve[one.node])
-
-
-@SOME
-@given(SEEDS)
-def test_the_fewest_are_found_on_every_node_on_which_putting_back_finds_somebody(seed):
-    """Under any policies: a better set never costs a candidate."""
-    asked = Asked(seed, everywhere=True)
-    fewest = asked.under(replace(asked.policy, victim_selection="Minimal"))
-    reprieve = asked.under(replace(asked.policy, victim_selection="Reprieve"))
-    assert chosen(fewest).keys() >= chosen(reprieve).keys()
-
-
-# --- the guard, and sameness ------------------------------------------------------------------------------------------
-
-
-def guards(seed):
+def test_the_guard_accepts_whatever_policies_choose(seed):
     asked = Asked(seed, keep=None if seed % 2 else 1)
     one = asked.question
     result = guard_preempt(
@@ -378,19 +344,6 @@ def guards(seed):
         history=one.history,
     )
     assert result.rejected == {}
-
-
-@MANY
-@given(SEEDS)
-def test_the_guard_accepts_whatever_policies_choose(seed):
-    guards(seed)
-
-
-@pytest.mark.slow
-@AT_LENGTH
-@given(SEEDS)
-def test_the_guard_accepts_whatever_policies_choose_at_length(seed):
-    guards(seed)
 
 
 @SOME

@@ -3,17 +3,11 @@
     dry run                          the victims that kube-scheduler would select
     least important first (Strict)   on nodes where these exceed a budget: count the least important pods first instead
     whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
-    minimal victims (Minimal)        on the best candidates: search for the best set of victims
     policy vetoes                    a candidate whose victims a policy rejects is not a candidate
 
 Without policies only the first step runs. Each later step proposes other victims for some nodes, and they replace the
 earlier ones only if they are better: vetoed victims are worse than victims that are not, then the profile's ranking
 decides.
-
-Minimal victims are searched on a few candidates only, because the search takes milliseconds per node: the best few by
-the victims selected so far (`top_k`). The search starts from these victims and can only improve them, and the best
-candidate is among those searched, so the answer is never worse than without the search. It is not guaranteed to be the
-best in the cluster: a node outside the best few may have a still better set.
 
 Rule: pods are put back in `dry_run` only; this module decides in which groups and in which order.
 """
@@ -23,30 +17,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, Constraint, EvictablePods, NodeRows, SchedulingContext
-from extender.core.preemption.criteria import CandidateVictims, iter_ranking_keys, top_k
+from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
+from extender.core.preemption.criteria import CandidateVictims, iter_ranking_keys
 from extender.core.preemption.dry_run import (
     LEAST_IMPORTANT_FIRST,
-    MINIMAL,
     WHOLE_POD_GROUPS,
     DryRun,
     PolicyVeto,
     dry_run_preemption,
     fits_without_potential_victims,
 )
-from extender.core.preemption.minimal_victims.problem import MinimalVictimsProblem
-from extender.core.preemption.minimal_victims.search import find_minimal_victims
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
 from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
-
-MIN_SEARCHED_CANDIDATES = 2
-"""Minimum candidates on which minimal victims are searched for, even if the answer keeps fewer (keepCandidates)."""
-
-MAX_SEARCHED_CANDIDATES = 16
-"""Maximum candidates on which minimal victims are searched for; bounds the time that the search adds to a call."""
 
 
 def find_candidates(
@@ -64,8 +49,6 @@ def find_candidates(
         run = _retry_least_important_first(run, run.vetoes[0].nodes, scheduler_victims)
     if policy.reads_pod_groups:
         run = _evict_whole_pod_groups(run)
-    if policy.victim_selection == "Minimal":
-        run = _search_minimal_victims(run)
     return run
 
 
@@ -211,50 +194,3 @@ def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray,
     for place, group in zip(broken_at.tolist(), broken_group.tolist(), strict=True):
         members[:, place] |= group_of[:, place] == group
     return members, mask_of(broken_at, len(places))
-
-
-# --- minimal victims --------------------------------------------------------------------------------------------------
-
-
-def _search_minimal_victims(run: DryRun) -> DryRun:
-    """Search for the best set of victims on the best candidates, and on more of them if all are vetoed.
-
-    Candidates that are vetoed so far take part: a smaller set may satisfy the policy.
-    """
-    places = np.flatnonzero(run.makes_room)
-    strict = run.context.profile.preemption.disruption_budgets == "Strict"
-    names = run.snapshot.name_order[run.rows[places]]
-    victims = run.victims.copy()
-    kept = run.context.profile.keep_candidates or MAX_SEARCHED_CANDIDATES
-    wanted = MAX_SEARCHED_CANDIDATES if run.vetoed[places].all() else max(kept, MIN_SEARCHED_CANDIDATES)
-    limit = min(wanted, MAX_SEARCHED_CANDIDATES)
-    for place in top_k(run, places, limit, (run.vetoed[places].astype(np.int64),), (names,)).tolist():
-        start = frozenset(np.flatnonzero(run.victims[:, place]).tolist())
-        found = find_minimal_victims(_minimal_victims_problem(run, place, strict=strict), start).victims
-        if found is not None:
-            victims[:, place] = False
-            victims[list(found), place] = True
-    changed = np.flatnonzero((victims != run.victims).any(axis=0))
-    return _replace_where_better(run, changed, victims[:, changed], MINIMAL) if len(changed) else run
-
-
-def _minimal_victims_problem(run: DryRun, place: int, *, strict: bool) -> MinimalVictimsProblem:
-    """Describe the search on one node; with Strict budgets, pods whose budgets allow nothing are not evictable."""
-    one = np.array([place])
-    mask, pods = run.potential.evictable.mask[:, one].copy(), run.context.layout.pod[:, run.rows[place]].tolist()
-    pdbs = budget_index(run.snapshot, run.context.profile.preemption)
-    budgets_of = {k: pdbs.budgets_of(pods[k]) for k in np.flatnonzero(mask[:, 0]).tolist()}
-    if strict:
-        exhausted = {k for k, budgets in budgets_of.items() if any(pdbs.allowed[budget] <= 0 for budget in budgets)}
-        mask[list(exhausted)] = False
-    constraints = [check.at(one) for check in run.checks if isinstance(check, Constraint)]
-    return MinimalVictimsProblem(
-        constraints=tuple(constraints),
-        headrooms=tuple(one.remove_pods(EvictablePods(mask)) for one in constraints),
-        evictable=tuple(np.flatnonzero(mask[:, 0]).tolist()),
-        priority=run.context.layout.priority[:, run.rows[place]],
-        violating=run.potential.violating[:, place],
-        budgets_of=budgets_of,
-        allowed=pdbs.allowed,
-        strict=strict,
-    )

@@ -31,7 +31,6 @@ VICTIM_SELECTION_METHODS = (
     "reprieve",
     "least important first",
     "whole pod groups",
-    "minimal",
     "scheduler preferred",
     "kube-scheduler",
 )
@@ -40,12 +39,11 @@ VICTIM_SELECTION_METHODS = (
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
 - least important first: the same with budgets counted from the least important pod on.
 - whole pod groups: the same with members of broken pod groups put back last.
-- minimal: by the search for minimal victims.
 - scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
 - kube-scheduler: kube-scheduler's own, because a filter plugin that is not modelled matters on the node.
 """
 
-REPRIEVE, LEAST_IMPORTANT_FIRST, WHOLE_POD_GROUPS, MINIMAL, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(
+REPRIEVE, LEAST_IMPORTANT_FIRST, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(
     len(VICTIM_SELECTION_METHODS)
 )
 

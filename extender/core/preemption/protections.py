@@ -43,7 +43,6 @@ def may_change_victims(policy: PreemptionPolicy) -> bool:
         or policy.tenant_label is not None
         or policy.limits.workload_cooldown
         or policy.candidates == "AllNodes"
-        or policy.victim_selection == "Minimal"
         or policy.importance != DEFAULT_IMPORTANCE
         or policy.reads_pod_groups
     )

@@ -18,7 +18,6 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import decode
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.preemption.pdb import index
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
@@ -45,7 +44,6 @@ EVERYTHING = PreemptionPolicy(
     disruption_budgets="Strict",
     budget_accounting="Live",
     candidates="AllNodes",
-    victim_selection="Minimal",
     importance=(*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE),
     ranking=(*DEFAULT_RANKING, *EXTRA_RANKING),
     preemption_toleration=True,
@@ -66,7 +64,6 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
-    monkeypatch.setattr(index, "_MAX_CHANGE_LOG_LENGTH", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, cache = Profile(preemption=policy), ClusterCache()
     cache.prepare_for(profile)

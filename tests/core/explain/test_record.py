@@ -24,7 +24,7 @@ from tests.builders import budget, built, cluster, incoming, namespace, node, po
 POLICIES = {
     "kube-scheduler's own": PreemptionPolicy(),
     "strict and live budgets": PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live"),
-    "all nodes and the fewest": PreemptionPolicy(candidates="AllNodes", victim_selection="Minimal"),
+    "all nodes": PreemptionPolicy(candidates="AllNodes"),
     "protections": PreemptionPolicy(
         protections=(Protection("shop", namespaces=frozenset({"shop"})),),
         preemption_toleration=True,

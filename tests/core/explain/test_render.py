@@ -693,18 +693,6 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         {"preemptor": incoming(cpu="2"), "others": [gang("train", 2)]},
         ["default/first", "default/second"],
     ),
-    # 3 of 6 cpu are needed: the big pod, or the three small ones, which is what putting back leaves of them.
-    "minimal": (
-        PreemptionPolicy(victim_selection="Minimal"),
-        {
-            node("n1", cpu="6"): [
-                pod("big", "3", start=later(0)),
-                *(pod(f"s{place}", start=later(place)) for place in (1, 2, 3)),
-            ]
-        },
-        {"preemptor": incoming(cpu="3")},
-        ["default/big"],
-    ),
     # Of equal pods the last one listed would go.
     "scheduler preferred": (
         UPSTREAM,

@@ -1,4 +1,4 @@
-"""Which nodes and which victims policies find beyond those of kube-scheduler: AllNodes, Minimal and whole pod groups.
+"""Which nodes and which victims policies find beyond those of kube-scheduler: AllNodes and whole pod groups.
 
 Every case says its sum. A pod takes 1 cpu unless it says otherwise, and so does the one that comes in.
 """
@@ -10,14 +10,13 @@ import pytest
 from extender.core import engine
 from extender.core.preemption.drop_reasons import OUTRANKED, UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import UNKNOWN_VICTIM, SentCandidate
-from extender.core.profile import DEFAULT_RANKING, Limits, PreemptionPolicy, Profile
+from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, node, pod, thing, typed
 
 ALL_NODES = PreemptionPolicy(candidates="AllNodes")
 OFFERED = PreemptionPolicy()
 NOBODY_NAMED: dict[str, list[str]] = {"n1": [], "n2": []}
-FEWEST = PreemptionPolicy(victim_selection="Minimal")
 GANGS_FIRST = PreemptionPolicy(ranking=("PodGroups", *DEFAULT_RANKING))
 GANGS_LAST = PreemptionPolicy(ranking=(*DEFAULT_RANKING, "PodGroups"))
 
@@ -162,99 +161,11 @@ def test_the_node_within_its_budgets_is_found_that_was_not_sent():
     assert kept(nodes, {"n1": ["a"]}, replace(strict, candidates="Sent"), budgets=budgets) == []
 
 
-# --- victims: Minimal -------------------------------------------------------------------------------------------------
+# --- system pods, order, all together ---------------------------------------------------------------------------------
 
 
 def start(second) -> str:
     return f"2026-01-01T00:00:{second:02}Z"
-
-
-ONE_OR_THREE = [pod("big", "3", start=start(0)), *(pod(f"s{n}", start=start(n)) for n in (1, 2, 3))]
-"""The big pod is the most important one, so that it is spared, at the price of all others."""
-
-
-def test_one_pod_goes_where_putting_back_takes_three():
-    """3 of 6 cpu are needed: the big pod, or the three small ones."""
-    nodes = {node("n1", cpu="6"): ONE_OR_THREE}
-    assert kept(nodes, {"n1": []}, OFFERED, incoming(cpu="3")) == [("n1", ["s1", "s2", "s3"])]
-    assert kept(nodes, {"n1": []}, FEWEST, incoming(cpu="3")) == [("n1", ["big"])]
-
-
-def test_many_go_where_the_one_pod_is_of_a_higher_priority():
-    nodes = {node("n1", cpu="6"): [pod("big", "3", priority=1), *ONE_OR_THREE[1:]]}
-    assert kept(nodes, {"n1": []}, FEWEST, incoming(cpu="3")) == [("n1", ["s1", "s2", "s3"])]
-
-
-def test_many_go_where_the_one_pod_breaks_a_budget():
-    nodes, budgets = {node("n1", cpu="6"): ONE_OR_THREE}, [budget(app="big")]
-    assert kept(nodes, {"n1": []}, FEWEST, incoming(cpu="3"), budgets=budgets) == [("n1", ["s1", "s2", "s3"])]
-
-
-def test_the_node_with_the_fewest_victims_is_the_best():
-    """2 small ones on n2 are less than 3 on n1, but more than the big one of n1 is."""
-    nodes = {node("n1", cpu="6"): ONE_OR_THREE, node("n2", cpu="3"): [pod("t", "2"), pod("u")]}
-    assert best(nodes, {"n1": [], "n2": []}, OFFERED, incoming(cpu="3")) == ("n2", ["t", "u"])
-    assert best(nodes, {"n1": [], "n2": []}, FEWEST, incoming(cpu="3")) == ("n1", ["big"])
-
-
-FULL_OF_BUDGETS = [
-    pod("f", "4", start=start(0), labels={"app": "w"}),
-    pod("e", "2", start=start(1), labels={"app": "z"}),
-    pod("d", "4", start=start(2), labels={"app": "z"}),
-    pod("a1", "2", start=start(3), labels={"app": "x"}),
-    pod("a2", "2", start=start(4), labels={"app": "x"}),
-    pod("g", "0", start=start(5), labels={"app": "w"}),
-]
-"""Of x, z and w one each may go. 10 of 14 cpu are needed, so that 4 stay: in the first order d, in the other one f, and
-either way both of x go. e with one of x would do, and there f and d go."""
-
-
-def test_a_clean_set_is_found_where_both_orders_break_a_budget():
-    nodes = {node("n1", cpu="14"): FULL_OF_BUDGETS}
-    budgets = [budget(f"{app}s", allowed=1, app=app) for app in "xzw"]
-    strict = replace(FEWEST, disruption_budgets="Strict")
-    wanted = incoming(cpu="10")
-    assert kept(nodes, {"n1": []}, strict, wanted, budgets=budgets) == [("n1", ["f", "d", "a2"])]
-    decision = decide(nodes, {"n1": []}, replace(strict, victim_selection="Reprieve"), wanted, budgets=budgets)
-    assert decision.kept == ()
-    assert decision.dropped == {"n1": "would break disruption budget default/xs"}
-
-
-def test_no_set_that_breaks_a_budget_is_found_where_none_is_clean():
-    """Both of x must go, 1 may."""
-    nodes = {node("n1", cpu="2"): [pod("a", labels={"app": "x"}), pod("b", labels={"app": "x"})]}
-    strict, budgets = replace(FEWEST, disruption_budgets="Strict"), [budget(allowed=1, app="x")]
-    decision = decide(nodes, {"n1": []}, strict, incoming(cpu="2"), budgets=budgets)
-    assert decision.kept == ()
-    assert decision.dropped == {"n1": "would break disruption budget default/budget"}
-
-
-def test_the_set_with_fewer_victims_is_not_taken_where_the_ranking_says_it_is_worse():
-    """Of the big pod more is lost than of the three small ones together."""
-    big = ONE_OR_THREE[0]
-    costly = big | {"metadata": big["metadata"] | {"annotations": {"scheduling.extender/eviction-cost": "9"}}}
-    nodes = {node("n1", cpu="6"): [costly, *ONE_OR_THREE[1:]]}
-    policy = replace(FEWEST, ranking=("EvictionCost", *DEFAULT_RANKING))
-    assert kept(nodes, {"n1": []}, policy, incoming(cpu="3")) == [("n1", ["s1", "s2", "s3"])]
-
-
-def test_a_set_that_a_limit_forbids_is_not_taken_for_one_that_it_allows():
-    """2 victims are the limit; the three small ones would be of a lower priority than the big one, which goes first
-    where importance is the time that a pod has run."""
-    nodes = {node("n1", cpu="6"): [*ONE_OR_THREE[1:], pod("big", "3", priority=1, start=start(9))]}
-    policy = replace(FEWEST, importance=("StartTime", "Priority"))
-    assert kept(nodes, {"n1": []}, policy, incoming(cpu="3")) == [("n1", ["s1", "s2", "s3"])]
-    limited = replace(policy, limits=Limits(max_victims=2))
-    assert kept(nodes, {"n1": []}, limited, incoming(cpu="3")) == [("n1", ["big"])]
-
-
-@pytest.mark.parametrize("metadata", [MIRROR, LEAVING], ids=["mirror pod", "terminating pod"])
-def test_a_system_pod_does_not_replace_selected_ones(metadata):
-    """The big pod would be fewer, but evicting it frees nothing, or is under way."""
-    big = ONE_OR_THREE[0]
-    nodes = {node("n1", cpu="6"): [big | {"metadata": big["metadata"] | metadata}, *ONE_OR_THREE[1:]]}
-    named = ["s1", "s2", "s3"]
-    assert kept(nodes, {"n1": named}, FEWEST, incoming(cpu="3")) == [("n1", named)]
 
 
 @pytest.mark.parametrize("metadata", [MIRROR, LEAVING], ids=["mirror pod", "terminating pod"])
@@ -278,11 +189,11 @@ def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order()
 
 
 def test_all_policies_about_candidates_go_together():
-    """n1 is sent and breaks a budget whoever goes; n2 is not, and would lose three where one does."""
-    nodes = {node("n1", cpu="3"): [pod("a", "3", labels={"app": "x"})], node("n2", cpu="6"): ONE_OR_THREE}
-    policy = PreemptionPolicy(disruption_budgets="Strict", candidates="AllNodes", victim_selection="Minimal")
+    """n1 is sent and breaks a budget whichever pod goes; n2 is not sent."""
+    nodes = {node("n1", cpu="3"): [pod("a", "3", labels={"app": "x"})], node("n2", cpu="3"): [pod("b", "3")]}
+    policy = PreemptionPolicy(disruption_budgets="Strict", candidates="AllNodes")
     budgets = [budget(app="x")]
-    assert kept(nodes, {"n1": ["a"]}, policy, incoming(cpu="3"), budgets=budgets) == [("n2", ["big"])]
+    assert kept(nodes, {"n1": ["a"]}, policy, incoming(cpu="3"), budgets=budgets) == [("n2", ["b"])]
 
 
 # --- PodGroups in the ranking ----------------------------------------------------------------------------------------

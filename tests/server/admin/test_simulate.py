@@ -185,8 +185,8 @@ def test_the_configured_policies_may_be_one_of_them():
             id="no such preset",
         ),
         pytest.param(
-            {"pending": True, "preemption": {"victimSelecton": "Minimal"}},
-            "body: preemption.victimSelecton: unknown key (did you mean victimSelection?)",
+            {"pending": True, "preemption": {"keepCandidate": 2}},
+            "body: preemption.keepCandidate: unknown key (did you mean keepCandidates?)",
             id="an unknown key of preemption",
         ),
         pytest.param(

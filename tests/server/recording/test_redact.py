@@ -332,7 +332,6 @@ EVERYTHING = {
     "preemption": {
         "preset": "strict",
         "emptySelector": "Everything",
-        "victimSelection": "Minimal",
         "importance": ["QoSClass", "Priority"],
         "ranking": ["PodGroups", "VictimCount"],
         "evictionCostAnnotation": "shop/cost",
