@@ -8,8 +8,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from extender.cli import cluster, config, help_pages
+from extender.cli import cluster, config
 from extender.cli.explain import explain
+from extender.cli.help_pages import PlainTextCommand, new_group
 from extender.cli.openapi import openapi
 from extender.cli.replay import replay
 from extender.cli.serve import serve
@@ -17,19 +18,30 @@ from extender.cli.simulate import simulate
 from extender.errors import ExtenderError, printable
 from extender.version import __version__
 
-app = typer.Typer(
+app = new_group(
+    """Run and inspect a scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.
+
+    \b
+    Examples:
+      # Serve the example cluster that ships with the package
+      extender serve
+      # Why a pod was evicted, or where it fits
+      extender explain shop/cart-9
+      # Create a configuration file
+      extender config show > extender.yaml
+
+    Exit codes: 0 for success, 1 if something was not found, changed or is out of date, and 2 for an invalid option,
+    setting, file or address, which standard error names.
+
+    See README.md, docs/install.md and docs/configuration.md.
+    """,
     name="extender",
-    help="Run and inspect a scheduler extender that filters, ranks and preempts exactly as kube-scheduler does.",
-    cls=help_pages.DocumentedGroup,
-    context_settings=help_pages.CONTEXT_SETTINGS,
-    no_args_is_help=True,
-    rich_markup_mode=None,
 )
 for command in (serve, explain, simulate, replay):
-    app.command(cls=help_pages.DocumentedCommand)(command)
+    app.command(cls=PlainTextCommand)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
-app.command(cls=help_pages.DocumentedCommand)(openapi)
+app.command(cls=PlainTextCommand)(openapi)
 
 
 def main() -> NoReturn:

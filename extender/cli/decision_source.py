@@ -6,28 +6,31 @@ Rule: every failure is an ExtenderError whose message names what to check.
 """
 
 import dataclasses
-import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from extender.cli import logs
 from extender.cli.http_client import TLSClientConfig
 from extender.core.explain.schema import VerbName
 from extender.errors import ExtenderError, RequestError
-from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision, read_time
+from extender.server.observability.decision_log import (
+    MAX_LISTED_DECISIONS,
+    DecisionLog,
+    DecisionQuery,
+    KeptDecision,
+    read_time,
+)
 
 if TYPE_CHECKING:
     import httpx
 
-    from extender.server.recording.replay import RecordedCall
-
-MAX_LISTED_DECISIONS = 1000
-"""Most decisions in one response of GET /decisions."""
+    from extender.server.replay import RecordedCall
 
 
 class DecisionSourceError(ExtenderError):
@@ -45,20 +48,6 @@ class DecisionListOptions:
     limit: int = MAX_LISTED_DECISIONS
 
 
-class DecisionSource(Protocol):
-    def list_decisions(self, options: DecisionListOptions) -> bytes:
-        """Return JSON `{"decisions": [Summary]}`, the latest first."""
-
-    def get_decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
-        """Return the Decision of this id as JSON, or None.
-
-        `node`: only this node of it, with its pods; `pods`: whether nodes come with their pods.
-        """
-
-    def close(self) -> None:
-        """Release connections; the source must not be used afterwards."""
-
-
 # --- running service --------------------------------------------------------------------------------------------------
 
 
@@ -72,26 +61,24 @@ class ServiceDecisions:
         self._client = tls.client(url, timeout)
 
     def list_decisions(self, options: DecisionListOptions) -> bytes:
+        """Return JSON `{"decisions": [DecisionSummary]}`, the latest first."""
         parameters = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-        status, body = self._get_json("/decisions", parameters)
-        if status != 200:
-            raise RequestError(_response_error(body))
-        return body
+        return _successful_body(self._get_json("/decisions", parameters))
 
-    def get_decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
-        parameters = {} if node is None else {"node": node}
-        status, body = self._get_json(f"/decisions/{id}", parameters if pods else {**parameters, "pods": "none"})
-        if status == 404:
-            return None
-        if status != 200:
-            raise RequestError(_response_error(body))
-        return body
+    def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
+        """Return the DecisionReport of this id as JSON, or None.
+
+        `node`: only this node of it, with its pods; `pods`: whether nodes come with their pods.
+        """
+        parameters = ({} if node is None else {"node": node}) | ({} if pods else {"pods": "none"})
+        response = self._get_json(f"/decisions/{decision_id}", parameters)
+        return None if response.status_code == 404 else _successful_body(response)
 
     def close(self) -> None:
         self._client.close()
 
-    def _get_json(self, path: str, parameters: dict[str, Any]) -> tuple[int, bytes]:
-        """Return (status, body) of a JSON response; DecisionSourceError for any other response, or none."""
+    def _get_json(self, path: str, parameters: dict[str, Any]) -> "httpx.Response":
+        """Return a JSON response; DecisionSourceError for any other response, or none."""
         import httpx
 
         try:
@@ -104,7 +91,7 @@ class ServiceDecisions:
         if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
             hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
             raise DecisionSourceError(f"{self._url} does not serve decisions ({response.status_code}): {hint}")
-        return response.status_code, response.content
+        return response
 
     def _connection_error(self, error: "httpx.HTTPError") -> str:
         """Return the failure and advice on what to check."""
@@ -117,11 +104,15 @@ class ServiceDecisions:
         return f"{self._url}: {str(error) or type(error).__name__}"
 
 
-def _response_error(body: bytes) -> str:
+def _successful_body(response: "httpx.Response") -> bytes:
+    """Return the body; RequestError with the message of the service unless the status is 200."""
+    if response.status_code == 200:
+        return response.content
     try:
-        return str(msgspec.json.decode(body)["Error"])
+        message = str(msgspec.json.decode(response.content)["Error"])
     except (msgspec.MsgspecError, KeyError, TypeError):
-        return f"unexpected response: {body[:100]!r}"
+        message = f"unexpected response: {response.content[:100]!r}"
+    raise RequestError(message)
 
 
 # --- recording --------------------------------------------------------------------------------------------------------
@@ -131,14 +122,14 @@ class RecordedDecisions:
     """Decisions of a recording: its calls, replayed on the recorded cluster and settings."""
 
     def __init__(self, path: Path) -> None:
-        from extender.server.recording.replay import open_recording
+        from extender.server.replay import open_recording
 
-        logging.getLogger("extender").addHandler(logging.NullHandler())
-        logging.getLogger("extender").propagate = False  # the log lines would repeat those of the recorded service
+        logs.silence()
         self._recording = open_recording(path)
         self._latest: KeptDecision | None = None
 
     def list_decisions(self, options: DecisionListOptions) -> bytes:
+        """Return JSON as `ServiceDecisions.list_decisions` does."""
         if not 1 <= options.limit <= MAX_LISTED_DECISIONS:
             raise RequestError(f"--limit must be from 1 to {MAX_LISTED_DECISIONS}, not {options.limit}")
         since = None if options.since is None else self._parse_since(options.since)
@@ -149,10 +140,11 @@ class RecordedDecisions:
         matching = deque((kept for kept in self._replay_decisions(calls) if query.matches(kept)), query.limit)
         return msgspec.json.encode({"decisions": [kept.summary for kept in reversed(matching)]})
 
-    def get_decision(self, id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:  # noqa: A002
-        if self._latest is None or self._latest.id != id:
+    def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
+        """Return JSON as `ServiceDecisions.get_decision` does."""
+        if self._latest is None or self._latest.id != decision_id:
             # Ids restart at 1 with every process, so a recording may hold an id twice: take the latest.
-            calls = self._matching_indexes(lambda call: call.id == id)
+            calls = self._matching_indexes(lambda call: call.id == decision_id)
             self._latest = next(self._replay_decisions(calls[-1:]), None)
         return None if self._latest is None else msgspec.json.encode(self._latest.decision(node, every_pod=pods))
 
@@ -185,6 +177,9 @@ class RecordedDecisions:
                 yield collector.kept
 
 
+DecisionSource = ServiceDecisions | RecordedDecisions
+
+
 def _may_match(query: DecisionQuery, call: "RecordedCall") -> bool:
     """Return whether a call may match the query, without deciding it.
 
@@ -201,9 +196,9 @@ def _may_match(query: DecisionQuery, call: "RecordedCall") -> bool:
 class _SingleDecision(DecisionLog):
     """Collects one decision, under its recorded id."""
 
-    def __init__(self, id: str) -> None:  # noqa: A002
+    def __init__(self, decision_id: str) -> None:
         super().__init__(1, sys.maxsize)
-        self._id = id
+        self._id = decision_id
         self.kept: KeptDecision | None = None
 
     def next_id(self, verb: VerbName | Literal["bind"]) -> str:

@@ -9,13 +9,22 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
+import msgspec
 import typer
+from rich.console import Console, RenderableType
 
+from extender.cli import node_report, report
+from extender.cli.decision_source import (
+    DecisionListOptions,
+    DecisionSource,
+    DecisionSourceError,
+    RecordedDecisions,
+    ServiceDecisions,
+)
 from extender.cli.http_client import (
     DEFAULT_ADMIN_URL,
     CAFileOption,
@@ -24,14 +33,11 @@ from extender.cli.http_client import (
     ServerNameOption,
     TLSClientConfig,
 )
-from extender.cli.options import OutputFormat
-
-if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
-    from rich.console import Console, RenderableType
-
-    from extender.cli.decision_source import DecisionListOptions, DecisionSource
-    from extender.cli.report import Invocation
-    from extender.core.explain.schema import DecisionReport, DecisionSummary
+from extender.cli.options import NoColorOption, OutputOption
+from extender.cli.report import Invocation
+from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
+from extender.errors import printable
+from extender.server.observability.decision_log import MAX_LISTED_DECISIONS
 
 _UNLIMITED_COLUMNS = 10_000
 """Console width where the output is not a terminal: lines are neither truncated nor wrapped."""
@@ -41,13 +47,7 @@ _MAX_SUGGESTED_NODES = 10
 
 _DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
 
-T = TypeVar("T")
-
-
-class VerbChoice(StrEnum):
-    FILTER = "filter"
-    PRIORITIZE = "prioritize"
-    PREEMPT = "preempt"
+ReportT = TypeVar("ReportT")
 
 
 def explain(
@@ -64,7 +64,7 @@ def explain(
     list_all: Annotated[
         bool, typer.Option("--list", "-l", help="List all decisions about the pod instead of explaining the latest.")
     ] = False,
-    verb: Annotated[VerbChoice | None, typer.Option("--verb", help="Show only decisions of this verb.")] = None,
+    verb: Annotated[VerbName | None, typer.Option("--verb", help="Show only decisions of this verb.")] = None,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="TIME", help="Show only later decisions: 15m, or 2026-03-01T12:00:00Z."),
@@ -89,8 +89,8 @@ def explain(
             "--recording", metavar="DIR", help="Read decisions from a recording instead of a running service."
         ),
     ] = None,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = OutputFormat.TEXT,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Disable colors.")] = False,
+    output: OutputOption = "text",
+    no_color: NoColorOption = False,
     timeout: Annotated[
         float,
         typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for each response of the service."),
@@ -100,49 +100,42 @@ def explain(
 
     Without an argument, list the latest decisions. For a pod, explain the latest preemption in which it was the
     preemptor or a victim, or else its latest decision.
-    """
-    from extender.cli.decision_source import DecisionListOptions, RecordedDecisions, ServiceDecisions
 
-    options = DecisionListOptions(subject, node, verb, since, limit)  # type: ignore[arg-type]  # a StrEnum is a str
+    \b
+    Examples:
+      # List the preemptions of the last 15 minutes
+      extender explain --verb preempt --since 15m
+      # Why a pod was evicted, or where it fits
+      extender explain shop/cart-9
+      # Why a node was not chosen
+      extender explain shop/cart-9 --node worker-a1
+      # Read a recording, print JSON
+      extender explain preempt-17 --recording recording -o json
+
+    See docs/explain.md and docs/page.md.
+    """
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
-    invocation, console = _invocation(url, tls, recording), _new_console(no_color)
+    shown = _Output(_invocation(url, tls, recording), _new_console(no_color), show_all, is_json=output == "json")
+    query = DecisionListOptions(subject, node, verb, since, limit)
     with closing(ServiceDecisions(url, timeout, tls) if recording is None else RecordedDecisions(recording)) as source:
         if subject is None or list_all:
-            _list_decisions(source, options, output, console, invocation)
+            _list_decisions(source, query, shown)
         else:
-            _explain_subject(source, subject, options, output, console, invocation, show_all=show_all)
+            _explain_subject(source, subject, query, shown)
 
 
-def _explain_subject(
-    source: "DecisionSource",
-    subject: str,
-    options: "DecisionListOptions",
-    output: OutputFormat,
-    console: "Console",
-    invocation: "Invocation",
-    *,
-    show_all: bool,
-) -> None:
-    node = options.node
-    decision, others = _find_decision(source, subject, options)
-    if node is not None and all(one.name != node for one in decision.nodes):
-        hint = _suggest_nodes(node, [one.name for one in decision.nodes])
-        _exit_not_found(f"{decision.id} does not mention node {node!r}", hint)
-    if output is OutputFormat.JSON:
-        typer.echo(_format_json(_require_decision(source.get_decision(decision.id, node=node))))
-        return
-    whole = decision
-    if node is not None:
-        decision = _decode(_require_decision(source.get_decision(decision.id, node=node)), type(decision))
-    elif decision.chosen:
-        decision = _with_pods_of_chosen_node(source, decision)
-    _print_parts(console, _render(whole, decision, subject, node, others, show_all, invocation))
+@dataclass(frozen=True)
+class _Output:
+    """Where and how decisions are printed."""
+
+    invocation: Invocation
+    console: Console
+    show_all: bool
+    is_json: bool
 
 
-def _invocation(url: str, tls: TLSClientConfig, recording: Path | None) -> "Invocation":
+def _invocation(url: str, tls: TLSClientConfig, recording: Path | None) -> Invocation:
     """Return the command line that reads from the same source, for suggested commands."""
-    from extender.cli.report import Invocation
-
     if recording is not None:
         return Invocation(f"extender explain --recording {shlex.quote(str(recording))}", is_replay=True)
     is_default = url in (DEFAULT_ADMIN_URL, os.environ.get("EXTENDER_ADMIN_URL"))
@@ -150,70 +143,79 @@ def _invocation(url: str, tls: TLSClientConfig, recording: Path | None) -> "Invo
     return Invocation(f"extender explain{where}{tls.command_line()}")
 
 
-def _render(
-    whole: "DecisionReport",
-    decision: "DecisionReport",
-    subject: str,
-    node: str | None,
-    others: int,
-    show_all: bool,
-    invocation: "Invocation",
-) -> "Iterable[RenderableType]":
-    from extender.cli import node_report, report
-
-    if node is not None:
-        yield from node_report.render(whole, decision.nodes[0], invocation)
+def _list_decisions(source: DecisionSource, query: DecisionListOptions, output: _Output) -> None:
+    body = source.list_decisions(query)
+    found = _decode_summaries(body)
+    if not found and query.pod is not None:
+        _exit_not_found(f"no retained decision mentions {query.pod!r}", _suggest_subjects(source, query.pod))
+    if output.is_json:
+        typer.echo(msgspec.json.format(body, indent=2).decode())
     else:
-        yield from report.render(decision, subject, invocation, show_all=show_all)
-    if others:
-        yield from report.other_decisions_hint(subject, others, invocation)
+        parts = report.render_list(found, output.invocation, output.console.width, query.limit)
+        _print_parts(parts, output.console)
+
+
+def _explain_subject(source: DecisionSource, subject: str, query: DecisionListOptions, output: _Output) -> None:
+    decision, others = _find_decision(source, subject, query)
+    names = [one.name for one in decision.nodes]
+    if query.node is not None and query.node not in names:
+        _exit_not_found(f"{decision.id} does not mention node {query.node!r}", _suggest_nodes(query.node, names))
+    if output.is_json:
+        body = _read_decision(source, decision.id, node=query.node)
+        typer.echo(msgspec.json.format(body, indent=2).decode())
+        return
+    # Only the node that is shown in detail comes with its pods; the others need one row each.
+    detailed_node = query.node or next(iter(decision.chosen), None)
+    nodes = {node.name: node for node in decision.nodes}
+    if detailed_node is not None:
+        detailed = _decode(_read_decision(source, decision.id, node=detailed_node), DecisionReport)
+        nodes |= {node.name: node for node in detailed.nodes}
+    decision = msgspec.structs.replace(decision, nodes=list(nodes.values()))
+    if query.node is not None:
+        parts = node_report.render(decision, nodes[query.node], output.invocation)
+    else:
+        parts = report.render(decision, subject, output.invocation, show_all=output.show_all)
+    hint = [report.other_decisions_hint(subject, others, output.invocation)] if others else []
+    _print_parts([*parts, *hint], output.console)
 
 
 # --- finding the decision ---------------------------------------------------------------------------------------------
 
 
-def _find_decision(
-    source: "DecisionSource", subject: str, options: "DecisionListOptions"
-) -> "tuple[DecisionReport, int]":
+def _find_decision(source: DecisionSource, subject: str, query: DecisionListOptions) -> tuple[DecisionReport, int]:
     """Return the decision, without the pods of nodes, and the number of others about the same pod.
 
     Exits with code 1 if none matches.
     """
-    from dataclasses import replace
-
-    from extender.cli.decision_source import MAX_LISTED_DECISIONS
-    from extender.core.explain.schema import DecisionReport
-
     if _DECISION_ID.fullmatch(subject):
         found = source.get_decision(subject, pods=False)
         if found is not None:
             return _decode(found, DecisionReport), 0
-    unfiltered = replace(options, limit=MAX_LISTED_DECISIONS, node=None)
-    about = _fetch_summaries(source, unfiltered)
+    unfiltered = replace(query, limit=MAX_LISTED_DECISIONS, node=None)
+    about = _decode_summaries(source.list_decisions(unfiltered))
     if not about:
         _exit_not_found(f"no retained decision mentions {subject!r}", _suggest_subjects(source, subject))
-    with_node = _fetch_summaries(source, replace(unfiltered, node=options.node)) if options.node is not None else []
+    with_node = []
+    if query.node is not None:
+        with_node = _decode_summaries(source.list_decisions(replace(unfiltered, node=query.node)))
     chosen = _latest_of_verb(with_node, "preempt", "filter") if with_node else _latest_of_verb(about, "preempt")
-    found = source.get_decision(chosen.id, pods=False)
-    return _decode(_require_decision(found), DecisionReport), len(about) - 1
+    return _decode(_read_decision(source, chosen.id, pods=False), DecisionReport), len(about) - 1
 
 
-def _latest_of_verb(found: "Sequence[DecisionSummary]", *verbs: str) -> "DecisionSummary":
+def _latest_of_verb(found: Sequence[DecisionSummary], *verbs: VerbName) -> DecisionSummary:
     """Return the latest decision of the first verb that has any, or else the latest of all."""
     return next((one for verb in verbs for one in found if one.verb == verb), found[0])
 
 
-def _suggest_subjects(source: "DecisionSource", subject: str) -> str:
+def _suggest_subjects(source: DecisionSource, subject: str) -> str:
     """Return a hint: similar pod names among the retained decisions, or that none are retained."""
-    from extender.cli.decision_source import DecisionListOptions
-
-    summaries = _fetch_summaries(source, DecisionListOptions())
+    summaries = _decode_summaries(source.list_decisions(DecisionListOptions()))
     if not summaries:
         return "none are retained: has kube-scheduler called the service since it started?"
     names = {name for one in summaries for name in (one.pod, *one.victims)}
     by_short_name = {name.rpartition("/")[2]: name for name in sorted(names)}
-    close = _close_matches(subject, names) or [
-        by_short_name[name] for name in _close_matches(subject.rpartition("/")[2], by_short_name)
+    close = difflib.get_close_matches(subject, names, 3) or [
+        by_short_name[name] for name in difflib.get_close_matches(subject.rpartition("/")[2], by_short_name, 3)
     ]
     guess = f"did you mean {' or '.join(close)}? " if close else ""
     return f"{guess}run extender explain to list the retained decisions"
@@ -223,108 +225,54 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
     """Return a hint: the nodes of the decision, those with similar names first."""
     if not names:
         return "it mentions no nodes"
-    close = _close_matches(node, names)
+    close = difflib.get_close_matches(node, names, 3)
     others = [one for one in names if one not in close]
     more = len(others) - _MAX_SUGGESTED_NODES
     return f"it mentions {', '.join(close + others[:_MAX_SUGGESTED_NODES])}{f' and {more} more' if more > 0 else ''}"
 
 
-def _close_matches(name: str, names: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name, list(names), 3)
-
-
 def _exit_not_found(message: str, hint: str) -> NoReturn:
-    from extender.errors import printable
-
     typer.echo(f"extender: {printable(message)}; {printable(hint)}", err=True)
     raise typer.Exit(1)
-
-
-def _require_decision(found: bytes | None) -> bytes:
-    if found is None:
-        _exit_not_found("the decision was just dropped", "newer decisions replaced it (debug.decisions)")
-    return found
-
-
-def _with_pods_of_chosen_node(source: "DecisionSource", decision: "DecisionReport") -> "DecisionReport":
-    """Add the pods of the chosen node, whose victims are listed in detail; the other nodes need one row each."""
-    import msgspec
-
-    best = decision.chosen[0]
-    detailed = _decode(_require_decision(source.get_decision(decision.id, node=best)), type(decision)).nodes
-    nodes = [detailed[0] if one.name == best and detailed else one for one in decision.nodes]
-    return msgspec.structs.replace(decision, nodes=nodes)
 
 
 # --- reading and printing ---------------------------------------------------------------------------------------------
 
 
-def _list_decisions(
-    source: "DecisionSource",
-    options: "DecisionListOptions",
-    output: OutputFormat,
-    console: "Console",
-    invocation: "Invocation",
-) -> None:
-    from extender.cli import report
-
-    body = source.list_decisions(options)
-    found = _decode_summaries(body)
-    if not found and options.pod is not None:
-        _exit_not_found(f"no retained decision mentions {options.pod!r}", _suggest_subjects(source, options.pod))
-    if output is OutputFormat.JSON:
-        typer.echo(_format_json(body))
-    else:
-        _print_parts(console, report.render_list(found, invocation, console.width, options.limit))
+def _read_decision(source: DecisionSource, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes:
+    body = source.get_decision(decision_id, node=node, pods=pods)
+    if body is None:
+        _exit_not_found("the decision was just dropped", "newer decisions replaced it (debug.decisions)")
+    return body
 
 
-def _fetch_summaries(source: "DecisionSource", options: "DecisionListOptions") -> "list[DecisionSummary]":
-    return _decode_summaries(source.list_decisions(options))
+@dataclass
+class _DecisionList:
+    decisions: list[DecisionSummary]
 
 
-def _decode_summaries(body: bytes) -> "list[DecisionSummary]":
-    from extender.core.explain.schema import DecisionSummary
-
-    @dataclass
-    class DecisionList:
-        decisions: list[DecisionSummary]
-
-    return _decode(body, DecisionList).decisions
+def _decode_summaries(body: bytes) -> list[DecisionSummary]:
+    return _decode(body, _DecisionList).decisions
 
 
-def _decode(body: bytes, kind: type[T]) -> T:
+def _decode(body: bytes, kind: type[ReportT]) -> ReportT:
     """Decode JSON as `kind`, ignoring unknown keys, which a newer service may send."""
-    import msgspec
-
-    from extender.cli.decision_source import DecisionSourceError
-
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
-        raise DecisionSourceError(
-            f"cannot decode the response ({error}): does the service run another version?"
-        ) from error
+        message = f"cannot decode the response ({error}): does the service run another version?"
+        raise DecisionSourceError(message) from error
 
 
-def _format_json(body: bytes) -> str:
-    import msgspec
-
-    return msgspec.json.format(body, indent=2).decode()
-
-
-def _new_console(no_color: bool) -> "Console":
-    from rich.console import Console
-
+def _new_console(no_color: bool) -> Console:
     settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if no_color or os.environ.get("NO_COLOR"):
         settings["color_system"] = None
     console = Console(**settings)
-    if not console.is_terminal:
-        console = Console(**settings, width=_UNLIMITED_COLUMNS)
-    return console
+    return console if console.is_terminal else Console(**settings, width=_UNLIMITED_COLUMNS)
 
 
-def _print_parts(console: "Console", parts: "Iterable[RenderableType]") -> None:
+def _print_parts(parts: Iterable[RenderableType], console: Console) -> None:
     with console.capture() as printed:
         for part in parts:
             console.print(part)

@@ -8,16 +8,8 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from extender.cli.report import (
-    VICTIM_SELECTION_NOTES,
-    Invocation,
-    budgets_table,
-    candidates_table,
-    facts_grid,
-    ranking_note,
-    scores_table,
-    status_message,
-)
+from extender.cli import report
+from extender.cli.report import Invocation, status_message
 from extender.cli.tables import (
     AdaptiveTable,
     format_amount,
@@ -31,14 +23,13 @@ from extender.cli.tables import (
 )
 from extender.core.explain.schema import DecisionReport, NodeReport, RunningPodReport
 
-_ROLE_STYLES = {"victim": "bold red", "reprieved": "green", "protected": "yellow", "kept": "dim"}
-
-_ROLE_DESCRIPTIONS = {
-    "victim": "to be evicted",
-    "reprieved": "reprieved (evictable, but stays)",
-    "protected": "protected by policy",
-    "kept": "kept (not of lower priority)",
+_ROLES = {
+    "victim": ("to be evicted", "bold red"),
+    "reprieved": ("reprieved (evictable, but stays)", "green"),
+    "protected": ("protected by policy", "yellow"),
+    "kept": ("kept (not of lower priority)", "dim"),
 }
+"""Role of a pod -> description, style."""
 
 
 def render(decision: DecisionReport, node: NodeReport, invocation: Invocation) -> Iterator[RenderableType]:
@@ -48,7 +39,7 @@ def render(decision: DecisionReport, node: NodeReport, invocation: Invocation) -
     """
     yield text(f"{decision.id} {sentence(decision, node)}", "bold")
     yield Text()
-    yield facts_grid(decision, invocation)
+    yield report.facts_grid(decision, invocation)
     yield from _render_filter_status(decision, node)
     if decision.verb == "prioritize":
         yield from _render_scores(decision, node)
@@ -60,7 +51,7 @@ def render(decision: DecisionReport, node: NodeReport, invocation: Invocation) -
         yield from _render_pods(node)
     if node.budgets:
         yield from section_heading("disruption budgets")
-        yield budgets_table((node.name, one) for one in node.budgets)
+        yield report.budgets_table((node.name, one) for one in node.budgets)
 
 
 def sentence(decision: DecisionReport, node: NodeReport) -> str:
@@ -74,7 +65,7 @@ def sentence(decision: DecisionReport, node: NodeReport) -> str:
         case "rejectedByPolicy":
             return f"{name} was ruled out for {pod}: evicting {join_names(node.victims, 3)} {_policy_reason(node.why)}"
         case "insufficientAfterPreemption":
-            count = _count_evictable(node)
+            count = node.counts.get("victim", 0) + node.counts.get("reprieved", 0)
             evicted = "its only potential victim" if count == 1 else f"all {count} potential victims"
             why = f": {status_message(node.emptied)}" if node.emptied else ""
             return f"{pod} does not fit on {name} even after evicting {evicted}{why}"
@@ -107,10 +98,6 @@ def _no_victims_reason(node: NodeReport) -> str:
 
 def _policy_reason(why: str) -> str:
     return why if why.startswith("would ") else f"is not allowed: {why}"
-
-
-def _count_evictable(node: NodeReport) -> int:
-    return node.counts.get("victim", 0) + node.counts.get("reprieved", 0)
 
 
 def _comparison_with_best(decision: DecisionReport, node: NodeReport) -> str:
@@ -155,21 +142,19 @@ def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterato
 
 def _render_scores(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
     best = max(decision.nodes, key=lambda one: one.score or 0)
-    yield from section_heading(
-        "scores" if best.name == node.name else f"scores, compared with {best.name}, the highest"
-    )
-    yield scores_table(decision, [node] if best.name == node.name else [best, node])
+    is_best = best.name == node.name
+    yield from section_heading("scores" if is_best else f"scores, compared with {best.name}, the highest")
+    yield report.scores_table(decision, [node] if is_best else [best, node])
 
 
 def _render_rank(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
-    best = decision.nodes[0]
-    compared = "" if best.name == node.name else f", compared with {best.name}, the best"
-    total = decision.ranking.candidates if decision.ranking else 0
+    best, total = decision.nodes[0], decision.ranking.candidates if decision.ranking else 0
+    is_best = best.name == node.name
+    compared = "" if is_best else f", compared with {best.name}, the best"
     yield from section_heading(f"rank {node.rank} of {pluralize(total, 'candidate')}{compared}")
-    rows = [node] if best.name == node.name else [best, node]
-    yield candidates_table(decision, rows)
+    yield report.candidates_table(decision, [node] if is_best else [best, node])
     if node.loses_by is not None or total == 1:
-        yield indented(text(ranking_note(decision), "dim"))
+        yield indented(text(report.ranking_note(decision), "dim"))
 
 
 def _render_resources(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
@@ -178,12 +163,11 @@ def _render_resources(decision: DecisionReport, node: NodeReport) -> Iterator[Re
     yield from section_heading("resources")
     rows = []
     for name, allocatable in node.allocatable.items():
-        used, freed = node.used.get(name, 0), node.freed.get(name, 0)
+        used, freed, needed = (amounts.get(name, 0) for amounts in (node.used, node.freed, wanted))
         left = allocatable - used + freed
-        style = "bold red" if left < wanted.get(name, 0) else ""
-        before = (text(format_amount(name, one)) for one in (allocatable, used, freed))
-        needed = text(format_amount(name, wanted.get(name, 0)))
-        rows.append((text(name), *before, text(format_amount(name, left), style), needed))
+        *before, available, need = (format_amount(name, one) for one in (allocatable, used, freed, left, needed))
+        style = "bold red" if left < needed else ""
+        rows.append((text(name), *map(text, before), text(available, style), text(need)))
     yield AdaptiveTable(("RESOURCE", "ALLOCATABLE", "USED", "FREED", "AVAILABLE", "NEEDED"), rows)
     for pod in node.nominated:
         requests = f"requests {format_amounts(pod.requests)}" if pod.requests else "requests nothing"
@@ -193,29 +177,18 @@ def _render_resources(decision: DecisionReport, node: NodeReport) -> Iterator[Re
 def _render_pods(node: NodeReport) -> Iterator[RenderableType]:
     """Render the pods of the node, most important first, with their place in the reprieve order."""
     yield from section_heading(f"pods on {node.name}, most important first")
-    counted = (f"{count} {_ROLE_DESCRIPTIONS.get(role, role)}" for role, count in node.counts.items())
+    counted = (f"{count} {_ROLES[role][0]}" for role, count in node.counts.items())
     yield indented(text(", ".join(counted), "dim"))
     rows = []
     for one in node.pods:
-        values = (
-            one.priority,
-            format_timestamp(one.started or "not started"),
-            format_amounts(one.requests),
-            ", ".join(one.budgets),
-        )
-        rows.append(
-            (
-                text(one.key),
-                text(one.role, _ROLE_STYLES.get(one.role, "")),
-                text("" if one.order is None else one.order),
-                *map(text, values),
-                text("; ".join(_notes(one))),
-            )
-        )
+        started = format_timestamp(one.started or "not started")
+        values = ("" if one.order is None else one.order, one.priority, started, format_amounts(one.requests))
+        others = (*values, ", ".join(one.budgets), "; ".join(_notes(one)))
+        rows.append((text(one.key), text(one.role, _ROLES[one.role][1]), *map(text, others)))
     headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
     yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:
-        yield indented(text(f"victims: {VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)}", "dim"))
+        yield indented(text(f"victims: {report.VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)}", "dim"))
 
 
 def _notes(one: RunningPodReport) -> Iterator[str]:

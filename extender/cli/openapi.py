@@ -3,7 +3,7 @@
 import difflib
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,25 +17,28 @@ def openapi(
         bool, typer.Option("--admin", help="Use the document of the admin listener (health, metrics, debugging).")
     ] = False,
 ) -> None:
-    """Write or check the OpenAPI document of the service."""
+    """Write or check the OpenAPI document of the service.
+
+    \b
+    Examples:
+      # Write the document of the scheduler port
+      extender openapi --out openapi/openapi.json
+      # Check that the document of the admin port is up to date
+      extender openapi --admin --check openapi/admin.json
+
+    See docs/wire.md.
+    """
     if (out is None) == (check is None):
         raise typer.BadParameter("exactly one of --out and --check is required")
-    document = json.dumps(_openapi_document(admin), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    from extender.server.admin import app as admin_app
+    from extender.server.scheduler import openapi as scheduler_openapi
+
+    content = admin_app.openapi_document() if admin else scheduler_openapi.document()
+    document = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if out is not None:
         out.write_text(document, encoding="utf-8")
     elif check is not None:
         _check_up_to_date(check, document, "--admin " if admin else "")
-
-
-def _openapi_document(is_admin: bool) -> dict[str, Any]:
-    from extender.cluster.cache.cache import ClusterCache
-    from extender.config import Configuration
-    from extender.server import app
-    from extender.server.admin import app as admin
-
-    if is_admin:
-        return admin.openapi_document()
-    return app.openapi_document(app.create_app(ClusterCache(), Configuration()))
 
 
 def _check_up_to_date(path: Path, document: str, option: str) -> None:

@@ -1,16 +1,15 @@
-"""Options that several commands share: configuration, source of the cluster, output format.
+"""Options that several commands share, and what is opened by them: configuration, cluster, console.
 
 Rule: an option on the command line overrides the environment, which overrides the configuration file.
 """
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
+if TYPE_CHECKING:  # pydantic and the API client load slowly: not before a command needs them
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
@@ -26,10 +25,8 @@ ConfigOption = Annotated[
         help="Configuration file; without it, every setting has its default.",
     ),
 ]
-
 ClusterOption = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="PATH", help="Cluster file or directory; overrides cluster.path."),
+    str | None, typer.Option("--cluster", metavar="PATH", help="Cluster file or directory; overrides cluster.path.")
 ]
 KubernetesOption = Annotated[
     bool, typer.Option("--kubernetes", help="Watch a live cluster; same as cluster.source: kubernetes.")
@@ -42,18 +39,19 @@ ContextOption = Annotated[
     str | None,
     typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; overrides cluster.context."),
 ]
+ReadTimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for reading a live cluster.")
+]
+OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")]
+NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
+
+Overrides = dict[str, tuple[str, object]]
+"""Option -> (configuration key, value); None: the option was not given."""
 
 
-class OutputFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-
-
-def cluster_options(
-    path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None
-) -> dict[str, tuple[str, object]]:
-    """Return option -> (configuration key, value) for the given options; they also set cluster.source."""
-    given: dict[str, tuple[str, object]] = {
+def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None) -> Overrides:
+    """Return the overrides of the options that select the cluster; they also set cluster.source."""
+    given: Overrides = {
         "--cluster": ("cluster.path", path),
         "--kubeconfig": ("cluster.kubeconfig", kubeconfig),
         "--context": ("cluster.context", context),
@@ -62,6 +60,13 @@ def cluster_options(
     if live or path is not None:
         given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "files")
     return given
+
+
+def read_configuration(path: Path | None, overrides: Overrides | None = None) -> "Configuration":
+    from extender.config import load_config
+
+    given = {option: to for option, to in (overrides or {}).items() if to[1] is not None}
+    return load_config(path, os.environ, given)
 
 
 def connect_api_server(settings: "Configuration") -> "ApiServer | None":
@@ -99,10 +104,20 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
     return source
 
 
-def read_configuration(path: Path | None, overrides: "dict[str, tuple[str, object]] | None" = None) -> "Configuration":
-    from extender.config import load_config
+def read_cluster_once(settings: "Configuration", timeout: float) -> "ClusterCache":
+    """Return the configured cluster; a live one is read within `timeout` seconds, and warnings are printed."""
+    import asyncio
 
-    return load_config(path, os.environ, overrides)
+    from extender.cluster.cache.cache import ClusterCache
+    from extender.cluster.watch.source import KubernetesSource
+
+    cache = ClusterCache()
+    source = open_cluster(settings, cache, connect_api_server(settings))
+    if isinstance(source, KubernetesSource):
+        asyncio.run(source.sync_once(timeout))
+    for warning in source.warnings():
+        typer.echo(f"extender: {warning}", err=True)
+    return cache
 
 
 def count_objects(cache: "ClusterCache") -> str:

@@ -5,27 +5,32 @@ Rule: the exit code is 0 only if every answer is unchanged.
 
 import contextlib
 import json
-import logging
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from xml.etree import ElementTree
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 
+from extender.cli import logs
 from extender.cli.http_client import CAFileOption, CertOption, KeyOption, ServerNameOption, TLSClientConfig
-from extender.cli.options import read_configuration
+from extender.cli.options import OutputOption, read_configuration
+from extender.cli.tables import pluralize
+from extender.core.explain.schema import VerbName
+from extender.errors import RecordingError, printable
 from extender.version import __version__
 
-if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
-    from rich.console import Console
-
+if TYPE_CHECKING:  # the server loads slowly: not before it is needed
     from extender.server.recording.differences import Difference, RawAnswer
-    from extender.server.recording.replay import RecordedCall, Recording, ReplayableCall, ReplayResult, SettingsOverride
+    from extender.server.replay import RecordedCall, Recording, ReplayableCall, SettingsOverride
     from extender.server.settings import Settings
 
-JSON_HEADERS = {"Content-Type": "application/json"}
+    Answer = Callable[[ReplayableCall], RawAnswer]
 
 PresetName = Literal["upstream", "careful", "strict"]
 
@@ -51,17 +56,14 @@ def replay(
     preset: Annotated[
         PresetName | None, typer.Option("--preset", help="Decide by the policies of this preset; overrides --config.")
     ] = None,
-    verb: Annotated[
-        Literal["filter", "prioritize", "preempt"] | None,
-        typer.Option("--verb", help="Replay only calls of this verb."),
-    ] = None,
+    verb: Annotated[VerbName | None, typer.Option("--verb", help="Replay only calls of this verb.")] = None,
     pod: Annotated[
         str | None, typer.Option("--pod", metavar="NS/NAME", help="Replay only calls about this pod.")
     ] = None,
     id: Annotated[  # noqa: A002
         str | None, typer.Option("--id", metavar="ID", help="Replay only this call, such as preempt-42.")
     ] = None,
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")] = "text",
+    output: OutputOption = "text",
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Also write the result to this file as JUnit XML.")
     ] = None,
@@ -76,11 +78,19 @@ def replay(
     With --config or --preset, calls are decided by other policies, and the differences show their effect. With --url, a
     running service answers from its own cluster cache, and the same JSON is enough. That service cannot tell the calls
     from a scheduler's: do not use one that a scheduler calls.
-    """
-    from rich.console import Console
 
-    from extender.errors import RecordingError, printable
-    from extender.server.recording.replay import open_recording
+    \b
+    Examples:
+      # Check that all answers are unchanged
+      extender replay recording
+      # Show the effect of other policies
+      extender replay recording --preset careful --verb preempt
+      # Test a running service in CI
+      extender replay recording --url http://127.0.0.1:8888 --junit replay.xml
+
+    See docs/recordings.md.
+    """
+    from extender.server.replay import ReplayableCall, open_recording
 
     if url is not None and (config is not None or preset is not None):
         raise typer.BadParameter(
@@ -89,7 +99,7 @@ def replay(
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     if url is None and tls.command_line():
         raise typer.BadParameter("requires --url", param_hint=tls.command_line().split()[0])
-    _silence_logging()
+    logs.silence()
     recording, under = open_recording(directory), _settings_override(config, preset)
     errors = Console(stderr=True, no_color=not color or None, highlight=False)
 
@@ -97,7 +107,7 @@ def replay(
         return verb in (None, call.verb) and pod in (None, call.pod) and id in (None, call.id)
 
     with contextlib.ExitStack() as stack:
-        answer = _answer_locally if url is None else stack.enter_context(_answer_over_http(url, timeout, tls))
+        answer = ReplayableCall.answer if url is None else stack.enter_context(_answer_over_http(url, timeout, tls))
         rows = list(_replay_calls(recording.replayed(wanted, under), answer, errors, exact=url is None))
     if not rows:
         filters = [option for option, value in (("--verb", verb), ("--pod", pod), ("--id", id)) if value is not None]
@@ -121,21 +131,9 @@ class ReplayedCall(NamedTuple):
     pod: str
     time: str
     segment: str
-    recorded_status: int
-    status: int
+    status: dict[str, int]
+    """The HTTP status `recorded` and `now`."""
     differences: "tuple[Difference, ...]"
-
-    @classmethod
-    def from_result(cls, result: "ReplayResult") -> "ReplayedCall":
-        call = result.call
-        return cls(
-            call.id, call.verb, call.pod, call.time, call.segment, call.status, result.status, result.differences
-        )
-
-
-def _silence_logging() -> None:
-    """Discard log lines: they would repeat those of the recorded service."""
-    logging.getLogger("extender").addHandler(logging.NullHandler())
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -143,14 +141,11 @@ def _silence_logging() -> None:
 
 def _settings_override(config: Path | None, preset: PresetName | None) -> "SettingsOverride":
     """Return a function from recorded settings to the settings to decide by."""
-    from dataclasses import replace
-
     from extender.config import Configuration
     from extender.server.settings import Settings
 
-    given: dict[str, tuple[str, object]] = {} if preset is None else {"--preset": ("preemption.preset", preset)}
     if config is not None:
-        other = Settings.from_config(read_configuration(config, given))
+        other = Settings.from_config(read_configuration(config, {"--preset": ("preemption.preset", preset)}))
         return lambda _: other
     if preset is None:
         return lambda settings: settings
@@ -170,40 +165,30 @@ def _settings_override(config: Path | None, preset: PresetName | None) -> "Setti
 
 
 def _replay_calls(
-    chosen: "Iterator[ReplayableCall]",
-    answer: "Callable[[ReplayableCall], RawAnswer]",
-    errors: "Console",
-    *,
-    exact: bool,
+    chosen: "Iterator[ReplayableCall]", answer: "Answer", errors: Console, *, exact: bool
 ) -> Iterator[ReplayedCall]:
-    from rich.progress import Progress
-
     with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("replay", total=1.0)
         for replayed in chosen:
-            answered = answer(replayed)
+            result = replayed.result(answer(replayed), exact=exact)
             bar.update(task, completed=replayed.progress)
-            yield ReplayedCall.from_result(replayed.result(answered, exact=exact))
-
-
-def _answer_locally(replayed: "ReplayableCall") -> "RawAnswer":
-    return replayed.answer()
+            call, status = result.call, {"recorded": result.call.status, "now": result.status}
+            yield ReplayedCall(call.id, call.verb, call.pod, call.time, call.segment, status, result.differences)
 
 
 @contextlib.contextmanager
-def _answer_over_http(
-    url: str, timeout: float, tls: TLSClientConfig
-) -> "Iterator[Callable[[ReplayableCall], RawAnswer]]":
+def _answer_over_http(url: str, timeout: float, tls: TLSClientConfig) -> "Iterator[Answer]":
     """Yield a function that sends a call to the service, over one connection."""
     import httpx
 
-    from extender.errors import RecordingError
     from extender.server.recording.differences import RawAnswer
+
+    headers = {"Content-Type": "application/json"}
 
     def answer(replayed: "ReplayableCall") -> "RawAnswer":
         endpoint = f"{url.rstrip('/')}/{replayed.call.verb}"
         try:
-            response = client.post(endpoint, content=replayed.call.request, headers=JSON_HEADERS)
+            response = client.post(endpoint, content=replayed.call.request, headers=headers)
         except httpx.HTTPError as error:
             reason = tls.error_message(error, url) or str(error)
             reason = f"no response within {timeout:g}s" if isinstance(error, httpx.TimeoutException) else reason
@@ -222,11 +207,8 @@ def _version_warnings(recording: "Recording") -> list[str]:
     return [f"recorded by version {', '.join(others)}; this is {__version__}"] if others else []
 
 
-def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
+def _print_differences(rows: list[ReplayedCall], console: Console) -> None:
     """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
-    from rich.text import Text
-
-    from extender.errors import printable
     from extender.server.recording.differences import ABSENT
 
     for row in rows:
@@ -238,28 +220,13 @@ def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
             console.print(Text(f"    - {printable(recorded or ABSENT)}", "red"))
             console.print(Text(f"    + {printable(now or ABSENT)}", "green"))
     different = sum(bool(row.differences) for row in rows)
-    counts = f"{_count_calls(len(rows))}: {len(rows) - different} unchanged, {different} changed"
+    counts = f"{pluralize(len(rows), 'call')}: {len(rows) - different} unchanged, {different} changed"
     console.print(Text(counts, "red" if different else "green"))
-
-
-def _count_calls(count: int) -> str:
-    return "1 call" if count == 1 else f"{count} calls"
 
 
 def _render_json(directory: Path, rows: list[ReplayedCall]) -> str:
     """Return every call with its differences, as indented JSON."""
-    calls = [
-        {
-            "id": row.id,
-            "verb": row.verb,
-            "pod": row.pod,
-            "time": row.time,
-            "segment": row.segment,
-            "status": {"recorded": row.recorded_status, "now": row.status},
-            "differences": [one._asdict() for one in row.differences],
-        }
-        for row in rows
-    ]
+    calls = [row._asdict() | {"differences": [one._asdict() for one in row.differences]} for row in rows]
     different = sum(bool(row.differences) for row in rows)
     found = {"recording": str(directory), "same": len(rows) - different, "different": different, "calls": calls}
     return json.dumps(found, indent=2)
@@ -267,8 +234,6 @@ def _render_json(directory: Path, rows: list[ReplayedCall]) -> str:
 
 def _render_junit(rows: list[ReplayedCall]) -> bytes:
     """Return JUnit XML with a test case per call; a call with differences is a failure."""
-    from extender.errors import printable
-
     failures = str(sum(bool(row.differences) for row in rows))
     suite = ElementTree.Element("testsuite", name="extender replay", tests=str(len(rows)), failures=failures)
     for row in rows:

@@ -10,22 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extender.cli import options
 from extender.cli.http_client import DEFAULT_ADMIN_URL
-from extender.cli.options import (
-    ClusterOption,
-    ConfigOption,
-    ContextOption,
-    KubeconfigOption,
-    KubernetesOption,
-    cluster_options,
-    connect_api_server,
-    count_objects,
-    open_cluster,
-    read_configuration,
-)
 from extender.version import __version__
 
-if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
+if TYPE_CHECKING:  # the server loads slowly: not before it is needed
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
@@ -64,11 +53,11 @@ EXAMPLE_PREEMPTION = {
 
 
 def serve(
-    config: ConfigOption = None,
-    cluster: ClusterOption = None,
-    kubernetes: KubernetesOption = False,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
+    config: options.ConfigOption = None,
+    cluster: options.ClusterOption = None,
+    kubernetes: options.KubernetesOption = False,
+    kubeconfig: options.KubeconfigOption = None,
+    context: options.ContextOption = None,
     host: Annotated[
         str | None,
         typer.Option(
@@ -93,11 +82,19 @@ def serve(
     (server.tls, admin.tls) or allowPlainHTTP.
 
     Without a cluster, serve an example that ships with the package. With --kubernetes, watch a live cluster, using the
-    service account in a pod and your kubeconfig elsewhere. Cluster and configuration files are reloaded when they
-    change; the log names the settings that need a restart.
+    service account in a pod and your kubeconfig elsewhere. SIGTERM shuts down gracefully; Ctrl-C does not wait for
+    server.drainTime.
 
-    A cluster file is the output of kubectl get -A -o json for nodes, pods, pdb, ns, pc, svc, rc, rs, sts, pvc, pv, sc,
-    csinodes, csidrivers, csistoragecapacities and volumeattachments, in one file or in several of a directory.
+    \b
+    Examples:
+      # The example cluster on 127.0.0.1:8888, with the admin listener on :8889
+      extender serve
+      # A cluster file, reloaded when it changes
+      extender serve --cluster cluster.json
+      # A live cluster, recording every call for replay
+      extender serve --kubernetes --context production --record recording
+
+    See docs/install.md, docs/configuration.md, docs/cluster.md, docs/audit.md and docs/runbook.md.
     """
     from extender.cli import logs
     from extender.cluster.cache.cache import ClusterCache
@@ -107,23 +104,22 @@ def serve(
     from extender.server.recording.recorder import check_directory
     from extender.server.run import serve as listen
 
-    given = cluster_options(cluster, kubernetes, kubeconfig, context)
-    given |= {"--host": ("server.host", host), "--port": ("server.port", port)}
-    given["--record"] = ("recording.directory", record)
-    overrides = {option: to for option, to in given.items() if to[1] is not None}
-    settings = read_configuration(config, overrides)
+    overrides = options.cluster_options(cluster, kubernetes, kubeconfig, context)
+    overrides |= {"--host": ("server.host", host), "--port": ("server.port", port)}
+    overrides["--record"] = ("recording.directory", record)
+    settings = options.read_configuration(config, overrides)
     logs.configure(settings.log)
     if settings.recording.directory is not None:
         check_directory(Path(settings.recording.directory))
     if settings.audit.enabled:
         audit_log.check_writable(Path(settings.audit.path) if settings.audit.path is not None else None)
     cache = ClusterCache()
-    api = connect_api_server(settings)
-    source = open_cluster(settings, cache, api)
+    api = options.connect_api_server(settings)
+    source = options.open_cluster(settings, cache, api)
     print_banner(startup_banner(settings, cache, source, api), settings)
     app = create_app(cache, settings, source, api, config_file(config, overrides))
-    if is_example_cluster(settings):
-        send_example_requests(app.state.server_context)
+    if settings.cluster.source == "files" and settings.cluster.path is None:
+        send_example_requests(app.server_context)
     listen(app, settings)
     if source.fatal is not None:
         raise ClusterLost(source.fatal)
@@ -138,11 +134,6 @@ def print_banner(banner: str, settings: "Configuration") -> None:
         log.info("%s", line)
 
 
-def is_example_cluster(settings: "Configuration") -> bool:
-    """Return whether the cluster is the example that ships with the package."""
-    return settings.cluster.source == "files" and settings.cluster.path is None
-
-
 def send_example_requests(server_context: "ServerContext") -> None:
     """Answer the README's requests once, so that `extender explain` and the page have decisions to show at start."""
     from extender.server.scheduler.verbs import VERBS, answer
@@ -151,11 +142,11 @@ def send_example_requests(server_context: "ServerContext") -> None:
         answer(VERBS[verb], server_context, json.dumps(request).encode())
 
 
-def config_file(path: Path | None, overrides: "dict[str, tuple[str, object]]") -> "ConfigFile | None":
+def config_file(path: Path | None, overrides: options.Overrides) -> "ConfigFile | None":
     """Return the file to watch; a reload applies the same environment and command-line options again."""
     from extender.server.settings import ConfigFile
 
-    return ConfigFile(path, lambda: read_configuration(path, overrides)) if path is not None else None
+    return ConfigFile(path, lambda: options.read_configuration(path, overrides)) if path is not None else None
 
 
 def startup_banner(
@@ -174,7 +165,7 @@ def startup_banner(
     if api is not None:
         lines.append(f"cluster: {api.place}; GET {admin}/readyz reports when the cache has synced")
         return "\n".join(lines)
-    objects = count_objects(cache)
+    objects = options.count_objects(cache)
     if not isinstance(source, FileSource):
         lines.append(f"cluster: the example: {objects}; serve your own with --cluster FILE or --kubernetes")
         request = json.dumps(EXAMPLE_REQUEST, separators=(",", ":"))

@@ -13,27 +13,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from extender.cli.options import (
-    ClusterOption,
-    ConfigOption,
-    ContextOption,
-    KubeconfigOption,
-    OutputFormat,
-    cluster_options,
-    connect_api_server,
-    open_cluster,
-    read_configuration,
-)
+from extender.cli import options
+from extender.cluster.files.manifests import example_cluster, load_cluster, read_cluster
+from extender.core.eviction_history import EvictionHistory
+from extender.core.simulator.result import Simulation
+from extender.core.simulator.simulator import Step
+from extender.errors import ClusterFileError
+from extender.k8s.kinds import KINDS, ClusterObjects
+from extender.k8s.objects import Pod
 
-if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
+if TYPE_CHECKING:  # pydantic loads slowly: not before it is needed
     from extender.config import Configuration
-    from extender.core.simulator.result import Simulation
-    from extender.core.simulator.simulator import Step
-    from extender.k8s.kinds import ClusterObjects
-    from extender.k8s.objects import Pod
-    from extender.server.admin.simulate import Comparison, SimulatedPolicy, SimulationRequest, StepObserver
+    from extender.server.admin.simulate import SimulationRequest, StepObserver
 
 PROGRESS_BAR_MIN_PODS = 50
 """Number of pods from which a progress bar is shown."""
@@ -45,13 +41,13 @@ def simulate(
         typer.Option("--pod", metavar="FILE", help="Manifest of pods to schedule; - is standard input. Repeatable."),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Schedule the pending pods of the cluster.")] = False,
-    cluster: ClusterOption = None,
+    cluster: options.ClusterOption = None,
     from_server: Annotated[
         bool, typer.Option("--from-server", help="Read a live cluster once, without changing it.")
     ] = False,
-    kubeconfig: KubeconfigOption = None,
-    context: ContextOption = None,
-    config: ConfigOption = None,
+    kubeconfig: options.KubeconfigOption = None,
+    context: options.ContextOption = None,
+    config: options.ConfigOption = None,
     preset: Annotated[
         str | None,
         typer.Option("--preset", metavar="NAME", help="Use the policies of this preset: upstream, careful or strict."),
@@ -70,11 +66,9 @@ def simulate(
             help="Choose randomly among equal nodes, as kube-scheduler does; otherwise the first by name.",
         ),
     ] = None,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = OutputFormat.TEXT,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Disable colors.")] = False,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for reading a live cluster.")
-    ] = 60,
+    output: options.OutputOption = "text",
+    no_color: options.NoColorOption = False,
+    timeout: options.ReadTimeoutOption = 60,
 ) -> None:
     """Simulate scheduling and preemption for pods.
 
@@ -82,8 +76,19 @@ def simulate(
     filtered, scored and bound, or other pods are evicted for it by your policies and it is retried. Manifests are JSON
     or YAML with one or more pods. Without --cluster, the configured cluster is used, or else the example that ships
     with the package.
+
+    \b
+    Examples:
+      # Schedule the pending pods of the cluster
+      extender simulate --pending
+      # Schedule a pod that does not exist yet, on a live cluster
+      extender simulate --from-server --pod pod.yaml
+      # Compare two policies
+      extender simulate --pod pod.yaml --compare upstream strict
+
+    See docs/simulate.md and docs/policies.md.
     """
-    from extender.core.eviction_history import EvictionHistory
+    from extender.cli import simulation_text
     from extender.server.admin import simulate as what_if
 
     if not pod and not pending:
@@ -92,25 +97,16 @@ def simulate(
         raise typer.BadParameter("--preset and --compare are mutually exclusive")
     if cluster is not None and (from_server or kubeconfig is not None or context is not None):
         raise typer.BadParameter("--cluster cannot be combined with a live cluster")
-    given = cluster_options(cluster, from_server, kubeconfig, context)
-    settings = read_configuration(config, {option: to for option, to in given.items() if to[1] is not None})
+    given = options.cluster_options(cluster, from_server, kubeconfig, context)
+    settings = options.read_configuration(config, given)
     pods = [one for file in pod or () for one in _read_pods(file)]
-    policies = _policies(settings, preset, compare)
+    names = compare or (preset or what_if.CONFIGURED,)
+    policies = [what_if.preset_policy(settings.profile(), name) for name in names]
     objects = _read_cluster(settings, timeout)
     question = what_if.SimulationRequest(pods, pending, seed, EvictionHistory(time.time_ns()))
     with _progress(objects, question, len(policies), no_color) as watch:
         found = what_if.run_simulations(objects, policies, question, watch)
-    _print_result(found, output, no_color)
-
-
-def _print_result(found: "Simulation | Comparison", output: OutputFormat, no_color: bool) -> None:
-    import msgspec
-    from rich.console import Console
-
-    from extender.cli import simulation_text
-    from extender.core.simulator.result import Simulation
-
-    if output is OutputFormat.JSON:
+    if output == "json":
         # Everything but ASCII is escaped, so that no name can steer the terminal.
         typer.echo(json.dumps(msgspec.to_builtins(found), indent=2).replace("\x7f", "\\u007f"))
         return
@@ -123,11 +119,8 @@ def _print_result(found: "Simulation | Comparison", output: OutputFormat, no_col
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _read_pods(file: str) -> "list[Pod]":
+def _read_pods(file: str) -> list[Pod]:
     """Read the pods of a file; ExtenderError if it holds anything else, or no pods."""
-    from extender.cluster.files.manifests import read_cluster
-    from extender.errors import ClusterFileError
-    from extender.k8s.kinds import KINDS
     from extender.server.admin.simulate import not_a_pod_message
 
     with _readable_path(file) as path:
@@ -152,32 +145,10 @@ def _readable_path(file: str) -> Iterator[Path]:
         yield path
 
 
-def _policies(
-    settings: "Configuration", preset: str | None, compare: tuple[str, str] | None
-) -> "list[SimulatedPolicy]":
-    from extender.server.admin import simulate as what_if
-
-    names = compare or (preset or what_if.CONFIGURED,)
-    return [what_if.preset_policy(settings.profile(), name) for name in names]
-
-
-def _read_cluster(settings: "Configuration", timeout: float) -> "ClusterObjects":
-    """Read the configured cluster once."""
-    import asyncio
-
-    from extender.cluster.cache.cache import ClusterCache
-    from extender.cluster.files.manifests import example_cluster, load_cluster
-    from extender.cluster.watch.source import KubernetesSource
-
-    if settings.cluster.source != "kubernetes":
-        return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
-    cache = ClusterCache()
-    source = open_cluster(settings, cache, connect_api_server(settings))
-    if isinstance(source, KubernetesSource):
-        asyncio.run(source.sync_once(timeout))
-    for warning in source.warnings():
-        typer.echo(f"extender: {warning}", err=True)
-    return cache.snapshot().frozen()
+def _read_cluster(settings: "Configuration", timeout: float) -> ClusterObjects:
+    if settings.cluster.source == "kubernetes":
+        return options.read_cluster_once(settings, timeout).snapshot().frozen()
+    return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
@@ -185,15 +156,12 @@ def _read_cluster(settings: "Configuration", timeout: float) -> "ClusterObjects"
 
 @contextmanager
 def _progress(
-    objects: "ClusterObjects", question: "SimulationRequest", runs: int, no_color: bool
+    objects: ClusterObjects, question: "SimulationRequest", runs: int, no_color: bool
 ) -> "Iterator[StepObserver | None]":
     """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
 
     The bar counts pods that were tried at least once.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     waiting = (not one.spec.node_name for one in objects.pods) if question.pending else ()
     count = len(question.pods) + sum(waiting)
     if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
@@ -203,7 +171,7 @@ def _progress(
     with Progress(*columns, console=Console(stderr=True, no_color=no_color or None), transient=True) as progress:
         task = progress.add_task("pods tried", total=count * runs)
 
-        def watch(step: "Step") -> None:
+        def watch(step: Step) -> None:
             progress.update(task, advance=step.attempt == 1)
 
         yield watch

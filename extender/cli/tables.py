@@ -33,35 +33,37 @@ CellRow = Sequence[Text]
 def new_table(headers: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="dim")
     for header in headers:
-        table.add_column(Text(_printable_lines(header)), overflow="fold")
+        table.add_column(Text("\n".join(map(printable, header.split("\n")))), overflow="fold")
     return table
 
 
 class AdaptiveTable:
     """A table that wraps its headers when it is wider than the console, and becomes a list when that is not enough."""
 
-    def __init__(self, headers: Sequence[str], rows: Sequence[CellRow], lead: int = 1) -> None:
-        """`lead`: number of cells on the first line of an entry, where the table becomes a list."""
+    def __init__(
+        self, headers: Sequence[str], rows: Sequence[CellRow], lead: int = 1, limit: int | None = None
+    ) -> None:
+        """`lead`: number of cells on the first line of an entry, where the table becomes a list; `limit`: of rows."""
         self._headers = headers
-        self._rows = rows
+        self._rows = rows[:limit]
         self._lead = lead
+        self._left_out = len(rows) - len(self._rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._table_that_fits(console, options) or (part for row in self._rows for part in self._entry(row))
+        if self._left_out:
+            yield indented(Text(f"and {self._left_out} more (use --all)", style="dim"))
+
+    def _table_that_fits(self, console: Console, options: ConsoleOptions) -> list[Padding]:
         for headers in (self._headers, [_wrap_header(header) for header in self._headers]):
-            table = indented(self._table(headers))
-            needed = Measurement.get(console, options.update_width(_UNBOUNDED_COLUMNS), table)
+            table = new_table(headers)
+            for row in self._rows:
+                table.add_row(*row)
+            needed = Measurement.get(console, options.update_width(_UNBOUNDED_COLUMNS), indented(table))
             fits_broken = headers is not self._headers and needed.minimum <= options.max_width
             if needed.maximum <= options.max_width or fits_broken:
-                yield table
-                return
-        for row in self._rows:
-            yield from self._entry(row)
-
-    def _table(self, headers: Sequence[str]) -> Table:
-        table = new_table(headers)
-        for row in self._rows:
-            table.add_row(*row)
-        return table
+                return [indented(table)]
+        return []
 
     def _entry(self, row: CellRow) -> RenderResult:
         yield indented(Text("  ").join(row[: self._lead]))
@@ -80,16 +82,8 @@ def _wrap_header(header: str) -> str:
     return re.sub(r"(?<=[a-zB])(?=[A-Z][a-z])| (?=\()", "\n", header)
 
 
-def _printable_lines(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def indented(part: RenderableType, by: int = 2) -> Padding:
     return Padding(part, (0, 0, 0, by), expand=False)
-
-
-def more_rows_hint(count: int) -> RenderableType:
-    return indented(Text(f"and {count} more (use --all)", style="dim"))
 
 
 def join_names(names: Sequence[str], limit: int) -> str:

@@ -17,7 +17,6 @@ from extender.config import Configuration, load_config, render
 from extender.config.serving import DebugSection
 from extender.errors import ClusterFileError, ConfigError
 from extender.server.app import create_app
-from extender.server.observability.decision_log import DecisionQuery
 
 
 def run(*arguments, env=None):
@@ -148,7 +147,7 @@ def test_the_example_has_been_asked_about_before_anybody_asks():
     settings, cache, *_ = opened()
     server_context = create_app(cache, settings).server_context
     send_example_requests(server_context)
-    kept = server_context.decisions.find(DecisionQuery())
+    kept = server_context.decisions.newest_first()
     assert [(one.id, one.pod.key, one.mode) for one in kept] == [
         ("preempt-1", "shop/cart-9", "answered"),
         ("filter-1", "shop/cart-9", "answered"),

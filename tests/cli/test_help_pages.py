@@ -11,7 +11,6 @@ import typer
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.cli.help_pages import PAGES
 from extender.config.load import OTHER_VARIABLES
 from tests.builders import cluster, incoming, node, pod
 
@@ -54,17 +53,17 @@ def test_help_is_plain_text_of_at_most_80_columns_in_which_no_word_is_broken(com
 
 
 @EACH
-def test_help_has_all_its_sections_in_order(command):
+def test_help_says_what_a_command_does_then_examples_the_pages_to_read_on_and_the_options(command):
     text = help_of(command)
-    titles = re.findall(r"^(\S.*?):", text, re.MULTILINE)
-    rest = [title for title in titles if title not in ("Usage", "Arguments", "Commands", "Signals", "Output", "Files")]
-    environment = ["Environment"] if PAGES[command].environment else []
-    assert rest == ["Options", *environment, "Exit codes", "Examples", "See also"]
+    titles = re.findall(r"^ *(Usage|\w+(?=:$)|See(?= \S+\.md))", text, re.MULTILINE)
+    assert [title for title in titles if title not in ("Arguments", "Commands")] == [
+        "Usage",
+        "Examples",
+        "See",
+        "Options",
+    ]
     assert text.startswith(f"Usage: extender {command}".rstrip())
-
-
-def test_every_page_is_of_a_command():
-    assert PAGES.keys() == COMMANDS.keys()
+    assert 1 <= len(examples_of(command)) <= 4
 
 
 @EACH
@@ -110,7 +109,18 @@ def commands_of(text):
                 yield words[1 : words.index(">")] if ">" in words else words[1:]
 
 
-EXAMPLES = [arguments for page in PAGES.values() for _, example in page.examples for arguments in commands_of(example)]
+def examples_of(command):
+    """Arguments of every example of a command, each below a comment with its purpose."""
+    block = re.search(r"^  Examples:\n((?:    .*\n)+)", help_of(command), re.MULTILINE)
+    assert block is not None
+    purposes, lines = block[1].splitlines()[::2], block[1].splitlines()[1::2]
+    assert all(re.match(r"    # [A-Z]", purpose) for purpose in purposes), purposes
+    found = [list(commands_of(line)) for line in lines]
+    assert all(len(one) == 1 for one in found), lines
+    return [one[0] for one in found]
+
+
+EXAMPLES = [arguments for command in COMMANDS for arguments in examples_of(command)]
 
 
 @pytest.mark.parametrize("arguments", EXAMPLES, ids=" ".join)
@@ -119,10 +129,6 @@ def test_an_example_is_a_command_line_that_is_understood(arguments):
     name = next(name for name in names if name in COMMANDS)
     context = COMMANDS[name].make_context(name, list(arguments[len(name.split()) :]))
     assert not context.args
-
-
-def test_every_example_is_tried():
-    assert len(EXAMPLES) == sum(len(page.examples) for page in PAGES.values())
 
 
 @pytest.fixture
@@ -165,30 +171,27 @@ def test_an_example_that_needs_no_service_and_no_cluster_works(arguments, files)
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
 )
-def test_what_is_wrong_ends_with_the_exit_code_that_the_help_names(arguments, code, monkeypatch, tmp_path, capsys):
+def test_what_is_wrong_ends_with_its_exit_code_and_a_message(arguments, code, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["extender", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == code
     assert capsys.readouterr().err
-    name = " ".join(arguments[:2]) if arguments[0] in ("cluster", "config") else arguments[0]
-    assert str(code) in dict(PAGES[name].exit_codes)
 
 
 @EACH
 def test_the_pages_to_read_on_exist(command):
-    assert PAGES[command].see_also
-    assert [page for page in PAGES[command].see_also if not (ROOT / page).is_file()] == []
+    pages = re.findall(r"\S+\.md", " ".join(help_of(command).split("See ")[1].split()))
+    assert pages
+    assert [page for page in pages if not (ROOT / page).is_file()] == []
 
 
 @EACH
-def test_the_variables_of_the_environment_are_those_that_are_read(command):
-    read = {*OTHER_VARIABLES, "EXTENDER_*", "KUBECONFIG", "NO_COLOR"}
-    named = {name for name, _ in PAGES[command].environment}
-    assert named <= read
+def test_the_variables_of_the_environment_are_documented(command):
+    pages = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
     for option in COMMANDS[command].get_params(typer.Context(COMMANDS[command])):
-        assert option.envvar is None or option.envvar in named
+        assert option.envvar is None or (option.envvar in OTHER_VARIABLES and f"`{option.envvar}`" in pages)
 
 
 def test_the_documentation_names_no_option_that_does_not_exist():
