@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from extender import log_throttle
 from extender.server.observability import audit_log
 from extender.server.observability.audit import AuditBudget, AuditKind, AuditNode, BindLine, PreemptLine
 
@@ -34,7 +35,7 @@ def test_the_limits_are_those_of_the_code():
     assert (
         audit_log.MAX_WAIT_SECONDS,
         audit_log.MAX_QUEUED_BYTES,
-        audit_log.LOG_INTERVAL_SECONDS,
+        log_throttle.LOG_INTERVAL_SECONDS,
         audit_log.STOP_TIMEOUT_SECONDS,
     ) == (
         0.1,

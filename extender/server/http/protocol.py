@@ -4,6 +4,10 @@ A request must arrive within 10 s from its first byte to its last, its headers w
 within 10 s. Malformed, too large or too slow requests are answered with the usual error body, and the connection is
 closed. An idle connection is closed after `keep_alive`, also before its first request.
 
+uvicorn documents its settings and not its protocol. None of these limits is a setting, so this module extends
+HttpToolsProtocol and reads its attributes `cycle`, `pipeline`, `flow` and `timeout_keep_alive_task`, and asyncio's
+`max_size`; tests/server/http/test_listener.py pins them.
+
 Rule: an error is never written before the response to an earlier, pipelined request: the client would take the error
 for that response. A closed connection leaves no reference cycle: TLS buffers hold 256 KiB per connection, and the
 garbage collector skips frozen objects (`KubernetesSource._collect`).
@@ -17,13 +21,12 @@ from typing import Any, cast
 
 import httptools
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from extender.log_throttle import ThrottledLogger
 from extender.server.http.body import READ_TIMEOUT_SECONDS, STARTED_AT_KEY
 from extender.server.http.errors import error_body, error_response
-from extender.server.http.log_throttle import ThrottledLogger
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
@@ -80,7 +83,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._listener = server_state
         self._response_transport: _LingeringTransport
-        self._is_receiving = False
+        self.is_receiving = False
         """True while a request has begun and is not complete."""
         self._has_headers = False
         self._ignores_input = False
@@ -90,8 +93,6 @@ class LimitedProtocol(HttpToolsProtocol):
         """Bytes received since the last byte of a body, or since the last complete request."""
         self._max_header_bytes = 0
         """Upper bound for the header bytes of a request whose headers complete in this read."""
-        self._current_cycle: RequestResponseCycle | None = None
-        """The current `cycle`; unlike uvicorn's attribute, typed as None before the first request."""
         self._rejected: _Rejected | None = None
         self._read_timer: TimerHandle | None = None
         self._write_timer: TimerHandle | None = None
@@ -107,16 +108,16 @@ class LimitedProtocol(HttpToolsProtocol):
         connection, tls = transport.get_extra_info("ssl_object"), self._listener.tls
         message = tls.rejection_message(connection) if tls is not None and connection is not None else None
         if message is not None:
-            self.app = cast(Any, _forbidden(message))
+            self.app = cast(Any, error_response(403, message, {"Connection": "close"}))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._ignores_input = True
         self.pipeline.clear()
         self._unset_keepalive_if_required()
-        for timer in (self._read_timer, self._write_timer):
-            if timer is not None:
-                timer.cancel()
+        self._cancel_read_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
 
     def drain(self) -> None:
         """Close the connection after the pending response."""
@@ -127,12 +128,13 @@ class LimitedProtocol(HttpToolsProtocol):
         """Close the connection as soon as its pending request is answered; the listener is draining."""
         if self._is_answering:
             self.cycle.keep_alive = False
-        elif not self._is_receiving:
+        elif not self.is_receiving:
             self.transport.close()
 
     @property
     def _is_answering(self) -> bool:
-        return self._current_cycle is not None and not self._current_cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -161,7 +163,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._non_body_bytes = self._max_header_bytes
         try:
             self.parser.feed_data(data)
-            if self._non_body_bytes > MAX_HEADER_BYTES and self._is_receiving:
+            if self._non_body_bytes > MAX_HEADER_BYTES and self.is_receiving:
                 self._reject(_headers_too_large())
         except httptools.HttpParserUpgrade:
             self._ignores_input = True  # what follows may be another protocol
@@ -169,16 +171,16 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._rejected is None:
                 self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
             self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
-        if self._is_receiving and self._read_timer is None and not self._ignores_input:
+        if self.is_receiving and self._read_timer is None and not self._ignores_input:
             self._read_timer = self.loop.call_at(self._started_at + READ_TIMEOUT_SECONDS, self._on_read_timeout)
-        elif not self._is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:
+        elif not self.is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._is_receiving, self._has_headers = True, False
+        self.is_receiving, self._has_headers = True, False
         self._started_at = self.loop.time()
         cast(dict[str, Any], self.scope)[STARTED_AT_KEY] = self._started_at
 
@@ -194,7 +196,6 @@ class LimitedProtocol(HttpToolsProtocol):
             raise self._rejected  # the parser would treat the body as bytes of the other protocol
         super().on_headers_complete()
         self._has_headers = True
-        self._current_cycle = self.cycle
         self.cycle.transport = cast(asyncio.Transport, self._response_transport)
         if wants_upgrade or self._listener.is_draining:
             self.cycle.keep_alive = False
@@ -209,10 +210,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._is_receiving, self._non_body_bytes = False, 0
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-            self._read_timer = None
+        self.is_receiving, self._non_body_bytes = False, 0
+        self._cancel_read_timer()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -221,9 +220,14 @@ class LimitedProtocol(HttpToolsProtocol):
 
     # --- rejections ---
 
+    def _cancel_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
     def _on_read_timeout(self) -> None:
         self._read_timer = None
-        if self.transport.is_closing() or not self._is_receiving:
+        if self.transport.is_closing() or not self.is_receiving:
             return
         if self.flow.read_paused:  # reading is paused on our side, the client is not slow
             self._read_timer = self.loop.call_later(ANSWER_GRACE_SECONDS, self._on_read_timeout)
@@ -241,10 +245,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def _reject(self, rejection: _Rejected, linger: float = LINGER_SECONDS) -> None:
         """Answer the request in progress with an error, unless an earlier request is still unanswered; then close."""
         self._ignores_input = True
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-            self._read_timer = None
-        if self._is_answering and not (self._has_headers and self._is_receiving):
+        self._cancel_read_timer()
+        if self._is_answering and not (self._has_headers and self.is_receiving):
             self.cycle.keep_alive = False  # an earlier request is being answered: close after its response
             return
         if self.pipeline or (self._is_answering and self.cycle.response_started):
@@ -267,11 +269,6 @@ class LimitedProtocol(HttpToolsProtocol):
         self._ignores_input = True
         self.flow.resume_reading()
         self.loop.call_later(linger, self.transport.close)
-
-    @property
-    def is_receiving(self) -> bool:
-        """Return whether a request has begun and is not complete."""
-        return self._is_receiving
 
 
 class _LingeringTransport:
@@ -297,10 +294,3 @@ class _LingeringTransport:
 
 def _headers_too_large() -> _Rejected:
     return _Rejected(431, f"request line and headers exceed the limit of {MAX_HEADER_BYTES} bytes")
-
-
-def _forbidden(message: str) -> ASGIApp:
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await error_response(403, message, {"Connection": "close"})(scope, receive, send)
-
-    return answer

@@ -21,7 +21,7 @@ from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 from extender.k8s.time import SECOND, format_time
-from extender.server.http.log_throttle import ThrottledLogger
+from extender.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ Rule: neither a blocked pipe nor a full disk delays an answer further, and no li
 """
 
 import logging
-import math
 import os
 import select
 import stat
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from extender.errors import ConfigError
+from extender.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 from extender.server.observability.writer_thread import WriterThread
 
 log = logging.getLogger(__name__)
@@ -28,9 +28,6 @@ MAX_WAIT_SECONDS = 0.1
 
 MAX_QUEUED_BYTES = 16 << 20
 """Limit of the lines that are queued for the disk."""
-
-LOG_INTERVAL_SECONDS = 10.0
-"""Interval between two error messages about dropped lines."""
 
 STOP_TIMEOUT_SECONDS = 2.0
 """Time limit for writing the queued lines at shutdown."""
@@ -53,7 +50,7 @@ class AuditLog:
         self.written = 0
         """Number of lines written to the operating system."""
         self.path = path
-        self._clock = clock
+        self._throttle = Throttle(LOG_INTERVAL_SECONDS, clock)
         self._thread: WriterThread[_QueuedLine] | None = None
         self._is_behind = False
         self._queued = 0
@@ -61,7 +58,6 @@ class AuditLog:
         """Number of lines lost in the thread that decides."""
         self._failed = 0
         """Number of lines lost in the thread that writes."""
-        self._logged_at = -math.inf
         self._logged_dropped = 0
 
     @property
@@ -126,10 +122,9 @@ class AuditLog:
         return str(self.path or "standard output")
 
     def _log_dropped(self, why: str) -> None:
-        now, lost = self._clock(), self.dropped
-        if now - self._logged_at >= LOG_INTERVAL_SECONDS:
-            log.error("audit: dropped %d lines for %s: %s", lost - self._logged_dropped, self._place, why)
-            self._logged_at, self._logged_dropped = now, lost
+        if self._throttle.is_due():
+            log.error("audit: dropped %d lines for %s: %s", self.dropped - self._logged_dropped, self._place, why)
+            self._logged_dropped = self.dropped
 
 
 class AuditTarget:

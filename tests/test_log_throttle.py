@@ -2,7 +2,7 @@
 
 import logging
 
-from extender.server.http.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLogger
+from extender.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLogger
 
 
 def test_one_line_per_interval_and_the_next_says_how_many_were_suppressed(caplog):
