@@ -54,4 +54,4 @@ def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
             found = decoder.decode_event(line, held)
             assert found is not None, "unreadable watch line"
             cache.apply(Change("Pod", found[1]))
-        cache.refresh_layout(50)
+        cache.mutable_snapshot().refresh_layout(50)

@@ -19,7 +19,7 @@ from benchmarks.storm.observed import ObservedClusters
 from benchmarks.storm.plan import Storm
 from benchmarks.storm.tally import Tally
 from benchmarks.storm.truth import Life, Truth
-from extender.cluster.cache.cache import Change, uid_of
+from extender.cluster.cache.cache import Change, identity
 from extender.core.engine import Candidate
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
@@ -110,7 +110,7 @@ class Simulation:
         if change.kind != "Pod" or change.deleted:
             self.scheduler.something_changed()
             return
-        life = self._unseen.pop(uid_of(change.object), None)
+        life = self._unseen.pop(identity(change.object)[0], None)
         if life is not None and life.is_preemptor:
             self.scheduler.add(life)
         elif life is not None:

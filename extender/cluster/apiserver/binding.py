@@ -24,11 +24,10 @@ from typing import Literal, Protocol
 from urllib.parse import quote
 
 import msgspec
-from msgspec.json import Decoder
 
 from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
-from extender.wire import BindRequest
+from extender.wire import ExtenderBindingArgs
 
 MIN_CALL_SECONDS = 0.2
 """Seconds that must be left for another request: with less, a timeout is more likely than a response."""
@@ -62,7 +61,7 @@ class BindResult:
 
 def bind(
     api: BindingApi,
-    request: BindRequest,
+    request: ExtenderBindingArgs,
     deadline: float,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -70,9 +69,9 @@ def bind(
 ) -> BindResult:
     """Bind the pod within `deadline` seconds; blocks. Every failure is a result, not an exception."""
     problem = _validate_names(request)
-    if problem:
-        return BindResult("refused", problem)
-    return _BindCall(api, request, clock() + deadline, clock, pause).run()
+    return (
+        BindResult("refused", problem) if problem else _BindCall(api, request, clock() + deadline, clock, pause).run()
+    )
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -83,7 +82,7 @@ _DNS_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _PLAIN = re.compile(r"[!-~]+")
 
 
-def _validate_names(request: BindRequest) -> str:
+def _validate_names(request: ExtenderBindingArgs) -> str:
     """Return an error for the first invalid name, or "". Checked because a name like `..` would change the URL path."""
     names = (
         ("PodNamespace", request.pod_namespace, _DNS_LABEL, 63),
@@ -97,7 +96,7 @@ def _validate_names(request: BindRequest) -> str:
     return ""
 
 
-# --- the API server's responses ---------------------------------------------------------------------------------------
+# --- the call -------------------------------------------------------------------------------------------------------
 
 
 class _Status(msgspec.Struct):
@@ -118,10 +117,6 @@ class _Pod(msgspec.Struct):
     spec: _Spec
 
 
-_STATUS_DECODER = Decoder(_Status)
-_POD_DECODER = Decoder(_Pod)
-
-
 @dataclass(frozen=True, slots=True)
 class _Inconclusive:
     """Inconclusive response: it does not show whether the pod is bound."""
@@ -133,34 +128,25 @@ class _Inconclusive:
     """Seconds to wait before a retry."""
 
 
-def _is_success(body: bytes) -> bool:
-    try:
-        answer = _STATUS_DECODER.decode(body)
-    except (ValueError, RecursionError):
-        return False
-    return (answer.kind, answer.status) == ("Status", "Success")
-
-
+@dataclass(slots=True)
 class _BindCall:
     """One binding, from its first request to its result."""
 
-    def __init__(
-        self,
-        api: BindingApi,
-        request: BindRequest,
-        deadline: float,
-        clock: Callable[[], float],
-        pause: Callable[[float], None],
-    ) -> None:
-        self._api = api
-        self._request = request
-        self._deadline = deadline
-        self._clock = clock
-        self._sleep = pause
-        self._pod = f"pod {request.pod_namespace}/{request.pod_name}"
-        namespace, name = quote(request.pod_namespace, safe=""), quote(request.pod_name, safe="")
-        self._path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        self._tries = 0
+    api: BindingApi
+    request: ExtenderBindingArgs
+    deadline: float
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    tries: int = 0
+
+    @property
+    def pod(self) -> str:
+        return f"pod {self.request.pod_namespace}/{self.request.pod_name}"
+
+    @property
+    def path(self) -> str:
+        namespace, name = quote(self.request.pod_namespace, safe=""), quote(self.request.pod_name, safe="")
+        return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
     def run(self) -> BindResult:
         if self._left() < MIN_CALL_SECONDS:
@@ -175,23 +161,32 @@ class _BindCall:
             found = self._read_pod(answer.reason)
             if found is not None:
                 return found
-            if answer.code == 409 or not may_resend or not self._pause(answer.wait):
-                return self._unbound(answer)
+            if answer.code == 409:
+                return self._result("refused", f"{self.pod} cannot be bound to {self.request.node}: {answer.reason}")
+            if not may_resend or not self._pause(answer.wait):
+                return self._result("unknown", f"{self.pod} had no node when last read: {answer.reason}")
             may_resend = False
 
     def _create(self) -> BindResult | _Inconclusive:
         """Create the Binding; return the result, or an inconclusive response."""
-        self._tries += 1
+        self.tries += 1
+        wanted = self.request
+        metadata = {"name": wanted.pod_name, "namespace": wanted.pod_namespace, "uid": wanted.pod_uid}
+        target = {"apiVersion": "v1", "kind": "Node", "name": wanted.node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         try:
-            answer = self._api.post(f"{self._path}/binding", self._binding(), timeout=self._timeout())
+            body = self.api.post(f"{self.path}/binding", msgspec.json.encode(binding), timeout=self._timeout())
+            answer = msgspec.json.decode(body, type=_Status)
         except ApiUnreachable as error:
             return _Inconclusive(0, f"no answer from the API server: {error}")
         except ApiError as error:
             if error.code in (408, 409, 429) or error.code >= 500:
                 wait = max(error.retry_after or 0.0, MIN_THROTTLED_WAIT_SECONDS if error.code == 429 else 0.0)
-                return _Inconclusive(error.code, _error_message(error), wait)
+                return _Inconclusive(error.code, f"the API server answered {error}", wait)
             return self._refused(error)
-        if _is_success(answer):
+        except (ValueError, RecursionError):
+            answer = None
+        if answer is not None and (answer.kind, answer.status) == ("Status", "Success"):
             return self._result("bound")
         return _Inconclusive(0, "the response to the binding is not a Success status")
 
@@ -200,63 +195,44 @@ class _BindCall:
         if self._left() < MIN_CALL_SECONDS:
             return self._unknown(reason, "no time left to read the pod")
         try:
-            pod = _POD_DECODER.decode(self._api.get(self._path, timeout=self._timeout()))
+            pod = msgspec.json.decode(self.api.get(self.path, timeout=self._timeout()), type=_Pod)
         except ApiError as error:
             if error.code == 404:
-                return self._result("refused", f"{self._pod} no longer exists")
-            return self._unknown(reason, f"reading the pod failed: {_error_message(error)}")
+                return self._result("refused", f"{self.pod} no longer exists")
+            return self._unknown(reason, f"reading the pod failed: the API server answered {error}")
         except ApiUnreachable as error:
             return self._unknown(reason, f"reading the pod failed: no answer: {error}")
         except (ValueError, RecursionError):
             return self._unknown(reason, "reading the pod failed: the response is not a Pod")
-        return self._result_from(pod)
-
-    def _result_from(self, pod: _Pod) -> BindResult | None:
-        wanted, node = self._request, pod.spec.node_name
+        wanted, node = self.request, pod.spec.node_name
         if pod.metadata.uid != wanted.pod_uid:
-            return self._result("refused", f"{self._pod} was replaced by a pod with another UID")
+            return self._result("refused", f"{self.pod} was replaced by a pod with another UID")
         if not node:
             return None
         if node != wanted.node:
-            return self._result("refused", f"{self._pod} is bound to {node} already, not to {wanted.node}")
+            return self._result("refused", f"{self.pod} is bound to {node} already, not to {wanted.node}")
         return self._result("bound")
 
-    # --- results ---
-
     def _result(self, outcome: Literal["bound", "refused", "unknown"], error: str = "") -> BindResult:
-        return BindResult(outcome, error, self._tries)
+        return BindResult(outcome, error, self.tries)
 
     def _refused(self, error: ApiError) -> BindResult:
+        answer = f"the API server answered {error}"
         if error.code == 404:
-            return self._result("refused", f"{self._pod} does not exist: {_error_message(error)}")
+            return self._result("refused", f"{self.pod} does not exist: {answer}")
         if error.code == 403:
-            needs = f"it requires the permission to create pods/binding in namespace {self._request.pod_namespace}"
-            return self._result("refused", f"not allowed to bind {self._pod}, {needs}: {_error_message(error)}")
-        return self._result("refused", f"{self._pod} was not bound to {self._request.node}: {_error_message(error)}")
-
-    def _unbound(self, last: _Inconclusive) -> BindResult:
-        """Return the result for a pod without a node after the last attempt."""
-        if last.code == 409:
-            return self._result("refused", f"{self._pod} cannot be bound to {self._request.node}: {last.reason}")
-        return self._result("unknown", f"{self._pod} had no node when last read: {last.reason}")
+            needs = f"it requires the permission to create pods/binding in namespace {self.request.pod_namespace}"
+            return self._result("refused", f"not allowed to bind {self.pod}, {needs}: {answer}")
+        return self._result("refused", f"{self.pod} was not bound to {self.request.node}: {answer}")
 
     def _unknown(self, reason: str, problem: str) -> BindResult:
-        return self._result(
-            "unknown", f"not known whether {self._pod} was bound to {self._request.node}: {reason}; {problem}"
-        )
-
-    # --- the call ---
-
-    def _binding(self) -> bytes:
-        wanted = self._request
-        metadata = {"name": wanted.pod_name, "namespace": wanted.pod_namespace, "uid": wanted.pod_uid}
-        target = {"apiVersion": "v1", "kind": "Node", "name": wanted.node}
-        return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
+        whether = f"not known whether {self.pod} was bound to {self.request.node}"
+        return self._result("unknown", f"{whether}: {reason}; {problem}")
 
     # --- time ---
 
     def _left(self) -> float:
-        return self._deadline - self._clock()
+        return self.deadline - self.clock()
 
     def _timeout(self) -> Timeout:
         """Return the timeouts of one request: CALL_TIMEOUT_FRACTION of the time left, a quarter of it to connect."""
@@ -268,9 +244,5 @@ class _BindCall:
         if seconds + MIN_CALL_SECONDS > self._left():
             return False
         if seconds > 0:
-            self._sleep(seconds)
+            self.sleep(seconds)
         return True
-
-
-def _error_message(error: ApiError) -> str:
-    return f"the API server answered {error}"

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Self
 from urllib.parse import urlencode, urlsplit
@@ -34,16 +33,21 @@ from extender.cluster.apiserver.stream import (
     socket_options,
     use_reporting_connections,
 )
+from extender.version import __version__
 
 log = logging.getLogger(__name__)
 
 JSON_CONTENT_TYPE = "application/json"
+
+USER_AGENT = f"kube-scheduler-extender/{__version__}"
 
 TOKEN_RELOAD_SECONDS = 30.0
 """Seconds for which a token from a file is used before the file is read again."""
 
 MAX_POOLED_CONNECTIONS = 64
 """Connections kept open: more than there are watches, binds and verifications at a time."""
+
+QueryParams = Mapping[str, str]
 
 Timeout = tuple[float, float]
 """(connect, read) in seconds: to open the connection, and between two reads of the response."""
@@ -72,11 +76,7 @@ class ApiServer:
 
     @classmethod
     def connect(
-        cls,
-        kubeconfig: str | None = None,
-        context: str | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        cls, kubeconfig: str | None = None, context: str | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> Self:
         """Connect with the credentials that `credentials.load` finds."""
         return cls(partial(credentials.load, kubeconfig, context), clock)
@@ -94,60 +94,49 @@ class ApiServer:
     def get(
         self,
         path: str,
-        params: Mapping[str, str] | None = None,
+        params: QueryParams | None = None,
         *,
         accept: str = JSON_CONTENT_TYPE,
         timeout: Timeout = (10, 60),
     ) -> bytes:
         """Return the body of a 2xx response; raises ApiError or ApiUnreachable."""
-        with self._stream("GET", path, params, {"Accept": accept}, None, timeout) as stream:
+        with self.stream(path, params, accept=accept, timeout=timeout) as stream:
             return stream.read()
 
     def post(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
         """Send a JSON body; return the body of a 2xx response. ApiUnreachable: the request may have taken effect."""
         headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": JSON_CONTENT_TYPE}
-        with self._stream("POST", path, None, headers, body, timeout) as stream:
+        send = partial(_send, "POST", path, headers, timeout, body)
+        with Stream(lambda: self._authenticated(send)) as stream:
             return stream.read()
 
     def stream(
         self,
         path: str,
-        params: Mapping[str, str] | None = None,
+        params: QueryParams | None = None,
         *,
         accept: str = JSON_CONTENT_TYPE,
-        connect_timeout: float = 10,
-        read_timeout: float = 90,
+        timeout: Timeout = (10, 90),
     ) -> Stream:
         """Return a GET request that is sent when its `with` block begins."""
-        return self._stream("GET", path, params, {"Accept": accept}, None, (connect_timeout, read_timeout))
+        target = f"{path}?{urlencode(params)}" if params else path
+        send = partial(_send, "GET", target, {"Accept": accept}, timeout, None)
+        return Stream(lambda: self._authenticated(send))
 
     def close(self) -> None:
         """Close idle connections; open streams end by their own `close`."""
         self._session.pools.clear()
 
-    def _stream(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        headers: dict[str, str],
-        body: bytes | None,
-        timeout: Timeout,
-    ) -> Stream:
-        target = f"{path}?{urlencode(params)}" if params else path
-        return Stream(lambda: self._request(method, target, headers, body, timeout))
-
-    def _request(
-        self, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout: Timeout
-    ) -> BaseHTTPResponse:
+    def _authenticated(self, send: Callable[[_Session], BaseHTTPResponse]) -> BaseHTTPResponse:
+        """Send a request with the current credentials, and once more with new ones after a 401."""
         session = self._current_session()
         try:
-            return _send(session, method, target, headers, body, timeout)
+            return send(session)
         except ApiError as error:
             if error.code != 401:
                 raise
             session = self._reload_session(session, error)
-        return _send(session, method, target, headers, body, timeout)
+        return send(session)
 
     # --- refreshing credentials ---
 
@@ -215,11 +204,12 @@ def _pools(loaded: Credentials) -> urllib3.PoolManager:
 
 
 def _send(
-    session: _Session, method: str, target: str, headers: dict[str, str], body: bytes | None, timeout: Timeout
+    method: str, target: str, headers: dict[str, str], timeout: Timeout, body: bytes | None, session: _Session
 ) -> BaseHTTPResponse:
     headers = headers | {"User-Agent": USER_AGENT}
     if session.credentials.authorization:
         headers["Authorization"] = session.credentials.authorization
+    address = urlsplit(session.host).netloc.rpartition("@")[2]  # without user information, which may be a password
     limits = urllib3.Timeout(connect=timeout[0], read=timeout[1])
     try:
         response = session.pools.urlopen(
@@ -233,24 +223,9 @@ def _send(
             redirect=False,
         )
     except (HTTPError, OSError) as error:
-        raise ApiUnreachable(f"{_address(session.host)}: {root_cause(error)}") from error
+        raise ApiUnreachable(f"{address}: {root_cause(error)}") from error
     except ValueError:  # not quoted: http.client's message contains the header, and with it the token
-        raise ApiUnreachable(f"{_address(session.host)}: the request cannot be sent") from None
+        raise ApiUnreachable(f"{address}: the request cannot be sent") from None
     if 200 <= response.status < 300:
         return response
     raise api_error_from(response)
-
-
-def _address(host: str) -> str:
-    """Return host and port without user information, which may contain a password."""
-    return urlsplit(host).netloc.rpartition("@")[2]
-
-
-def _user_agent() -> str:
-    try:
-        return f"kube-scheduler-extender/{version('kube-scheduler-extender')}"
-    except PackageNotFoundError:
-        return "kube-scheduler-extender"
-
-
-USER_AGENT = _user_agent()

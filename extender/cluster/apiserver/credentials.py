@@ -13,7 +13,6 @@ import base64
 import json
 import os
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,8 +61,12 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Credentia
 
     A `context` alone selects from the default kubeconfig. CredentialsError names what is missing and where.
     """
-    if kubeconfig is None and context is None and _is_in_cluster():
-        return _in_cluster_credentials()
+    if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        from kubernetes.config import incluster_config  # imported late: it takes half a second
+
+        token_file = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+        if token_file.is_file():
+            return _in_cluster_credentials(token_file)
     return _from_kubeconfig(_kubeconfig_files(kubeconfig), context)
 
 
@@ -85,17 +88,7 @@ def _valid_token(token: str, place: str) -> str:
 # --- a pod's service account ----------------------------------------------------------------------------------------
 
 
-def _is_in_cluster() -> bool:
-    if not os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return False
-    from kubernetes.config import (
-        incluster_config,
-    )  # imported late: it takes half a second that only a live cluster needs
-
-    return Path(incluster_config.SERVICE_TOKEN_FILENAME).is_file()
-
-
-def _in_cluster_credentials() -> Credentials:
+def _in_cluster_credentials(token_file: Path) -> Credentials:
     from kubernetes.client import Configuration
     from kubernetes.config import ConfigException, incluster_config
 
@@ -104,8 +97,7 @@ def _in_cluster_credentials() -> Credentials:
         incluster_config.load_incluster_config(configuration, try_refresh_token=False)
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(f"the pod's service account: {error}") from None
-    path = Path(incluster_config.SERVICE_TOKEN_FILENAME)
-    return Credentials(configuration, "the pod's service account", f"Bearer {read_token(path)}", path)
+    return Credentials(configuration, "the pod's service account", f"Bearer {read_token(token_file)}", token_file)
 
 
 # --- a kubeconfig ---------------------------------------------------------------------------------------------------
@@ -150,13 +142,9 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     if not context:
         raise CredentialsError(f"kubeconfig {names}: it has no current-context, and no context was given")
     place = f"kubeconfig {names}, context {context}"
-    chosen = _entry_body(_find_entry(merged, "contexts", context, f"kubeconfig {names}"), "context", place)
-    cluster = _entry_body(_find_entry(merged, "clusters", chosen.text("cluster"), place), "cluster", place)
-    user = (
-        _entry_body(_find_entry(merged, "users", chosen.text("user"), place), "user", place)
-        if chosen.text("user")
-        else None
-    )
+    chosen = _entry(merged, "context", context, f"kubeconfig {names}", place)
+    cluster = _entry(merged, "cluster", chosen.text("cluster"), place, place)
+    user = _entry(merged, "user", chosen.text("user"), place, place) if chosen.text("user") else None
     if not cluster.text("server"):
         raise CredentialsError(f"{place}: its cluster names no server")
     token_file, lifetime = _resolve_user_auth(user, cluster) if user else (None, None)
@@ -195,24 +183,18 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
     return merged, next((str(one["current-context"]) for one in contents if one.get("current-context")), "")
 
 
-def _find_entry(merged: Any, section: str, name: str, place: str) -> Any:
-    """Return the first entry of that name (a ConfigNode)."""
-    entries = merged.value[section]
-    for entry in entries:
-        if entry.value["name"] == name:
-            return entry
-    there = ", ".join(str(entry.value["name"]) for entry in entries) or "none"
-    raise CredentialsError(f"{place}: unknown {section[:-1]} {name!r} (there are: {there})")
-
-
-def _entry_body(entry: Any, key: str, place: str) -> _Entry:
-    """Return the content of a named entry; null counts as empty."""
-    inner = entry.value.setdefault(key, {})
-    if inner is None:
-        inner = entry.value[key] = {}
-    if not isinstance(inner, dict):
-        raise CredentialsError(f"{place}: the {key} {entry.value['name']!r} is not a mapping")
-    return _Entry(inner, Path(entry.path), f"{place}, {key} {entry.value['name']}")
+def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Entry:
+    """Return the first entry of that name; null content counts as empty."""
+    entries = merged.value[f"{section}s"]
+    found = next((entry for entry in entries if entry.value["name"] == name), None)
+    if found is None:
+        there = ", ".join(str(entry.value["name"]) for entry in entries) or "none"
+        raise CredentialsError(f"{where}: unknown {section} {name!r} (there are: {there})")
+    if found.value.get(section) is None:
+        found.value[section] = {}
+    if not isinstance(found.value[section], dict):
+        raise CredentialsError(f"{place}: the {section} {name!r} is not a mapping")
+    return _Entry(found.value[section], Path(found.path), f"{place}, {section} {name}")
 
 
 def _without_secrets(error: Exception) -> str:
@@ -231,9 +213,8 @@ def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, floa
     elif user.text("token"):
         user.value["token"] = _valid_token(user.text("token"), user.place)
     elif user.value.get("exec"):
-        status = _run_plugin(user, cluster)
-        lifetime = _lifetime(status.get("expirationTimestamp"), user.place)
-        user.value.update(_user_from_status(status, user.place))
+        found, lifetime = _parse_exec_credential(_run_plugin(user, cluster), user)
+        user.value.update(found)
     for key in ("tokenFile", "exec"):
         user.value.pop(key, None)
     return token_file, lifetime
@@ -252,8 +233,8 @@ def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
 # --- an exec plugin -------------------------------------------------------------------------------------------------
 
 
-def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
-    """Return the status of the ExecCredential that a user's plugin prints (client.authentication.k8s.io)."""
+def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
+    """Return what a user's plugin prints: an ExecCredential (client.authentication.k8s.io)."""
     spec: JSON = user.value["exec"]
     version, command = spec.get("apiVersion"), spec.get("command")
     place = f"{user.place}, exec plugin {command}"
@@ -263,7 +244,11 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
         raise CredentialsError(f"{place}: it needs a command, and one that needs no terminal")
     try:
         done = subprocess.run(
-            [_executable(str(command), user.file), *map(str, spec.get("args") or ())],
+            # a command with a slash is relative to the kubeconfig, as in client-go; others are found in PATH
+            [
+                str(user.file.absolute().parent / command) if os.sep in str(command) else str(command),
+                *map(str, spec.get("args") or ()),
+            ],
             env=os.environ | _plugin_environment(spec, cluster),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -278,12 +263,7 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> JSON:
     if done.returncode != 0:
         stderr = printable(done.stderr.decode("utf-8", "replace"), limit=300)
         raise CredentialsError(f"{place}: it failed with status {done.returncode}: {stderr or 'no output on stderr'}")
-    return _parse_exec_credential(done.stdout, str(version), place)
-
-
-def _executable(command: str, file: Path) -> str:
-    """Resolve a command with a slash relative to the kubeconfig, as client-go does; others are found in PATH."""
-    return str(file.absolute().parent / command) if os.sep in command else command
+    return done.stdout
 
 
 def _plugin_environment(spec: JSON, cluster: _Entry) -> dict[str, str]:
@@ -308,38 +288,31 @@ def _cluster_info(cluster: _Entry) -> JSON:
     return info
 
 
-def _parse_exec_credential(output: bytes, version: str, place: str) -> JSON:
+def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str], float | None]:
+    """Return an ExecCredential as (fields of a kubeconfig user, seconds until it expires or None)."""
+    spec: JSON = user.value["exec"]
+    place = f"{user.place}, exec plugin {spec['command']}"
     try:
         answer = json.loads(output)
     except ValueError:
         answer = None
-    if not isinstance(answer, dict) or not isinstance(answer.get("status"), dict):
+    if not isinstance(answer, dict) or not isinstance(status := answer.get("status"), dict):
         raise CredentialsError(f"{place}: it printed no ExecCredential with a status")
-    if answer.get("apiVersion") != version:
-        raise CredentialsError(f"{place}: it answered with another apiVersion than {version}")
-    status: JSON = answer["status"]
-    return status
-
-
-def _user_from_status(status: Mapping[str, Any], place: str) -> dict[str, str]:
-    """Return the status of an ExecCredential as fields of a kubeconfig user."""
-    user: dict[str, str] = {}
+    if answer.get("apiVersion") != spec["apiVersion"]:
+        raise CredentialsError(f"{place}: it answered with another apiVersion than {spec['apiVersion']}")
+    lifetime, found = None, {}
+    if status.get("expirationTimestamp"):
+        try:
+            expiry = parse_datetime(str(status["expirationTimestamp"]))
+        except ValueError:
+            raise CredentialsError(f"{user.place}: its exec plugin gave an invalid expirationTimestamp") from None
+        lifetime = (expiry - datetime.now(UTC)).total_seconds()
     if status.get("token"):
-        user["token"] = _valid_token(str(status["token"]), f"{place}, exec plugin: its token")
+        found["token"] = _valid_token(str(status["token"]), f"{user.place}, exec plugin: its token")
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if certificate and key:
-        user["client-certificate-data"] = base64.b64encode(str(certificate).encode()).decode()
-        user["client-key-data"] = base64.b64encode(str(key).encode()).decode()
-    if not user:
-        raise CredentialsError(f"{place}: its exec plugin gave neither a token nor a certificate with its key")
-    return user
-
-
-def _lifetime(expires: object, place: str) -> float | None:
-    if not expires:
-        return None
-    try:
-        expiry = parse_datetime(str(expires))
-    except ValueError:
-        raise CredentialsError(f"{place}: its exec plugin gave an invalid expirationTimestamp") from None
-    return (expiry - datetime.now(UTC)).total_seconds()
+        found["client-certificate-data"] = base64.b64encode(str(certificate).encode()).decode()
+        found["client-key-data"] = base64.b64encode(str(key).encode()).decode()
+    if not found:
+        raise CredentialsError(f"{user.place}: its exec plugin gave neither a token nor a certificate with its key")
+    return found, lifetime

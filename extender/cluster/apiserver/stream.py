@@ -9,8 +9,7 @@ Rule: a truncated line or body is an error, never a result.
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import msgspec
@@ -63,28 +62,22 @@ class Stream:
 
     def __enter__(self) -> Self:
         """Send the request and wait for the response headers; raises ApiError or ApiUnreachable."""
-        _current.stream = self
+        _opening.stream = self
         try:
             self._response = self._send()
         finally:
-            _current.stream = None
+            _opening.stream = None
         # Connections over SOCKS do not report their socket.
         if self._socket is None and self._response.connection is not None:
             self.set_socket(getattr(self._response.connection, "sock", None))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._socket = None
         if self._response is not None:
             self._response.close()
             self._response.release_conn()
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._response.headers if self._response is not None else {}
 
     def lines(self) -> Iterator[list[bytes]]:
         """Yield complete lines as they arrive, one batch per read; ApiUnreachable if the response is truncated."""
@@ -158,13 +151,8 @@ def use_reporting_connections(pools: urllib3.PoolManager) -> None:
     pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
-class _CurrentStream(threading.local):
-    """The stream that the current thread is opening."""
-
-    stream: Stream | None = None
-
-
-_current = _CurrentStream()
+_opening = threading.local()
+"""`stream`: the stream that the current thread is opening, or None."""
 
 
 class _SocketReporting:
@@ -173,8 +161,8 @@ class _SocketReporting:
     sock: Any
 
     def getresponse(self) -> Any:
-        if _current.stream is not None:
-            _current.stream.set_socket(self.sock)
+        if _opening.stream is not None:
+            _opening.stream.set_socket(self.sock)
         return super().getresponse()  # type: ignore[misc]
 
 

@@ -8,10 +8,8 @@ Rule: the API server's state is never lost; when an assumption ends, that state 
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -27,12 +25,6 @@ ASSUMPTION_TTL_SECONDS = 30.0
 
 Effect = Callable[[Pod], Pod]
 IsConfirmed = Callable[[Pod], bool]
-
-
-class SnapshotHolder(Protocol):
-    """The cache whose snapshot takes the assumed pods."""
-
-    def mutable_snapshot(self) -> Snapshot: ...
 
 
 @dataclass(slots=True)
@@ -57,8 +49,9 @@ class Assumption:
 class AssumeCache:
     """Assumptions by pod (namespace, name). Used by the event loop's thread, except `api_object`."""
 
-    def __init__(self, cache: SnapshotHolder, clock: Callable[[], float] = time.monotonic) -> None:
-        self._cache = cache
+    def __init__(self, snapshot: Callable[[], Snapshot], clock: Callable[[], float]) -> None:
+        """`snapshot` returns the cache's snapshot, which takes the assumed pods."""
+        self._snapshot = snapshot
         self._clock = clock
         self._assumptions: dict[Key, Assumption] = {}
 
@@ -73,7 +66,7 @@ class AssumeCache:
         def bound(pod: Pod) -> Pod:
             return pod if _is_bound(pod) else replace(pod, spec=replace(pod.spec, node_name=node))
 
-        cached = self._cache.mutable_snapshot().objects.pods.get((namespace, name))
+        cached = self._snapshot().objects.pods.get((namespace, name))
         if cached is not None and cached.metadata.uid == uid:
             self._assume(cached, uid, "bound", bound, _is_bound)
 
@@ -87,7 +80,7 @@ class AssumeCache:
             return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
         uid = preemptor.metadata.uid
-        cached = self._cache.mutable_snapshot().objects.pods.get(key_of("Pod", preemptor))
+        cached = self._snapshot().objects.pods.get(key_of("Pod", preemptor))
         if cached is not None and cached.metadata.uid != uid:
             return
         self._assume(
@@ -115,7 +108,7 @@ class AssumeCache:
             pod.metadata.uid, made_for, effects, is_confirmed, expires_at, from_api, assumed
         )
         try:
-            self._cache.mutable_snapshot().put("Pod", assumed)
+            self._snapshot().put("Pod", assumed)
         except ValueError as error:  # the pod comes from a request, which is not validated
             log.warning("pod %r cannot be assumed: %s", pod.key, error)
             del self._assumptions[key]
@@ -148,7 +141,7 @@ class AssumeCache:
         ValueError, with nothing changed, if the pod cannot be read.
         """
         assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
-        snapshot = self._cache.mutable_snapshot()
+        snapshot = self._snapshot()
         if assumption is None:
             snapshot.put("Pod", pod)
             return
@@ -166,7 +159,7 @@ class AssumeCache:
 
     def reapply(self) -> None:
         """Apply the assumptions that still hold to a new snapshot, which was built from the API server's state."""
-        snapshot = self._cache.mutable_snapshot()
+        snapshot = self._snapshot()
         for key, assumption in list(self._assumptions.items()):
             cached = snapshot.objects.pods.get(key)
             if cached is not None:
@@ -195,7 +188,7 @@ class AssumeCache:
             self._restore([key for key, one in self._assumptions.items() if one.expires_at <= now])
 
     def _restore(self, keys: Iterable[Key]) -> None:
-        snapshot = self._cache.mutable_snapshot()
+        snapshot = self._snapshot()
         for key in keys:
             assumption = self._assumptions[key]
             if snapshot.objects.pods.get(key) is assumption.assumed:

@@ -20,7 +20,7 @@ from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
-from extender.k8s.objects import Pod, Value
+from extender.k8s.objects import ObjectMeta, Pod, Value
 
 OBJECTS_PER_STEP = 50
 """Objects that are inserted, or nodes that are laid out, before a long operation yields to other tasks."""
@@ -75,11 +75,13 @@ class ClusterCache:
     """Keep one snapshot up to date with the API server or a file, and assumed pods on top of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.assumed = AssumeCache(self, clock)
+        self.assumed = AssumeCache(self.mutable_snapshot, clock)
         """Assumed states of pods, which override the API server's until a watch event confirms them."""
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self.listed_at: dict[str, str] = {}
+        """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
         self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
 
     @property
@@ -108,13 +110,6 @@ class ClusterCache:
         if self._snapshot is not None:
             yield from self.rebuild(on_skipped)
 
-    def refresh_layout(self, max_nodes: int) -> bool:
-        """Update the arrays of up to `max_nodes` changed nodes in advance, so that the next reader need not.
-
-        Return whether none is left.
-        """
-        return self.mutable_snapshot().refresh_layout(max_nodes)
-
     def mutable_snapshot(self) -> Snapshot:
         """Return the snapshot for updates and lookups, not for decisions, as its arrays may lag.
 
@@ -129,18 +124,15 @@ class ClusterCache:
 
         Callable from any thread.
         """
-        while True:
-            cached = self._cached(kind, key)
-            from_api = self._api_object(cached)
-            if self._cached(kind, key) is cached:  # otherwise its assumption may have ended between the two reads
-                return from_api
+        while (snapshot := self._snapshot) is not None:
+            table = snapshot.objects.of(kind)
+            cached = table.get(key)
+            from_api = self._without_assumption(cached)
+            if table.get(key) is cached and self._snapshot is snapshot:
+                return from_api  # otherwise its assumption may have ended between the two reads
+        return None
 
-    def _cached(self, kind: str, key: Key) -> Value | None:
-        """Return the cached object, assumptions included."""
-        snapshot = self._snapshot
-        return None if snapshot is None else snapshot.objects.of(kind).get(key)
-
-    def _api_object(self, cached: Value | None) -> Value | None:
+    def _without_assumption(self, cached: Value | None) -> Value | None:
         """Return the API server's state of a cached object; None if the object is only assumed."""
         return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
 
@@ -191,56 +183,50 @@ class ClusterCache:
         unread = self.unread - {kind} | ({kind} if is_unread else frozenset())
         cached = self.mutable_snapshot().objects.of(kind)
         listed: dict[Key, Value] = {}
+        new, deleted = [], []
         for number, one in enumerate(objects):
-            listed[key_of(kind, one)] = one
-            self._deleted_uids[kind].pop(uid_of(one), None)
-            if number % (10 * OBJECTS_PER_STEP) == 0:
-                yield
-        deleted, new = [], []
-        for number, key in enumerate(tuple(cached)):
-            from_api = self._api_object(cached.get(key)) if key not in listed else None
-            if from_api is not None:
-                deleted.append(key)
-                self._remember_deletion(kind, uid_of(from_api))
-            if number % (10 * OBJECTS_PER_STEP) == 0:
-                yield
-        for number, (key, one) in enumerate(listed.items()):
-            from_api = self._api_object(cached.get(key))
-            if from_api is None or not _is_same_state(from_api, one):
-                new.append(one)
+            key = key_of(kind, one)
+            self._deleted_uids[kind].pop(identity(one)[0], None)
+            from_api = self._without_assumption(cached.get(key))
+            if from_api is None or from_api != one:
+                listed[key] = one
+                new.append(key)
             else:
                 listed[key] = from_api  # recorded decisions refer to the cached object: keep one object, not two
+            if number % (10 * OBJECTS_PER_STEP) == 0:
+                yield
+        for number, key in enumerate(tuple(cached)):
+            from_api = self._without_assumption(cached.get(key)) if key not in listed else None
+            if from_api is not None:
+                deleted.append(key)
+                self._remember_deletion(kind, identity(from_api)[0])
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
         if len(deleted) + len(new) <= MAX_CHANGES_IN_PLACE:
             for key in deleted:
                 self._remove(kind, key)
-            for one in new:
-                _put_or_skip(self._put, kind, one, on_skipped)
+            for key in new:
+                _put_or_skip(self._put, kind, listed[key], on_skipped)
             self.mutable_snapshot().unreadable_tables = _field_names(unread)
             self._version += bool(deleted or new)
         else:
-            objects_by_kind = self._api_objects() | {kind: tuple(listed.values())}
+            relisted: dict[str, Sequence[Value]] = {kind: tuple(listed.values())}
             del listed, objects  # memory: two snapshots exist while the new one is built
-            yield from self._rebuild_beside(objects_by_kind, unread, on_skipped)
+            yield from self._rebuild(relisted, unread, on_skipped)
 
     def rebuild(self, on_skipped: OnSkipped | None = None) -> Iterator[None]:
         """Rebuild the snapshot from the objects that it holds, in steps."""
-        yield from self._rebuild_beside(self._api_objects(), self.unread, on_skipped)
+        return self._rebuild({}, self.unread, on_skipped)
 
-    def _rebuild_beside(
-        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str], on_skipped: OnSkipped | None
+    def _rebuild(
+        self, relisted: dict[str, Sequence[Value]], unread: Iterable[str], on_skipped: OnSkipped | None
     ) -> Iterator[None]:
         """Build a new snapshot while decisions continue on the old one, then dismantle the old one in steps."""
         previous = self.mutable_snapshot()
-        yield from self.build(objects, unread, on_skipped)
+        objects: dict[str, Sequence[Value]] = {kind: tuple(previous.objects.of(kind).values()) for kind in KINDS}
+        objects["Pod"] = tuple(self.assumed.api_objects(previous.objects.pods).values())
+        yield from self.build(objects | relisted, unread, on_skipped)
         yield from previous.dismantle()
-
-    def _api_objects(self) -> dict[str, Sequence[Value]]:
-        """Return kind -> objects as the API server sent them."""
-        tables = self.mutable_snapshot().objects
-        found: dict[str, Sequence[Value]] = {kind: tuple(tables.of(kind).values()) for kind in KINDS}
-        return found | {"Pod": tuple(self.assumed.api_objects(tables.pods).values())}
 
     @property
     def unread(self) -> frozenset[str]:
@@ -253,34 +239,38 @@ class ClusterCache:
     def apply(self, change: Change) -> bool:
         """Insert, update or delete one object; return whether anything changed.
 
-        Of two states of an object the one with the higher resourceVersion wins, whatever their order of arrival. An
-        object of the same name with another UID is another object: it replaces the old one and moves to the end of
+        An object of the same name with another UID is another object: it replaces the old one and moves to the end of
         the list. ValueError for an object that decisions could not read; NotReady before the first sync.
         """
         kind, key = change.kind, key_of(change.kind, change.object)
         cached = self.mutable_snapshot().objects.of(kind).get(key)
-        changed = self._delete(change, cached) if change.deleted else self._upsert(kind, key, change.object, cached)
-        self._version += changed
-        return changed
-
-    def _upsert(self, kind: str, key: Key, one: Value, cached: Value | None) -> bool:
-        uid = uid_of(one)
-        if uid in self._deleted_uids[kind]:
+        if not self._is_news(change, cached):
             return False
-        from_api = self._api_object(cached) if cached is not None and uid_of(cached) == uid else cached
-        if from_api is not None and (_is_not_newer(one, from_api) or from_api == one):
-            return False
-        self._set(kind, key, one, cached)
+        if change.deleted:
+            self._remove(kind, key)
+        else:
+            self._set(kind, key, change.object, cached)
+        self._version += 1
         return True
 
-    def _delete(self, change: Change, cached: Any) -> bool:
-        """Delete the object; one without a UID (a DeletedFinalStateUnknown) deletes whatever has its name."""
-        uid = uid_of(change.object)
-        self._remember_deletion(change.kind, uid)
-        if cached is None or (uid and uid_of(cached) != uid):
-            return False
-        self._remove(change.kind, key_of(change.kind, change.object))
-        return True
+    def _is_news(self, change: Change, cached: Value | None) -> bool:
+        """Return whether an event changes the cached object of its name: the one rule for order and redelivery.
+
+        Events may be repeated, and may arrive late or in another order. A list always counts, even an older one.
+        """
+        uid, version = identity(change.object)
+        if compare_resource_versions(version, self.listed_at.get(change.kind, "")) <= 0:
+            return False  # the list includes it, possibly superseded by a later event
+        if change.deleted:
+            self._remember_deletion(change.kind, uid)
+            return cached is not None and uid in ("", identity(cached)[0])  # without UID: DeletedFinalStateUnknown
+        if uid in self._deleted_uids[change.kind]:
+            return False  # a UID is never used again: this is an earlier state
+        if cached is not None and identity(cached)[0] == uid:
+            cached = self._without_assumption(cached)
+        if cached is None:
+            return True
+        return compare_resource_versions(version, identity(cached)[1]) > 0 and change.object != cached
 
     def _remember_deletion(self, kind: str, uid: str) -> None:
         """Remember that the object was deleted, within MAX_REMEMBERED_DELETIONS."""
@@ -296,7 +286,7 @@ class ClusterCache:
 
     def _set(self, kind: str, key: Key, one: Value, cached: Value | None) -> None:
         """Store the object; `cached` is the cached object of its name, which may have another UID."""
-        if cached is not None and uid_of(cached) != uid_of(one):
+        if cached is not None and identity(cached)[0] != identity(one)[0]:
             self._remove(kind, key)
         if isinstance(one, Pod):
             self.assumed.update(one)
@@ -322,22 +312,15 @@ def _field_names(kinds: Iterable[str]) -> frozenset[str]:
     return frozenset(KINDS[kind].field for kind in kinds)
 
 
-def uid_of(one: Any) -> str:
-    uid: str = one.metadata.uid
-    return uid
+def identity(one: Any) -> tuple[str, str]:
+    """Return (uid, resourceVersion): equal for the same state of the same object, unless etcd was restored."""
+    metadata: ObjectMeta = one.metadata
+    return metadata.uid, metadata.resource_version
 
 
-def version_of(one: Any) -> str:
-    version: str = one.metadata.resource_version
-    return version
+def compare_resource_versions(version: str, other: str) -> int:
+    """Return a negative number, 0 or a positive number if `version` is older, equal or newer (CompareResourceVersion).
 
-
-def _is_same_state(cached: Any, one: Any) -> bool:
-    """Compare whole objects: after a restore of etcd, an equal resourceVersion does not prove an equal state."""
-    return cached is one or bool(cached == one)
-
-
-def _is_not_newer(one: Any, cached: Any) -> bool:
-    """Return whether the resourceVersion of `one` is not higher; if either is not a number, the last event wins."""
-    version, other = version_of(one), version_of(cached)
-    return version.isdecimal() and other.isdecimal() and int(version) <= int(other)
+    Versions that are missing or not numbers have no order: the one received last counts as newer.
+    """
+    return int(version) - int(other) if version.isdecimal() and other.isdecimal() else 1

@@ -54,18 +54,14 @@ class EvictionLog:
         now = self._clock()
         _forget(self._evictions, now - max(limits.workload_cooldown, MINUTE))
         _forget(self._attempts, now - limits.attempts_within)
-        evictions, attempts = _needs(limits)
+        rates = limits.evictions_per_minute, limits.namespace_evictions_per_minute
+        evictions = self._evictions if limits.workload_cooldown or rates != (None, None) else ()
+        attempts = self._attempts if limits.max_attempts is not None else ()
         return EvictionHistory(
             self._wall_clock(),
-            tuple(Eviction(now - at, workload) for at, workload in reversed(self._evictions)) if evictions else (),
-            tuple(Attempt(now - at, preemptor) for at, preemptor in reversed(self._attempts)) if attempts else (),
+            tuple(Eviction(now - at, workload) for at, workload in reversed(evictions)),
+            tuple(Attempt(now - at, preemptor) for at, preemptor in reversed(attempts)),
         )
-
-
-def _needs(limits: Limits) -> tuple[bool, bool]:
-    """Return (whether the limits depend on evictions, whether on attempts)."""
-    per_minute = limits.evictions_per_minute is not None or limits.namespace_evictions_per_minute is not None
-    return bool(limits.workload_cooldown) or per_minute, limits.max_attempts is not None
 
 
 def _forget(entries: "deque[tuple[int, Workload]] | deque[tuple[int, str]]", before: int) -> None:

@@ -32,7 +32,6 @@ def write_dump(objects: ClusterObjects, path: Path, pod_annotations: frozenset[s
 
 def encode_list(objects: ClusterObjects, pod_annotations: frozenset[str] = frozenset()) -> Iterator[bytes]:
     """Yield the JSON of one List, object by object."""
-    extra_annotations = {"Pod": pod_annotations}
     annotations = {UNREAD_ANNOTATION: ",".join(objects.unreadable_tables)} if objects.unreadable_tables else {}
     metadata = msgspec.json.encode({"annotations": annotations} if annotations else {})
     yield b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[' % metadata
@@ -40,12 +39,7 @@ def encode_list(objects: ClusterObjects, pod_annotations: frozenset[str] = froze
     for name, kind in KINDS.items():
         head = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind_without_group(name)})[:-1] + b","
         for one in getattr(objects, kind.field):
-            yield (
-                separator
-                + head
-                + msgspec.json.encode(decode.strip_unread_fields(name, one, extra_annotations.get(name, frozenset())))[
-                    1:
-                ]
-            )
+            kept = decode.strip_unread_fields(name, one, pod_annotations if name == "Pod" else frozenset())
+            yield separator + head + msgspec.json.encode(kept)[1:]
             separator = b",\n"
     yield b"\n]}\n"

@@ -199,21 +199,10 @@ class _MetadataOnly(msgspec.Struct):
     metadata: _NameOnly
 
 
-_DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {
-    struct: msgspec.json.Decoder(struct)
-    for struct in (_TypeMeta, _Items, _MetadataOnly, *(kind.type for kind in KINDS.values()))
-}
-
-
-def _kinds_by_name() -> dict[str, dict[str, str]]:
-    """Return `kind` field of objects -> API group -> key of KINDS."""
-    found: dict[str, dict[str, str]] = {}
-    for kind, of_kind in KINDS.items():
-        found.setdefault(kind_without_group(kind), {})[of_kind.group] = kind
-    return found
-
-
-_KINDS_BY_NAME = _kinds_by_name()
+_KINDS_BY_NAME: dict[str, dict[str, str]] = {}
+"""`kind` field of objects -> API group -> key of KINDS."""
+for _kind, _of_kind in KINDS.items():
+    _KINDS_BY_NAME.setdefault(kind_without_group(_kind), {})[_of_kind.group] = _kind
 
 
 class _Collector:
@@ -238,8 +227,12 @@ class _Collector:
             raise ClusterFileError(f"{file}: {place} has no kind")
         if name.endswith("List"):
             inner = _TypeMeta(name.removesuffix("List"), head.api_version)
-            listed = _list_of(document, f"{file}: {name}")
-            self._note_unread(listed.metadata)
+            struct: type[_Items | _AnyItems] = _Items if isinstance(document, msgspec.Raw) else _AnyItems
+            listed = _read(document, struct, f"{file}: {name}")
+            noted = ((listed.metadata.annotations if listed.metadata else None) or {}).get(UNREAD_ANNOTATION, "")
+            self._unread.update(
+                field for field in noted.split(",") if field in self._found
+            )  # of a newer version: ignored
             for index, item in enumerate(listed.items or ()):
                 self.add(item, file, inner, place=f"item {index}")
             return
@@ -252,11 +245,6 @@ class _Collector:
             self._skipped[f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name] += 1
         else:
             self._add_object(kind, document, file, place)
-
-    def _note_unread(self, metadata: _ListMetadata | None) -> None:
-        """Record the unread kinds of a dump; names that this version does not know are ignored."""
-        names = ((metadata.annotations if metadata else None) or {}).get(UNREAD_ANNOTATION, "").split(",")
-        self._unread.update(name for name in names if name in self._found)
 
     def _add_object(self, kind: str, document: Any, file: str, place: str) -> None:
         try:
@@ -294,12 +282,6 @@ def _kind_of(name: str, api_version: str) -> str | None:
     return next(iter(kinds.values()))
 
 
-def _list_of(document: Any, label: str) -> _Items | _AnyItems:
-    if isinstance(document, msgspec.Raw):
-        return _read(document, _Items, label)
-    return _read(document, _AnyItems, label)
-
-
 def _with_defaults(loaded: Any, kind: Kind) -> Any:
     """Fill in the fields that the API server would have set: the namespace, and a UID for a pod."""
     metadata = loaded.metadata
@@ -324,8 +306,7 @@ def _decode(document: Any, struct: type[T]) -> T:
     """Decode JSON or convert parsed YAML; ValueError (the base of msgspec's and UTF-8 errors) if it does not fit."""
     try:
         if isinstance(document, msgspec.Raw):
-            decoded: T = _DECODERS[struct].decode(document)
-            return decoded
+            return msgspec.json.decode(document, type=struct)
         return msgspec.convert(document, struct)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error

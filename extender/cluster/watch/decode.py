@@ -43,10 +43,6 @@ T = TypeVar("T")
 _ENCODER = msgspec.json.Encoder()
 
 
-GetCached = Callable[[Key], Value | None]
-"""Returns the cached object of a key, or None."""
-
-
 class WatchedPod(Value, frozen=True):
     """A pod in a watch event. Its spec stays raw JSON, because it nearly always equals the cached pod's spec."""
 
@@ -127,7 +123,7 @@ class Decoder:
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
-    def decode_event(self, line: bytes, get_cached: GetCached) -> tuple[str, Value] | None:
+    def decode_event(self, line: bytes, get_cached: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
         """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.
 
         The fast path decodes event and object in one pass; the caller decodes a line that gives None part by part, to
@@ -166,7 +162,10 @@ class Decoder:
 
     def _strip(self, found: Any) -> Any:
         """Return the object without unread annotations; ValueError if its name or UID is missing."""
-        _check_identity(found)
+        if not found.metadata.name:
+            raise ValueError("metadata.name is missing")
+        if isinstance(found, Pod) and not found.metadata.uid:
+            raise ValueError("metadata.uid is missing")
         return strip_unread_fields(self._kind, found, self._extra_annotations) if found.metadata.annotations else found
 
     def _intern_metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
@@ -258,25 +257,12 @@ def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] =
         found = one.metadata.annotations.items()
         kept_annotations = {name: value for name, value in found if name in kept or name in extra_annotations}
         one = replace(one, metadata=replace(one.metadata, annotations=kept_annotations or None))
-    stripped: Value = _without_templates(one) if isinstance(one, Pod) else one
+    volumes = (one.spec.volumes if isinstance(one, Pod) else None) or []
+    if any(volume.ephemeral for volume in volumes):
+        volumes = [volume if volume.ephemeral is None else replace(volume, ephemeral={}) for volume in volumes]
+        one = replace(one, spec=replace(one.spec, volumes=volumes))  # only the existence of a claim template matters
+    stripped: Value = one
     return stripped
-
-
-def _without_templates(pod: Pod) -> Pod:
-    """Return the pod without the content of its ephemeral volumes' claim templates; only their existence matters."""
-    volumes = pod.spec.volumes or []
-    if not any(volume.ephemeral for volume in volumes):
-        return pod
-    plain = [volume if volume.ephemeral is None else replace(volume, ephemeral={}) for volume in volumes]
-    without: Pod = replace(pod, spec=replace(pod.spec, volumes=plain))
-    return without
-
-
-def _check_identity(found: Any) -> None:
-    if not found.metadata.name:
-        raise ValueError("metadata.name is missing")
-    if isinstance(found, Pod) and not found.metadata.uid:
-        raise ValueError("metadata.uid is missing")
 
 
 def _has_same_spec(cached: Pod, sent: WatchedPod) -> bool:

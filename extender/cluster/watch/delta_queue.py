@@ -11,10 +11,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.core.profile import Profile
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
 
@@ -30,11 +28,14 @@ MAX_QUEUED_OBJECTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """All objects of a kind, from a list at resourceVersion `version` (DeltaFIFO's Replaced)."""
+    """All objects of a kind (DeltaFIFO's Replaced); none if its API is not served or list permission is missing."""
 
     kind: str
     objects: Sequence[Value]
     version: str
+    """resourceVersion of the list; empty without a list."""
+    is_forbidden: bool = False
+    """True if list permission is missing: the objects are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +46,14 @@ class Deltas:
     changes: Sequence[Change]
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A kind without readable objects: "absent" (the API is not served) or "forbidden" (no permission)."""
-
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileChange:
-    """A change of the profile that decisions use."""
-
-    profile: Profile
-    is_ready: asyncio.Event
-    """Set once the cache is prepared for the profile."""
-    kind: ClassVar[str] = "Pod"
-    """Kind to relist if the change fails."""
-
-
-QueueItem = Replaced | Deltas | Unreadable | ProfileChange
-
-
 class DeltaQueue:
-    """A queue from the reflectors' threads to one event loop; implements ReflectorStore."""
+    """A queue from the reflectors' threads to one event loop (for a reflector, client-go's ReflectorStore)."""
 
     def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._clock = clock
-        self._items: deque[tuple[float, int, QueueItem]] = deque()
+        self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()
+        """(clock time, number of objects, item)"""
         self._waiting = 0
         self._lists: Counter[str] = Counter()
         """Kind -> queued lists."""
@@ -85,33 +65,24 @@ class DeltaQueue:
 
     # --- for the reflectors' threads ---
 
-    def get_for_list(self, kind: str, namespace: str, name: str) -> Value | None:
-        self._yield_interpreter()
-        return self._cache.api_object(kind, (namespace, name))
+    def get_for_list(self, kind: str, key: Key) -> Value | None:
+        """Return the cached object for an item of a list, so that an unchanged item is not decoded again.
 
-    def get_for_event(self, kind: str, key: Key) -> Value | None:
-        return self._cache.api_object(kind, key) if self._lists[kind] == 0 else None
-
-    def _yield_interpreter(self) -> None:
-        """Pause every OBJECTS_PER_PAUSE objects of a list, once the cache has synced, to let the event loop run.
-
-        Both threads need the interpreter lock. A sleeping thread releases it at once; a running one only when the
-        switch interval has passed.
+        Pause every OBJECTS_PER_PAUSE objects, once the cache has synced, to let the event loop run: both threads need
+        the interpreter lock. A sleeping thread releases it at once; a running one only after the switch interval.
         """
         self._reads += 1  # incremented by several threads without a lock: an approximate count is enough
         if self._reads % OBJECTS_PER_PAUSE == 0 and self._cache.version:
             time.sleep(PAUSE_SECONDS)
+        return self._cache.api_object(kind, key)
 
-    def replace(self, kind: str, objects: list[Value], version: str) -> None:
-        self._put(Replaced(kind, objects, version), len(objects))
+    def get_for_event(self, kind: str, key: Key) -> Value | None:
+        """Return the cached object for an event; None while a list, which the event follows, is queued."""
+        return self._cache.api_object(kind, key) if self._lists[kind] == 0 else None
 
-    def apply(self, kind: str, changes: list[Change]) -> None:
-        self._put(Deltas(kind, changes), len(changes))
-
-    def drop(self, kind: str, reason: str) -> None:
-        self._put(Unreadable(kind, reason), 1)
-
-    def _put(self, item: QueueItem, weight: int) -> None:
+    def put(self, item: Replaced | Deltas) -> None:
+        """Queue the item; block while there is no room."""
+        weight = len(item.objects) if isinstance(item, Replaced) else len(item.changes)
         with self._condition:
             self._condition.wait_for(lambda: self._waiting < MAX_QUEUED_OBJECTS or self._closed)
             self._waiting += weight
@@ -122,14 +93,6 @@ class DeltaQueue:
 
     # --- for the event loop ---
 
-    def adopt(self, profile: Profile) -> asyncio.Event:
-        """Queue the preparation of the cache for a profile; return an event that is set when it is done."""
-        item = ProfileChange(profile, asyncio.Event())
-        with self._condition:
-            self._items.append((self._clock(), 0, item))
-        self._not_empty.set()
-        return item.is_ready
-
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
@@ -139,7 +102,7 @@ class DeltaQueue:
             self._closed = True
             self._condition.notify_all()
 
-    async def get(self) -> QueueItem:
+    async def get(self) -> Replaced | Deltas:
         """Wait for the first item; it stays queued until `done` (as in a workqueue: Get, Done)."""
         while not self._items:
             self._not_empty.clear()

@@ -1,4 +1,4 @@
-"""Define list and watch except I/O: resources, pages, watch events, resourceVersions, timeouts, backoff, interfaces.
+"""Define list and watch except I/O: resources, pages, watch events, errors, timeouts, backoff.
 
 Mirrors client-go's ListWatch, ListPager and the types around Reflector (tools/cache/listwatch.go, reflector.go;
 tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.
@@ -7,20 +7,16 @@ Rule: bytes and numbers in, values out. Nothing here reads a socket or a clock, 
 error or a reason, never a guess.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 from msgspec import Raw, field
 
-from extender.cluster.apiserver.stream import ApiError, ApiStatus, ApiUnreachable, Stream
-from extender.cluster.cache.cache import Change
-from extender.k8s.kinds import Key, kind_without_group
-from extender.k8s.objects import Value
-
-QueryParams = Mapping[str, str]
+from extender.cluster.apiserver.client import QueryParams
+from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable
+from extender.k8s.kinds import KINDS, Key, kind_without_group
+from extender.k8s.objects import PodGroup
 
 METADATA_ONLY_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """Accept header for a list of names, UIDs and resourceVersions; a server without support sends whole objects."""
@@ -39,7 +35,7 @@ class Resource:
     kind: str
     """A key of `KINDS`."""
     path: str
-    core: bool = False
+    core: bool
     """True if decisions are impossible without this kind."""
 
     @property
@@ -47,31 +43,21 @@ class Resource:
         return self.path.rpartition("/")[2]
 
 
-RESOURCES: tuple[Resource, ...] = (
-    Resource("Node", "/api/v1/nodes", core=True),
-    Resource("Pod", "/api/v1/pods", core=True),
-    Resource("PodDisruptionBudget", "/apis/policy/v1/poddisruptionbudgets", core=True),
-    Resource("Namespace", "/api/v1/namespaces"),
-    Resource("PriorityClass", "/apis/scheduling.k8s.io/v1/priorityclasses"),
-    Resource("Service", "/api/v1/services"),
-    Resource("ReplicationController", "/api/v1/replicationcontrollers"),
-    Resource("ReplicaSet", "/apis/apps/v1/replicasets"),
-    Resource("StatefulSet", "/apis/apps/v1/statefulsets"),
-    Resource("PersistentVolumeClaim", "/api/v1/persistentvolumeclaims"),
-    Resource("PersistentVolume", "/api/v1/persistentvolumes"),
-    Resource("StorageClass", "/apis/storage.k8s.io/v1/storageclasses"),
-    Resource("CSINode", "/apis/storage.k8s.io/v1/csinodes"),
-    Resource("CSIDriver", "/apis/storage.k8s.io/v1/csidrivers"),
-    Resource("CSIStorageCapacity", "/apis/storage.k8s.io/v1/csistoragecapacities"),
-    Resource("VolumeAttachment", "/apis/storage.k8s.io/v1/volumeattachments"),
-    Resource("DeviceClass", "/apis/resource.k8s.io/v1/deviceclasses"),
-)
+CORE_KINDS = ("Node", "Pod", "PodDisruptionBudget")
+
+
+def _resource(kind: str) -> Resource:
+    """Return the resource of a key of KINDS, with the plural of meta.UnsafeGuessKindToResource (apimachinery)."""
+    of_kind, name = KINDS[kind], kind_without_group(kind).lower()
+    plural = f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+    root = "apis" if of_kind.group else "api"
+    return Resource(kind, f"/{root}/{of_kind.api_version}/{plural}", kind in CORE_KINDS)
+
+
+RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is not PodGroup)
 """The kinds that are always watched."""
 
-POD_GROUP_RESOURCES: tuple[Resource, ...] = (
-    Resource("PodGroup", "/apis/scheduling.k8s.io/v1alpha2/podgroups"),
-    Resource("PodGroup.scheduling.x-k8s.io", "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"),
-)
+POD_GROUP_RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is PodGroup)
 """Kinds that are watched only if the configuration uses pod groups; most clusters have neither."""
 
 
@@ -91,31 +77,14 @@ class PartialMetadata(msgspec.Struct, rename="camel", gc=False):
 class PartialObjectMetadata(msgspec.Struct, gc=False):
     """Kind and metadata of an object (metav1.PartialObjectMetadata); items of a list have no kind."""
 
+    metadata: PartialMetadata
     kind: str = ""
     """Kind as the object gives it, without API group; see `kind_without_group`."""
-    metadata: PartialMetadata | None = None
 
     @property
     def key(self) -> Key:
         """(namespace, name)."""
-        return (self.metadata.namespace, self.metadata.name) if self.metadata is not None else ("", "")
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid if self.metadata is not None else ""
-
-    @property
-    def version(self) -> str:
-        """resourceVersion; empty if the object has none."""
-        return self.metadata.resource_version if self.metadata is not None else ""
-
-    def fault(self, kind: str) -> str | None:
-        """Return why this is not an object of the kind (a key of KINDS), or None."""
-        if self.kind not in ("", kind_without_group(kind)):
-            return f"it is a {self.kind[:100]!r}"
-        if self.metadata is None or not self.metadata.name:
-            return "it has no metadata or no name"
-        return None
+        return self.metadata.namespace, self.metadata.name
 
 
 _METADATA_DECODER = msgspec.json.Decoder(PartialObjectMetadata)
@@ -162,18 +131,6 @@ def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> I
         params = {"limit": str(size), "continue": page.metadata.continue_token}
 
 
-def list_resource_versions(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
-    """Return (namespace, name) -> (uid, resourceVersion) of a list's items; items without metadata are ignored."""
-    found: dict[Key, tuple[str, str]] = {}
-    for page in list_pages(fetch, kind, size):
-        for raw in page.items or ():
-            with contextlib.suppress(ValueError):
-                meta = decode_metadata(raw)
-                found[meta.key] = (meta.uid, meta.version)
-    found.pop(PartialObjectMetadata().key, None)
-    return found
-
-
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
@@ -204,30 +161,6 @@ def decode_event(line: bytes) -> WatchEvent:
     return event
 
 
-def ends_initial_events(meta: PartialObjectMetadata) -> bool:
-    """Return whether this bookmark marks the end of the initial events (KEP-3157)."""
-    annotations = meta.metadata.annotations if meta.metadata is not None else None
-    return (annotations or {}).get(INITIAL_EVENTS_END) == "true"
-
-
-# --- resourceVersions and errors ------------------------------------------------------------------------------------
-
-
-def is_older_version(version: str, other: str) -> bool:
-    """Return whether `version` precedes `other`; False unless both are numbers."""
-    return version.isdecimal() and other.isdecimal() and int(version) < int(other)
-
-
-def is_expired(error: ApiError) -> bool:
-    """Return whether the resourceVersion or continue token has expired, which requires a relist (isExpiredError)."""
-    return error.code == 410 or error.reason in ("Expired", "Gone")
-
-
-def is_too_large_version(error: ApiError) -> bool:
-    """Return whether the server lags behind the requested resourceVersion (isTooLargeResourceVersionError)."""
-    return "Too large resource version" in error.message
-
-
 # --- timeouts and backoff -------------------------------------------------------------------------------------------
 
 
@@ -256,73 +189,16 @@ class WatchSettings:
     """Seconds until an optional kind that is forbidden or absent is tried again."""
 
 
-class Backoff:
-    """Exponential backoff with jitter: 0 after the first failure in a row, then `first`, doubling up to `cap`.
+def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[float]:
+    """Yield the seconds to wait after each failure in a row: 0, then `first`, doubling up to `cap`.
 
     Each wait is reduced by a random part of up to one half. The first retry is immediate because most connections end
-    for transient reasons. The caller reports a success with `reset`.
+    for transient reasons. After a success, begin a new one.
     """
-
-    def __init__(self, first: float, cap: float, jitter: Callable[[], float]) -> None:
-        self._first = first
-        self._cap = cap
-        self._jitter = jitter
-        self._failures = 0
-
-    def next(self) -> float:
-        """Return the seconds to wait before the next retry, at most `cap`."""
-        self._failures += 1
-        if self._failures == 1:
-            return 0.0
-        whole = min(self._cap, self._first * 2.0 ** min(self._failures - 2, 32))
-        return whole * (0.5 + self._jitter() / 2)
-
-    def reset(self) -> None:
-        self._failures = 0
-
-
-# --- the interfaces of a reflector ----------------------------------------------------------------------------------
-
-
-class ListerWatcher(Protocol):
-    """The requests that a reflector makes (client-go's ListerWatcher); ApiServer implements it."""
-
-    def get(self, path: str, params: QueryParams | None = None, *, accept: str) -> bytes: ...
-    def stream(
-        self, path: str, params: QueryParams | None = None, *, connect_timeout: float, read_timeout: float
-    ) -> Stream: ...
-
-
-class ObjectDecoder(Protocol):
-    """The decoder of one kind; `decode.Decoder` implements it."""
-
-    def decode(self, raw: Raw) -> Value:
-        """Return the object; ValueError if decisions could not read it."""
-
-    def decode_event(self, line: bytes, get_cached: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
-        """Return (event type, object) of a watch line; None if the line needs the slow path, part by part."""
-
-
-class ReflectorStore(Protocol):
-    """The receiver of a reflector's objects (client-go's ReflectorStore); used by its thread only, in order."""
-
-    def get_for_list(self, kind: str, namespace: str, name: str) -> Value | None:
-        """Return the cached object for an item of a list, so that an unchanged item is not decoded again."""
-
-    def get_for_event(self, kind: str, key: Key) -> Value | None:
-        """Return the cached object for an event, without the yielding of `get_for_list`.
-
-        None while a list of the kind is queued: the event follows that list, and the cached object precedes it.
-        """
-
-    def replace(self, kind: str, objects: list[Value], version: str) -> None:
-        """Replace all objects of the kind."""
-
-    def apply(self, kind: str, changes: list[Change]) -> None:
-        """Apply events in order."""
-
-    def drop(self, kind: str, reason: str) -> None:
-        """Drop the objects of the kind: "absent" (the API is not served) or "forbidden" (no permission)."""
+    yield 0.0
+    while True:
+        yield first * (0.5 + jitter() / 2)
+        first = min(cap, first * 2)
 
 
 PHASES = ("starting", "listing", "watching", "broken", "forbidden", "absent")

@@ -9,28 +9,22 @@ Rule: the store receives complete lists and events in order, nothing in between;
 continues, and `state` tells how current the kind is.
 """
 
+import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NoReturn
 
+from extender.cluster.apiserver.client import ApiServer, QueryParams
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
-from extender.cluster.cache.cache import Change, version_of
+from extender.cluster.cache.cache import Change, compare_resource_versions, identity
 from extender.cluster.watch import list_watch
-from extender.cluster.watch.list_watch import (
-    Backoff,
-    ListerWatcher,
-    ObjectDecoder,
-    PartialObjectMetadata,
-    QueryParams,
-    ReflectorState,
-    ReflectorStore,
-    Resource,
-    WatchEvent,
-    WatchSettings,
-)
+from extender.cluster.watch.decode import Decoder
+from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
+from extender.cluster.watch.list_watch import PartialObjectMetadata, ReflectorState, Resource, WatchSettings
 from extender.cluster.watch.object_reader import ObjectReader
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
@@ -46,31 +40,23 @@ MAX_SILENT_WATCHES = 2
 UNREADABLE_PHASES = ("forbidden", "absent")
 
 
+@dataclass(eq=False)
 class Reflector:
     """List and watch one kind: `run` in its own thread; `stop`, `request_relist`, `list_metadata` from any."""
 
-    def __init__(
-        self,
-        resource: Resource,
-        api: ListerWatcher,
-        decoder: ObjectDecoder,
-        store: ReflectorStore,
-        *,
-        settings: WatchSettings | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        """`jitter` returns a uniform random number in [0, 1)."""
-        self.resource = resource
+    resource: Resource
+    api: ApiServer
+    decoder: Decoder
+    store: DeltaQueue
+    settings: WatchSettings = field(default_factory=WatchSettings)
+    clock: Callable[[], float] = time.monotonic
+    wait: Callable[[threading.Event, float], object] = threading.Event.wait
+    jitter: Callable[[], float] = random.random
+    """Returns a uniform random number in [0, 1)."""
+
+    def __post_init__(self) -> None:
         self.state = ReflectorState()
-        self._api = api
-        self._store = store
-        self._reader = ObjectReader(resource.kind, decoder, store, self.state, clock)
-        self._settings = settings or WatchSettings()
-        self._clock = clock
-        self._wait = wait
-        self._jitter = jitter
+        self._reader = ObjectReader(self.resource.kind, self.decoder, self.store, self.state, self.clock)
         self._stopped = threading.Event()
         self._relist_reason: str | None = None
         self._stream: Stream | None = None
@@ -88,8 +74,10 @@ class Reflector:
         self._unreadable: str | None = None
         self._verb, self._logged_error = "list", ""
         self._silent_watches = self._consecutive_refusals = self._too_large = 0
-        self._retry_backoff = Backoff(*self._settings.backoff, jitter)
-        self._relist_backoff = Backoff(*self._settings.backoff, jitter)
+        self._retry_backoff, self._relist_backoff = self._new_backoff(), self._new_backoff()
+
+    def _new_backoff(self) -> Iterator[float]:
+        return list_watch.backoff(*self.settings.backoff, self.jitter)
 
     # --- for other threads ---
 
@@ -107,9 +95,16 @@ class Reflector:
         """Return (namespace, name) -> (uid, resourceVersion) from the API server; raises ApiError or ApiUnreachable."""
 
         def fetch(params: QueryParams) -> bytes:
-            return self._api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)
+            return self.api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)
 
-        return list_watch.list_resource_versions(fetch, self.resource.kind, self._settings.page_size)
+        found: dict[Key, tuple[str, str]] = {}
+        for page in list_watch.list_pages(fetch, self.resource.kind, self.settings.page_size):
+            for raw in page.items or ():
+                with contextlib.suppress(ValueError):
+                    meta = list_watch.decode_metadata(raw)
+                    found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
+        found.pop(("", ""), None)
+        return found
 
     def _interrupt(self) -> None:
         stream = self._stream
@@ -122,34 +117,39 @@ class Reflector:
         """List and watch until `stop`, or until `state.fatal` is set."""
         while not self._stopped.is_set() and self.state.fatal is None:
             try:
-                seconds = self._list_and_watch_once()
+                seconds = self._list_and_watch()
             except Exception as error:  # a bug must not end the sync; cached objects may be wrong now
                 log.exception("unexpected error in the reflector of %s", self.resource.plural)
                 self._schedule_relist("unexpected error")
                 seconds = self._schedule_retry(error)
             if seconds > 0:
-                self._wait(self._stopped, seconds)
+                self.wait(self._stopped, seconds)
 
-    def _list_and_watch_once(self) -> float:
+    def _list_and_watch(self) -> float:
         """List if that is due, then watch until the watch ends; return the seconds to wait before the next round."""
         reason = self._relist_reason
         if reason is not None:
             self._relist_reason = None
             self._schedule_relist(reason)
-        try:
-            self._list_and_watch()
-        except (ApiError, ApiUnreachable) as error:
-            return 0.0 if self._is_interrupted() else self._handle_error(error)
-        return 0.0 if self._is_interrupted() else self._handle_end()
-
-    def _list_and_watch(self) -> None:
         self._accepted_at = self._initial = None
-        if self._must_list:
-            if self.state.phase not in UNREADABLE_PHASES:
-                self.state.phase = "listing"
-            if not self._use_initial_events:
+        if self._must_list and self.state.phase not in UNREADABLE_PHASES:
+            self.state.phase = "listing"
+        failure: ApiError | ApiUnreachable | None = None
+        try:
+            if self._must_list and not self._use_initial_events:
                 self._list()
-        self._watch()
+            self._watch()
+        except (ApiError, ApiUnreachable) as error:
+            failure = error
+        if self._is_interrupted():
+            return 0.0
+        is_success = self._count_success()
+        if failure is not None:
+            return self._handle_error(failure)
+        seconds = 0.0 if is_success else next(self._retry_backoff)
+        if seconds > 0:
+            self._mark_broken("very short watch: it ended without progress")
+        return seconds
 
     def _is_interrupted(self) -> bool:
         return self._stopped.is_set() or self._relist_reason is not None
@@ -164,10 +164,14 @@ class Reflector:
     # --- list -------------------------------------------------------------------------------------------------------
 
     def _list(self) -> None:
+        def fetch(params: QueryParams) -> bytes:
+            with self._open(params, self.settings.list_timeout) as stream:
+                return stream.read()
+
         objects: list[Value] = []
         version = ""
-        for page in list_watch.list_pages(self._page, self.resource.kind, self._settings.page_size):
-            self.state.last_contact = self._clock()
+        for page in list_watch.list_pages(fetch, self.resource.kind, self.settings.page_size):
+            self.state.last_contact = self.clock()
             version = page.metadata.resource_version
             for raw in page.items or ():
                 meta = self._reader.read_metadata(raw)
@@ -176,16 +180,12 @@ class Reflector:
                     objects.append(found)
         self._store_list(objects, version)
 
-    def _page(self, params: QueryParams) -> bytes:
-        with self._open(params, self._settings.list_timeout) as stream:
-            return stream.read()
-
     def _store_list(self, objects: list[Value], version: str) -> None:
         """Pass a complete list to the store; one older than the cache only if the previous list was older, too."""
-        if not self.state.regressed and list_watch.is_older_version(version, self.state.version):
+        if not self.state.regressed and compare_resource_versions(version, self.state.version) < 0:
             self.state.regressed = True
             self._regress(version)
-        self._store.replace(self.resource.kind, objects, version)
+        self.store.put(Replaced(self.resource.kind, objects, version))
         self._must_list = self._has_progressed = self._reader.must_decode = False
         self._too_large = 0
         self.state.version = version
@@ -203,40 +203,37 @@ class Reflector:
 
     def _watch(self) -> None:
         """Run one watch to its end; if a list is due, the watch starts with initial events (client-go's watchList)."""
-        low, high = self._settings.watch_timeout_seconds
-        seconds = int(low + self._jitter() * (high - low))
+        low, high = self.settings.watch_timeout_seconds
+        seconds = int(low + self.jitter() * (high - low))
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
-        read_timeout = self._settings.idle_timeout
+        read_timeout = self.settings.idle_timeout
         if self._must_list:
             self._initial = {}
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-            read_timeout = min(read_timeout, self._settings.initial_events_timeout)
+            read_timeout = min(read_timeout, self.settings.initial_events_timeout)
         else:
             params |= {"resourceVersion": self.state.version}
         with self._open(params, read_timeout) as stream:
-            self._mark_accepted()
+            self._accepted_at = self.state.last_contact = self.clock()
+            self._has_received = self._has_progressed = False
+            self._consecutive_refusals = self._too_large = 0
+            if self._initial is None:
+                self.state.watch_restarts += self._synced
+                self._mark_synced()
             for lines in stream.lines():
-                self.state.last_contact = self._clock()
+                self.state.last_contact = self.clock()
                 self._has_received = True
                 self._take(lines)
+        if self._initial is not None:
+            raise ApiUnreachable("the watch ended before its initial events were complete")
 
     def _open(self, params: QueryParams, read_timeout: float) -> Stream:
-        settings = self._settings
         self._verb = "watch" if "watch" in params else "list"
-        timeouts = {"connect_timeout": settings.connect_timeout, "read_timeout": read_timeout}
-        self._stream = self._api.stream(self.resource.path, params, **timeouts)
+        timeout = (self.settings.connect_timeout, read_timeout)
+        self._stream = self.api.stream(self.resource.path, params, timeout=timeout)
         if self._is_interrupted():
             self._stream.close()  # the interrupting thread may have closed the previous stream
         return self._stream
-
-    def _mark_accepted(self) -> None:
-        """Record that the server has accepted a watch."""
-        self._accepted_at = self.state.last_contact = self._clock()
-        self._has_received = self._has_progressed = False
-        self._consecutive_refusals = self._too_large = 0
-        if self._initial is None:
-            self.state.watch_restarts += self._synced
-            self._mark_synced()
 
     def _mark_synced(self) -> None:
         """Record that the kind is in sync: the store has everything so far, and later events will follow."""
@@ -249,64 +246,61 @@ class Reflector:
         self.state.broken_since = None
 
     def _take(self, lines: list[bytes]) -> None:
-        """Pass the events of one read to the store, including those that precede an ERROR event."""
+        """Queue the events of one read, including those that precede an ERROR event."""
         changes: list[Change] = []
         try:
             for line in lines:
-                found = self._reader.read_event(line) if self._initial is None else None
-                if found is not None:
-                    self._take_change(*found, changes)
-                else:
-                    self._take_event(list_watch.decode_event(line), changes)
+                change = self._reader.read_event(line) if self._initial is None else None
+                if change is None:
+                    change = self._take_event(list_watch.decode_event(line))
+                if change is not None:
+                    changes.append(change)
+                    self._advance(identity(change.object)[1])
         finally:
             if changes:
                 self.state.events += len(changes)
-                self._store.apply(self.resource.kind, changes)
+                self.store.put(Deltas(self.resource.kind, changes))
 
-    def _take_change(self, type_: str, found: Value, changes: list[Change]) -> None:
-        changes.append(Change(self.resource.kind, found, type_ == "DELETED"))
-        self._advance(version_of(found))
-
-    def _take_event(self, event: WatchEvent, changes: list[Change]) -> None:
+    def _take_event(self, event: list_watch.WatchEvent) -> Change | None:
+        """Take an event that is not a change of the fast path; return the change, if it is one and can be read."""
         meta = self._reader.read_metadata(event.object)
         if meta is None:
-            return
+            return None
         if event.type == "BOOKMARK":
             self._take_bookmark(meta)
         elif event.type not in list_watch.OBJECT_EVENT_TYPES:
-            self._reader.skip(meta, f"unknown event type {event.type[:100]!r}")
+            self._reader.skip(meta.key, f"unknown event type {event.type[:100]!r}")
         elif self._initial is not None:
-            self._collect_initial(meta, event)
+            self._collect_initial(self._initial, meta, event)
         else:
-            deleted = event.type == "DELETED"
-            found = (self._reader.read_deleted if deleted else self._reader.read_changed)(meta, event.object)
-            if found is not None:
-                changes.append(Change(self.resource.kind, found, deleted))
-            self._advance(meta.version)
+            change = self._reader.read_change(meta, event.object, event.type == "DELETED")
+            self._advance(meta.metadata.resource_version)
+            return change
+        return None
 
     def _take_bookmark(self, meta: PartialObjectMetadata) -> None:
-        if meta.metadata is None:
-            self._reader.skip(meta, "a bookmark without metadata")
-        elif self._initial is None:
-            if list_watch.is_older_version(meta.version, self.state.version):
-                self._regress(meta.version)
-            self._advance(meta.version)
-        elif list_watch.ends_initial_events(meta):
+        version = meta.metadata.resource_version
+        if self._initial is None:
+            if compare_resource_versions(version, self.state.version) < 0:
+                self._regress(version)
+            self._advance(version)
+        elif (meta.metadata.annotations or {}).get(list_watch.INITIAL_EVENTS_END) == "true":
             objects, self._initial = list(self._initial.values()), None
             self._cut_initial_events = 0
-            self._store_list(objects, meta.version)
+            self._store_list(objects, version)
             self._mark_synced()
         else:
             self._list_in_pages("a bookmark without the initial-events-end annotation")
 
-    def _collect_initial(self, meta: PartialObjectMetadata, event: WatchEvent) -> None:
+    def _collect_initial(
+        self, initial: dict[Key, Value], meta: PartialObjectMetadata, event: list_watch.WatchEvent
+    ) -> None:
         """Collect an initial event; the server may send changes among them."""
-        assert self._initial is not None
         if event.type == "DELETED":
-            self._initial.pop(meta.key, None)
+            initial.pop(meta.key, None)
         elif (found := self._reader.read_listed(meta, event.object)) is not None:
-            self._initial[meta.key] = found
-        if self._clock() - (self._accepted_at or 0.0) > self._settings.initial_events_timeout:
+            initial[meta.key] = found
+        if self.clock() - (self._accepted_at or 0.0) > self.settings.initial_events_timeout:
             self._list_in_pages("initial events timed out")
 
     def _list_in_pages(self, reason: str) -> NoReturn:
@@ -316,19 +310,21 @@ class Reflector:
 
     def _advance(self, version: str) -> None:
         """Advance the last resourceVersion; it never goes backwards if old events are repeated."""
-        if version and version != self.state.version and not list_watch.is_older_version(version, self.state.version):
+        if version and version != self.state.version and compare_resource_versions(version, self.state.version) > 0:
             self._has_progressed = True
             self.state.version = version
 
     # --- failures: each method returns the seconds to wait ----------------------------------------------------------
 
     def _handle_error(self, error: ApiError | ApiUnreachable) -> float:
-        self._count_success()
         if isinstance(error, ApiUnreachable):
-            return self._handle_no_response(error)
+            if self._initial is not None and self._accepted_at is not None:
+                self._cut_initial_events += 1
+                self._use_initial_events &= self._cut_initial_events < MAX_CONSECUTIVE_REFUSALS
+            return self._schedule_retry(error)
         if error.code in (403, 404):
             return self._handle_refusal(error)
-        if list_watch.is_expired(error):
+        if error.code == 410 or error.reason in ("Expired", "Gone"):  # isExpiredError
             self._schedule_relist(error.reason, must_decode=False)
             return self._schedule_retry(error, self._relist_backoff)
         if error.code in (400, 422) and self._initial is not None:
@@ -337,18 +333,12 @@ class Reflector:
             return 0.0
         if error.code in (400, 422) and not self._must_list:
             self._schedule_relist(f"the API server rejected resourceVersion {self.state.version}")
-        if list_watch.is_too_large_version(error):
+        if "Too large resource version" in error.message:  # isTooLargeResourceVersionError: the server lags behind
             self._too_large += 1
             if self._too_large == MAX_CONSECUTIVE_REFUSALS:
                 self._schedule_relist("the API server does not reach the cached resourceVersion")
         retry_after = error.retry_after or (1.0 if error.code == 429 else 0.0)
-        return self._schedule_retry(error, self._retry_backoff, min(retry_after, self._settings.max_retry_after))
-
-    def _handle_no_response(self, error: ApiUnreachable) -> float:
-        if self._initial is not None and self._accepted_at is not None:
-            self._cut_initial_events += 1
-            self._use_initial_events &= self._cut_initial_events < MAX_CONSECUTIVE_REFUSALS
-        return self._schedule_retry(error)
+        return self._schedule_retry(error, self._retry_backoff, min(retry_after, self.settings.max_retry_after))
 
     def _handle_refusal(self, error: ApiError) -> float:
         """Handle 403 and 404; the first ones after a success are retried: a starting API server sends them, too."""
@@ -361,34 +351,24 @@ class Reflector:
         if self.resource.core or (self._synced and self._consecutive_refusals < MAX_CONSECUTIVE_REFUSALS):
             return self._schedule_retry(error)
         self._drop_kind("forbidden" if error.code == 403 else "absent", error)
-        return self._settings.unreadable_retry_seconds
+        return self.settings.unreadable_retry_seconds
 
     def _drop_kind(self, reason: str, error: ApiError) -> None:
         """Drop an optional kind until it is readable again."""
         state = self.state
         if self._unreadable != reason:
-            seconds = self._settings.unreadable_retry_seconds
+            seconds = self.settings.unreadable_retry_seconds
             log.warning("%s %s, retrying in %.1fs: %s", self.resource.plural, reason, seconds, error)
         if state.phase != reason:
-            self._store.drop(self.resource.kind, reason)
+            self.store.put(Replaced(self.resource.kind, (), "", is_forbidden=reason == "forbidden"))
         self._unreadable = state.phase = reason
         self._must_list, self._synced = True, False
         state.version, state.last_error = "", str(error)
         state.broken_since, state.regressed = None, False
 
-    def _handle_end(self) -> float:
-        """Handle the regular end of a watch; one that was very short counts as a failure."""
-        is_success = self._count_success()
-        if self._initial is not None:
-            return self._handle_no_response(ApiUnreachable("the watch ended before its initial events were complete"))
-        seconds = 0.0 if is_success else self._retry_backoff.next()
-        if seconds > 0:
-            self._mark_broken("very short watch: it ended without progress")
-        return seconds
-
-    def _schedule_retry(self, error: Exception, backoff: Backoff | None = None, at_least: float = 0.0) -> float:
+    def _schedule_retry(self, error: Exception, backoff: Iterator[float] | None = None, at_least: float = 0.0) -> float:
         self._mark_broken(str(error))
-        seconds = max((backoff or self._retry_backoff).next(), at_least)
+        seconds = max(next(backoff or self._retry_backoff), at_least)
         is_new = seconds > 0 and str(error) != self._logged_error  # a warning once, not at every retry
         self._logged_error = str(error) if is_new else self._logged_error
         level = logging.WARNING if is_new else logging.DEBUG
@@ -401,21 +381,21 @@ class Reflector:
         if state.phase not in UNREADABLE_PHASES:
             state.phase = "broken"
             if state.broken_since is None:
-                state.broken_since = self._clock()
+                state.broken_since = self.clock()
                 state.interruptions += 1
 
     def _count_success(self) -> bool:
         """Return whether the watch was a success, because it lasted or advanced; if so, reset the backoff."""
         if self._accepted_at is None:
             return False
-        lasted = self._clock() - self._accepted_at
-        if lasted >= self._settings.min_watch_seconds:
-            self._relist_backoff.reset()
-        if lasted >= self._settings.min_watch_seconds or self._has_progressed:
-            self._retry_backoff.reset()
+        lasted = self.clock() - self._accepted_at
+        if lasted >= self.settings.min_watch_seconds:
+            self._relist_backoff = self._new_backoff()
+        if lasted >= self.settings.min_watch_seconds or self._has_progressed:
+            self._retry_backoff = self._new_backoff()
         is_silent = not self._has_received
-        self._silent_watches = self._silent_watches + (lasted >= self._settings.idle_timeout) if is_silent else 0
+        self._silent_watches = self._silent_watches + (lasted >= self.settings.idle_timeout) if is_silent else 0
         if self._silent_watches == MAX_SILENT_WATCHES:
             self._silent_watches = 0
             self._schedule_relist(f"{MAX_SILENT_WATCHES} consecutive watches received nothing")
-        return lasted >= self._settings.min_watch_seconds or self._has_progressed
+        return lasted >= self.settings.min_watch_seconds or self._has_progressed

@@ -13,23 +13,20 @@ import gc
 import logging
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from itertools import chain
 
-from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus, version_of
+from extender.cluster.apiserver.client import ApiServer
+from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus, identity
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, ProfileChange, QueueItem, Replaced, Unreadable
-from extender.cluster.watch.list_watch import (
-    POD_GROUP_RESOURCES,
-    RESOURCES,
-    ListerWatcher,
-    WatchSettings,
-    is_older_version,
-)
-from extender.cluster.watch.reflector import Reflector
+from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES, ReflectorState, WatchSettings
+from extender.cluster.watch.reflector import UNREADABLE_PHASES, Reflector
 from extender.core.profile import Profile
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
-from extender.k8s.kinds import KINDS, Key
+from extender.k8s.kinds import Key
 from extender.k8s.objects import Value
 
 log = logging.getLogger(__name__)
@@ -62,53 +59,47 @@ GC_INTERVAL_WHILE_LISTING_SECONDS = 0.5
 """Seconds between two garbage collections while a kind is being listed."""
 
 
+@dataclass(eq=False)
 class KubernetesSource:
     """Fill and update a ClusterCache from an API server; `run` is a task of the event loop that serves requests."""
 
-    def __init__(
-        self,
-        cache: ClusterCache,
-        api: ListerWatcher,
-        *,
-        stale_after: float = 30.0,
-        verify_interval: float = 1800.0,
-        pod_annotations: frozenset[str] = frozenset(),
-        pod_groups: bool = False,
-        settings: WatchSettings | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """Intervals in seconds; a watch that is broken for longer than `stale_after` makes the cache stale.
+    cache: ClusterCache
+    api: ApiServer
+    _: KW_ONLY
+    stale_after: float = 30.0
+    """Seconds after which a watch that is broken makes the cache stale."""
+    verify_interval: float = 1800.0
+    """Seconds between two verifications of all kinds; 0 disables them."""
+    pod_annotations: frozenset[str] = frozenset()
+    """Annotations of pods to keep in addition to KEPT_ANNOTATIONS."""
+    pod_groups: bool = False
+    """Whether to watch PodGroups."""
+    settings: WatchSettings = field(default_factory=WatchSettings)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    fatal: str | None = None
+    """Reason why the source has ended for good; None while it runs."""
 
-        `pod_annotations`: kept in addition to KEPT_ANNOTATIONS; `pod_groups`: whether to watch PodGroups.
-        """
-        self.cache = cache
-        self.stale_after = stale_after
-        self.verify_interval = verify_interval
-        """Seconds between two verifications of all kinds; 0 disables them."""
-        self.fatal: str | None = None
-        """Reason why the source has ended for good; None while it runs."""
-        self.queue = DeltaQueue(cache, clock)
-        self._clock = clock
-        self._sleep = sleep
-        resources = (*RESOURCES, *POD_GROUP_RESOURCES) if pod_groups else RESOURCES
-        decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", pod_annotations)}
+    def __post_init__(self) -> None:
+        self.queue = DeltaQueue(self.cache, self.clock)
+        resources = (*RESOURCES, *POD_GROUP_RESOURCES) if self.pod_groups else RESOURCES
+        decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", self.pod_annotations)}
         self.reflectors = {
-            one.kind: Reflector(one, api, decoders[one.kind], self.queue, settings=settings, clock=clock)
+            one.kind: Reflector(one, self.api, decoders[one.kind], self.queue, self.settings, self.clock)
             for one in resources
         }
         """Kind -> reflector, for the watched kinds; a kind without a reflector counts as having no objects."""
         self._synced = asyncio.Event()
+        self._changing = asyncio.Lock()
+        """Held while the cache is changed: by one list, some events, or the preparation for a profile."""
         self._initial: dict[str, Sequence[Value]] = {}
         """Kind -> objects of its first list, until all kinds have one."""
         self._early_changes: list[Change] = []
         """Changes that arrived before the first sync."""
         self._forbidden: set[str] = set()
-        self._listed_at: dict[str, str] = {}
-        """Kind -> resourceVersion of its last list."""
-        self._skipped = dict.fromkeys(KINDS, 0)
-        self._divergences = dict.fromkeys(KINDS, 0)
-        self._reported: dict[str, dict[Key, object]] = {kind: {} for kind in KINDS}
+        self._skipped: Counter[str] = Counter()
+        self._divergences: Counter[str] = Counter()
+        self._reported: defaultdict[str, dict[Key, object]] = defaultdict(dict)
         """Kind -> differences that were relisted already; a relist cannot repair an object that cannot be decoded."""
 
     # --- staleness --------------------------------------------------------------------------------------------
@@ -119,7 +110,7 @@ class KubernetesSource:
             return self.fatal
         if self.cache.version == 0:
             return self._not_synced()
-        now = self._clock()
+        now = self.clock()
         for reflector in self.reflectors.values():
             state, plural = reflector.state, reflector.resource.plural
             since = state.broken_since
@@ -151,23 +142,22 @@ class KubernetesSource:
 
     def reflector_statuses(self) -> list[ReflectorStatus]:
         """Return the status of every watched kind."""
-        now = self._clock()
-        return [self._status(kind, reflector, now) for kind, reflector in self.reflectors.items()]
+        now = self.clock()
+        return [self._status(kind, reflector.state, now) for kind, reflector in self.reflectors.items()]
 
-    def _status(self, kind: str, reflector: Reflector, now: float) -> ReflectorStatus:
-        state = reflector.state
-        has_failed = state.broken_since is not None or state.phase in ("forbidden", "absent")
+    def _status(self, kind: str, state: ReflectorState, now: float) -> ReflectorStatus:
+        has_failed = state.broken_since is not None or state.phase in UNREADABLE_PHASES
         return ReflectorStatus(
             kind,
             state.phase,
             state.version,
-            None if state.last_contact is None else max(0.0, now - state.last_contact),
-            state.last_error if has_failed else None,
-            state.relists,
-            state.watch_restarts,
-            state.events,
-            state.skipped + self._skipped[kind],
-            self._divergences[kind],
+            age=None if state.last_contact is None else max(0.0, now - state.last_contact),
+            error=state.last_error if has_failed else None,
+            relists=state.relists,
+            watch_restarts=state.watch_restarts,
+            events=state.events,
+            skipped=state.skipped + self._skipped[kind],
+            divergences=self._divergences[kind],
         )
 
     # --- running ----------------------------------------------------------------------------------------------
@@ -175,23 +165,20 @@ class KubernetesSource:
     async def run(self) -> None:
         """List and watch until cancelled, or until `fatal` is set."""
         self.queue.open(asyncio.get_running_loop())
-        reflectors = self.reflectors.values()
         threads = [
-            threading.Thread(target=one.run, name=f"reflector-{one.resource.plural}", daemon=True) for one in reflectors
+            threading.Thread(target=one.run, name=f"reflector-{one.resource.plural}", daemon=True)
+            for one in self.reflectors.values()
         ]
         for thread in threads:
             thread.start()
         gc.disable()  # see _collect
         try:
             async with asyncio.TaskGroup() as tasks:
-                for task in (
-                    self._apply_all(),
-                    self._await_fatal(),
-                    self._collect(),
-                    self._verify_periodically(),
-                    self._verify_after_interruptions(),
-                ):
-                    tasks.create_task(task)
+                tasks.create_task(self._apply_all())
+                tasks.create_task(self._await_fatal())
+                tasks.create_task(self._collect())
+                tasks.create_task(self._verify_periodically())
+                tasks.create_task(self._verify_after_interruptions())
         except* ClusterLost:
             log.critical("%s", self.fatal)
         except* Exception as errors:  # nothing updates the cache any more: not ready, so that the pod is restarted
@@ -200,7 +187,7 @@ class KubernetesSource:
         finally:
             gc.enable()
             self.queue.close()
-            for one in reflectors:
+            for one in self.reflectors.values():
                 one.stop()
             for thread in threads:
                 await asyncio.to_thread(thread.join, 5.0)
@@ -235,32 +222,31 @@ class KubernetesSource:
         automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are
         listed: each one then has few objects to visit. Skipping them would freeze garbage for ever.
         """
-        seen, left = self._lists_seen(), GC_INTERVAL_SECONDS
+        states = [reflector.state for reflector in self.reflectors.values()]
+        relists, is_listing, left = 0, False, GC_INTERVAL_SECONDS
         while True:
-            await self._sleep(GC_INTERVAL_WHILE_LISTING_SECONDS)
-            previous, seen, left = seen, self._lists_seen(), left - GC_INTERVAL_WHILE_LISTING_SECONDS
-            if left <= 0 or seen != previous or seen[1]:
+            await self.sleep(GC_INTERVAL_WHILE_LISTING_SECONDS)
+            left -= GC_INTERVAL_WHILE_LISTING_SECONDS
+            before = relists, is_listing
+            relists, is_listing = sum(one.relists for one in states), any(one.phase == "listing" for one in states)
+            if left <= 0 or is_listing or before != (relists, is_listing):
                 gc.collect()
                 gc.freeze()
                 left = GC_INTERVAL_SECONDS
-
-    def _lists_seen(self) -> tuple[int, int]:
-        """Return (number of relists so far, number of lists in progress)."""
-        phases = (reflector.state.phase == "listing" for reflector in self.reflectors.values())
-        return sum(reflector.state.relists for reflector in self.reflectors.values()), sum(phases)
 
     # --- applying ---------------------------------------------------------------------------------------------
 
     async def _apply_all(self) -> None:
         while True:
             item = await self.queue.get()
-            try:
-                await self._in_turns(self._steps(item))
-            except Exception:  # a bug must not end the sync; the cache may be inconsistent now
-                log.exception("applying changes of %s failed, relisting", item.kind)
-                await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
-                await self._sleep(RELIST_DELAY_SECONDS)
-                self.reflectors[item.kind].request_relist("applying changes failed")
+            async with self._changing:
+                try:
+                    await self._in_turns(self._apply(item))
+                except Exception:  # a bug must not end the sync; the cache may be inconsistent now
+                    log.exception("applying changes of %s failed, relisting", item.kind)
+                    await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
+                    await self.sleep(RELIST_DELAY_SECONDS)
+                    self.reflectors[item.kind].request_relist("applying changes failed")
             self.queue.done()
 
     async def _in_turns(self, steps: Iterator[None]) -> None:
@@ -273,76 +259,60 @@ class KubernetesSource:
 
     async def adopt(self, profile: Profile) -> None:
         """Prepare the cache for decisions with this profile, while decisions continue with the previous one."""
-        await self.queue.adopt(profile).wait()
+        async with self._changing:
+            await self._in_turns(self.cache.adopt(profile, self._skip))
 
-    def _steps(self, item: QueueItem) -> Iterator[None]:
-        if isinstance(item, ProfileChange):
-            yield from self.cache.adopt(item.profile, self._skip)
-            item.is_ready.set()
-            return
+    def _apply(self, item: Replaced | Deltas) -> Iterator[None]:
+        """Apply a list or events in steps."""
         if isinstance(item, Replaced):
-            self._listed_at[item.kind] = item.version
+            self.cache.listed_at[item.kind] = item.version
         if self.cache.version == 0:
             yield from self._sync_first(item)
             return
-        if isinstance(item, Deltas):
-            yield from self._apply(item.changes)
+        if isinstance(item, Replaced):
+            yield from self.cache.relist(item.kind, item.objects, self._skip, item.is_forbidden)
         else:
-            is_unread = isinstance(item, Unreadable) and item.reason == "forbidden"
-            objects = item.objects if isinstance(item, Replaced) else ()
-            yield from self.cache.relist(item.kind, objects, self._skip, is_unread)
-        while not self.cache.refresh_layout(NODES_PER_SETTLE):
+            yield from self._apply_changes(item.changes)
+        while not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
             yield
 
-    def _sync_first(self, item: QueueItem) -> Iterator[None]:
-        """Collect the first list of every kind; build the cache when all kinds have one."""
-        if isinstance(item, Deltas):
-            self._early_changes.extend(item.changes)
-            return
-        self._initial[item.kind] = item.objects if isinstance(item, Replaced) else ()
-        self._early_changes = [change for change in self._early_changes if change.kind != item.kind]
-        if isinstance(item, Unreadable) and item.reason == "forbidden":
-            self._forbidden.add(item.kind)
-        else:
-            self._forbidden.discard(item.kind)
-        if self._initial.keys() == self.reflectors.keys():
-            gc.collect()
-            yield from self.cache.build(self._initial, self._forbidden, self._skip)
-            gc.freeze()
-            yield from self._apply(self._early_changes)
-            self._early_changes = []
-            self._initial = dict.fromkeys(self._initial, ())
-            self._synced.set()
-            log.info("cache synced: %s", self._counts())
-
-    def _counts(self) -> str:
-        tables = self.cache.mutable_snapshot().objects
-        core = (one.resource for one in self.reflectors.values() if one.resource.core)
-        return ", ".join(f"{len(tables.of(one.kind))} {one.plural}" for one in core)
-
-    def _apply(self, changes: Sequence[Change]) -> Iterator[None]:
+    def _apply_changes(self, changes: Sequence[Change]) -> Iterator[None]:
         for change in changes:
             try:
-                if not self._is_listed_already(change):
-                    self.cache.apply(change)
+                self.cache.apply(change)
             except ValueError as error:
                 self._skip(change.kind, error)
             yield
-
-    def _is_listed_already(self, change: Change) -> bool:
-        """Return whether the last list of the kind includes the change, possibly superseded by a later one."""
-        version, listed_at = version_of(change.object), self._listed_at.get(change.kind, "")
-        return is_older_version(version, listed_at) or (version == listed_at != "")
 
     def _skip(self, kind: str, error: ValueError) -> None:
         self._skipped[kind] += 1
         log.warning("%s skipped: %s", kind, error)
 
+    def _sync_first(self, item: Replaced | Deltas) -> Iterator[None]:
+        """Collect the first list of every kind; build the cache when all kinds have one."""
+        if isinstance(item, Deltas):
+            self._early_changes.extend(item.changes)
+            return
+        self._initial[item.kind] = item.objects
+        self._early_changes = [change for change in self._early_changes if change.kind != item.kind]
+        self._forbidden = self._forbidden - {item.kind} | ({item.kind} if item.is_forbidden else set())
+        if self._initial.keys() == self.reflectors.keys():
+            gc.collect()
+            yield from self.cache.build(self._initial, self._forbidden, self._skip)
+            gc.freeze()
+            yield from self._apply_changes(self._early_changes)
+            self._early_changes = []
+            self._initial = dict.fromkeys(self._initial, ())
+            self._synced.set()
+            tables = self.cache.mutable_snapshot().objects
+            core = (one.resource for one in self.reflectors.values() if one.resource.core)
+            log.info("cache synced: %s", ", ".join(f"{len(tables.of(one.kind))} {one.plural}" for one in core))
+
     # --- verifying (resync) -----------------------------------------------------------------------------------
 
     async def _verify_periodically(self) -> None:
         while self.verify_interval > 0:
-            await self._sleep(self.verify_interval)
+            await self.sleep(self.verify_interval)
             for kind in self.reflectors:
                 await self._try_to_verify(kind)
 
@@ -354,9 +324,9 @@ class KubernetesSource:
         """
         seen, not_before = dict.fromkeys(self.reflectors, 0), dict.fromkeys(self.reflectors, 0.0)
         while self.verify_interval > 0:
-            await self._sleep(INTERRUPTION_CHECK_SECONDS)
+            await self.sleep(INTERRUPTION_CHECK_SECONDS)
             for kind, reflector in self.reflectors.items():
-                state, now = reflector.state, self._clock()
+                state, now = reflector.state, self.clock()
                 if state.interruptions > seen[kind] and state.phase == "watching" and now >= not_before[kind]:
                     seen[kind], not_before[kind] = state.interruptions, now + MIN_REVERIFY_SECONDS
                     await self._try_to_verify(kind)
@@ -379,10 +349,10 @@ class KubernetesSource:
         reflector = self.reflectors.get(kind)
         if reflector is None or reflector.state.phase != "watching" or not self.cache.version:
             return 0
-        began = self._clock()
+        began = self.clock()
         differing = await self._differences(kind)
         if differing:
-            await self._sleep(EVENT_GRACE_SECONDS)
+            await self.sleep(EVENT_GRACE_SECONDS)
             again = await self._differences(kind)
             if self.queue.oldest is not None and self.queue.oldest <= began:
                 return 0
@@ -398,24 +368,16 @@ class KubernetesSource:
     async def _differences(self, kind: str) -> dict[Key, object]:
         """Return key -> (cached, at the API server), each (uid, resourceVersion) or None."""
         listed = await asyncio.to_thread(self.reflectors[kind].list_metadata)
+        cached = self.cache.mutable_snapshot().objects.of(kind)
         found: dict[Key, object] = {}
-        await self._in_turns(self._collect_differences(kind, listed, found))
+
+        def compare() -> Iterator[None]:
+            for key in chain(listed, tuple(cached)):
+                from_api = self.cache.api_object(kind, key)
+                both = None if from_api is None else identity(from_api), listed.get(key)
+                if both[0] != both[1]:
+                    found[key] = both
+                yield
+
+        await self._in_turns(compare())
         return found
-
-    def _collect_differences(
-        self, kind: str, listed: dict[Key, tuple[str, str]], found: dict[Key, object]
-    ) -> Iterator[None]:
-        for key, of_server in listed.items():
-            cached = _identity(self.cache.api_object(kind, key))
-            if cached != of_server:
-                found[key] = cached, of_server
-            yield
-        for key in tuple(self.cache.mutable_snapshot().objects.of(kind)):
-            cached = _identity(self.cache.api_object(kind, key)) if key not in listed else None
-            if cached is not None:
-                found[key] = cached, None
-            yield
-
-
-def _identity(one: Any) -> tuple[str, str] | None:
-    return None if one is None else (one.metadata.uid, one.metadata.resource_version)

@@ -168,7 +168,6 @@ def test_a_server_that_does_not_answer_is_waited_for_only_so_long(api, server):
 
 def test_lines_come_as_they_are_sent(api, server):
     with server.stream(PODS, WATCH) as stream:
-        assert stream.headers["Content-Type"] == "application/json"
         lines = stream.lines()
         assert len(next(lines)) == 1
         api.put("Pod", pod("b"))
@@ -199,7 +198,7 @@ def test_C1_lines_are_put_together_however_they_are_cut(api, piece):
 
 
 def test_C5_silence_is_an_error_after_the_read_timeout(api, server):
-    with server.stream(PODS, WATCH, read_timeout=2.0) as stream:
+    with server.stream(PODS, WATCH, timeout=(10.0, 2.0)) as stream:
         lines = stream.lines()
         next(lines)
         with pytest.raises(ApiUnreachable, match="timed out"):

@@ -4,20 +4,21 @@ Rule: a scripted run happens in the test's own thread and takes no time; a real 
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 
-from extender.cluster.apiserver.client import ApiServer
+from extender.cluster.apiserver.client import ApiServer, Timeout
 from extender.cluster.apiserver.credentials import Credentials
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
 from extender.cluster.cache.cache import Change
 from extender.cluster.watch.decode import Decoder
+from extender.cluster.watch.delta_queue import Deltas, Replaced
 from extender.cluster.watch.list_watch import RESOURCES, Resource, WatchSettings
 from extender.cluster.watch.reflector import Reflector
-from extender.k8s.kinds import Key
+from extender.k8s.kinds import Key, key_of
 from tests.builders import pod
 
 JSON = dict[str, Any]
@@ -44,32 +45,28 @@ class RecordingStore:
         """The resourceVersion of every event, in order."""
         self._changed = threading.Condition()
 
-    def get_for_list(self, kind: str, namespace: str, name: str) -> Any:
-        return self.objects.get((namespace, name))
+    def get_for_list(self, kind: str, key: Key) -> Any:
+        return self.objects.get(key)
 
     def get_for_event(self, kind: str, key: Key) -> Any:
         return self.objects.get(key)
 
-    def replace(self, kind: str, objects: list[Any], version: str) -> None:
+    def put(self, item: Replaced | Deltas) -> None:
         with self._changed:
-            self.objects = {(one.metadata.namespace, one.metadata.name): one for one in objects}
-            self.calls.append(f"listed {len(objects)} @{version}")
+            self.calls.append(self._replace(item) if isinstance(item, Replaced) else self._apply_all(item.changes))
             self._changed.notify_all()
 
-    def apply(self, kind: str, changes: list[Change]) -> None:
+    def _replace(self, item: Replaced) -> str:
+        self.objects = {key_of(item.kind, one): one for one in item.objects}
+        unreadable = "unreadable forbidden" if item.is_forbidden else "unreadable absent"
+        return f"listed {len(item.objects)} @{item.version}" if item.version else unreadable
+
+    def _apply_all(self, changes: Sequence[Change]) -> str:
         assert changes
-        with self._changed:
-            for change in changes:
-                self._apply(change.object, change.deleted)
-            names = [f"{'-' if c.deleted else '+'}{c.object.metadata.name}" for c in changes]  # type: ignore[attr-defined]
-            self.calls.append(" ".join(["changed", *names]))
-            self._changed.notify_all()
-
-    def drop(self, kind: str, reason: str) -> None:
-        with self._changed:
-            self.objects = {}
-            self.calls.append(f"unreadable {reason}")
-            self._changed.notify_all()
+        for change in changes:
+            self._apply(change.object, change.deleted)
+        names = [f"{'-' if c.deleted else '+'}{c.object.metadata.name}" for c in changes]  # type: ignore[attr-defined]
+        return " ".join(["changed", *names])
 
     def wait_for(self, predicate: Callable[[], object], timeout: float = 20.0) -> None:
         """Wait until it is true of this cache; asked after every call."""
@@ -117,7 +114,7 @@ class Running:
     """A reflector in a thread of its own; ends with the `with` block."""
 
     def __init__(self, kind: str, api: ApiServer, store: RecordingStore, **options: Any) -> None:
-        self.reflector = Reflector(BY_KIND[kind], api, Decoder(kind), store, **options)
+        self.reflector = Reflector(BY_KIND[kind], api, Decoder(kind), cast("Any", store), **options)
         self.state = self.reflector.state
         self.thread = threading.Thread(target=self.reflector.run, name=f"reflector-{kind}", daemon=True)
 
@@ -208,10 +205,10 @@ class Script:
         resource: Resource = BY_KIND[kind]
         self.reflector = Reflector(
             resource,
-            self,
+            cast("Any", self),
             decoder or Decoder(kind),
-            self.store,
-            settings=settings,
+            cast("Any", self.store),
+            settings=settings or WatchSettings(),
             clock=self.clock,
             wait=self.clock.wait,
             jitter=lambda: jitter,
@@ -223,9 +220,7 @@ class Script:
         assert not self.answers, "some answers were not asked for"
         return self
 
-    def stream(
-        self, path: str, params: Any = None, *, connect_timeout: float = 0.0, read_timeout: float = 0.0
-    ) -> Stream:
+    def stream(self, path: str, params: Any = None, *, timeout: Timeout = (0.0, 0.0)) -> Stream:
         if not self.answers:
             self.reflector.stop()
             return ScriptedStream(Said(refused=ApiUnreachable("given up")), self.clock)

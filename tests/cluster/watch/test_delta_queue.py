@@ -7,7 +7,7 @@ import pytest
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
-from extender.cluster.watch.delta_queue import DeltaQueue
+from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.cluster.watch.source_rig import Clock
 
@@ -16,6 +16,10 @@ pytestmark = pytest.mark.anyio
 
 def change(name: str, version: int) -> Change:
     return Change("Pod", Pod(ObjectMeta(name=name, namespace="shop", uid="1", resource_version=str(version))))
+
+
+def one(kind: str) -> Deltas:
+    return Deltas(kind, [change("a", 1)])
 
 
 class Room(threading.Condition):
@@ -35,8 +39,8 @@ async def test_a_thread_that_is_ahead_of_the_loop_waits_for_room(monkeypatch):
     queue = DeltaQueue(ClusterCache(), Clock())
     room = queue._condition = Room()
     queue.open(asyncio.get_running_loop())
-    queue.apply("Pod", [change("a", 1), change("b", 2)])
-    thread = threading.Thread(target=queue.apply, args=("Pod", [change("c", 3)]))
+    queue.put(Deltas("Pod", [change("a", 1), change("b", 2)]))
+    thread = threading.Thread(target=queue.put, args=(Deltas("Pod", [change("c", 3)]),))
     thread.start()
     assert await asyncio.to_thread(room.awaited.wait, 10.0)
     assert len((await queue.get()).changes) == 2  # type: ignore[union-attr]
@@ -52,8 +56,8 @@ async def test_nobody_waits_for_room_once_it_is_closed(monkeypatch):
     monkeypatch.setattr(delta_queue, "MAX_QUEUED_OBJECTS", 1)
     queue = DeltaQueue(ClusterCache(), Clock())
     queue.open(asyncio.get_running_loop())
-    queue.drop("Pod", "absent")
-    threads = [threading.Thread(target=queue.drop, args=("Pod", "absent")) for _ in range(3)]
+    queue.put(one("Pod"))
+    threads = [threading.Thread(target=queue.put, args=(one("Pod"),)) for _ in range(3)]
     for thread in threads:
         thread.start()
     queue.close()
@@ -66,10 +70,10 @@ async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_wa
     clock = Clock()
     queue = DeltaQueue(ClusterCache(), clock)
     queue.open(asyncio.get_running_loop())
-    queue.replace("Pod", [], "7")
+    queue.put(Replaced("Pod", [], "7"))
     clock.now += 1.0
-    queue.apply("Pod", [change("a", 8)])
-    queue.drop("Service", "absent")
+    queue.put(Deltas("Pod", [change("a", 8)]))
+    queue.put(Replaced("Service", [], "", is_forbidden=True))
     kinds = []
     for since in (1000.0, 1001.0, 1001.0):
         item = await queue.get()
@@ -77,7 +81,7 @@ async def test_what_is_handed_over_comes_out_in_order_and_knows_since_when_it_wa
         assert queue.oldest == since
         kinds.append(type(item).__name__)
         queue.done()
-    assert kinds == ["Replaced", "Deltas", "Unreadable"]
+    assert kinds == ["Replaced", "Deltas", "Replaced"]
     assert queue.oldest is None
 
 
@@ -87,6 +91,6 @@ async def test_whoever_waits_for_something_is_woken_from_any_thread():
     waiting = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     assert not waiting.done()
-    await asyncio.to_thread(queue.drop, "Pod", "absent")
+    await asyncio.to_thread(queue.put, one("Pod"))
     async with asyncio.timeout(10):
         assert (await waiting).kind == "Pod"

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
-from extender.cluster.watch.list_watch import Backoff, WatchSettings, is_older_version
+from extender.cluster.cache.cache import compare_resource_versions
+from extender.cluster.watch.list_watch import WatchSettings, backoff
 from tests.cluster.watch.reflector_rig import (
     NO_INITIAL_EVENTS,
     Said,
@@ -220,7 +221,7 @@ def test_C4_watches_in_which_nothing_comes_at_all_end_in_a_list():
     [("9", "10", True), ("10", "9", False), ("10", "10", False), ("abc", "10", False), ("9", "", False)],
 )
 def test_versions_are_compared_as_numbers_where_both_are_numbers(version, held, older):
-    assert is_older_version(version, held) is older
+    assert (compare_resource_versions(version, held) < 0) is older
 
 
 def test_a_version_that_the_server_does_not_understand_is_given_up():
@@ -313,10 +314,10 @@ def test_C8_refusals_are_answered_with_waits_that_double_to_30_s_and_never_more(
 
 
 def test_C8_chance_takes_away_up_to_half_of_a_wait():
-    low, high = Backoff(0.8, 30.0, lambda: 0.0), Backoff(0.8, 30.0, lambda: 1.0)
-    assert [low.next() for _ in range(4)] == [0.0, 0.4, 0.8, 1.6]
-    assert [high.next() for _ in range(4)] == [0.0, 0.8, 1.6, 3.2]
-    assert max(high.next() for _ in range(2000)) == 30.0
+    low, high = backoff(0.8, 30.0, lambda: 0.0), backoff(0.8, 30.0, lambda: 1.0)
+    assert [next(low) for _ in range(4)] == [0.0, 0.4, 0.8, 1.6]
+    assert [next(high) for _ in range(4)] == [0.0, 0.8, 1.6, 3.2]
+    assert max(next(high) for _ in range(2000)) == 30.0
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504])

@@ -12,6 +12,7 @@ from extender.cluster.apiserver import stream
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials, read_token
 from extender.cluster.watch import list_watch, object_reader, reflector
+from extender.cluster.watch.delta_queue import Replaced
 from extender.cluster.watch.list_watch import WatchSettings
 from tests.builders import pod
 from tests.cluster.watch.reflector_rig import FakeClock, RecordingStore, Running, server_at
@@ -165,13 +166,14 @@ def test_C4_a_server_that_was_restored_from_a_backup_is_followed_from_there(api,
         api.put("Pod", pod("later"))
         api.put("Pod", pod("last"))
         synced(store, api)
-        replace = store.replace
+        put = store.put
 
-        def replace_(kind, objects, version):
-            regressed.append(running.state.regressed)
-            replace(kind, objects, version)
+        def put_(item):
+            if isinstance(item, Replaced):
+                regressed.append(running.state.regressed)
+            put(item)
 
-        store.replace = replace_
+        store.put = put_
         api.rewind(backup)
         synced(store, api)
         assert store.names == {"a", "b", "c"}

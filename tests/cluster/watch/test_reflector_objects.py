@@ -6,6 +6,7 @@ import pytest
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.watch.decode import Decoder
+from extender.cluster.watch.delta_queue import Deltas
 from tests.cluster.watch.reflector_rig import Said, Script, a_list, a_pod, added, line, ok, paged
 
 EXPIRED = ApiError(410, "Expired", "too old resource version")
@@ -102,10 +103,14 @@ def test_C13_an_error_event_without_a_code_is_one_of_the_server():
 def test_a_bug_in_the_sink_costs_a_new_list_and_not_the_loop(caplog):
     script = paged(a_list(7), Said([added("a", 8)]), a_list(9, a_pod("a", 8)), ok())
 
-    def fails(kind, changes):
-        raise ZeroDivisionError
+    put = script.store.put
 
-    script.store.apply = fails  # type: ignore[method-assign]
+    def fails(item):
+        if isinstance(item, Deltas):
+            raise ZeroDivisionError
+        put(item)
+
+    script.store.put = fails  # type: ignore[method-assign]
     script.run()
     assert script.store.calls == ["listed 0 @7", "listed 1 @9"]
     assert "unexpected error" in caplog.text
@@ -154,14 +159,15 @@ def test_C15_names_uids_and_versions_as_the_server_has_them():
 def test_C15_a_relist_that_is_asked_for_is_done_at_once():
     watch = Said([added("a", 8)], [added("b", 9)])
     script = paged(a_list(7), watch, a_list(9, a_pod("b", 9)), ok())
-    changed = script.store.apply
+    put = script.store.put
 
-    def ask(kind, changes):
-        changed(kind, changes)
-        script.reflector.request_relist("the compare found a difference")
-        script.store.apply = changed  # type: ignore[method-assign]
+    def ask(item):
+        put(item)
+        if isinstance(item, Deltas):
+            script.reflector.request_relist("the compare found a difference")
+            script.store.put = put  # type: ignore[method-assign]
 
-    script.store.apply = ask  # type: ignore[method-assign]
+    script.store.put = ask  # type: ignore[method-assign]
     script.run()
     assert script.store.calls == ["listed 0 @7", "changed +a", "listed 1 @9"]
     assert script.state.relists == 1

@@ -9,6 +9,7 @@ from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as source_module
+from extender.cluster.watch.delta_queue import Replaced
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import ClusterObjects
 from tests.builders import node, placed, pod, thing, typed
@@ -24,13 +25,14 @@ def names(cache):
 
 def before_the_next_list(queue):
     """An event that is set when a thread has read a list and is about to hand it over."""
-    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), queue.replace
+    loop, event, listed = asyncio.get_running_loop(), asyncio.Event(), queue.put
 
-    def listed_(*args):
-        loop.call_soon_threadsafe(event.set)
-        listed(*args)
+    def listed_(item):
+        if isinstance(item, Replaced):
+            loop.call_soon_threadsafe(event.set)
+        listed(item)
 
-    queue.replace = listed_
+    queue.put = listed_
     return event
 
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from extender.cluster.cache.cache import Change
+from extender.cluster.watch.delta_queue import Deltas
 from tests.cluster.watch.source_rig import Clock, Piling, following
 from tests.fakes.api_server import Fault, Hang
 from tests.server.conftest import pod
@@ -67,7 +68,7 @@ async def test_C4_what_comes_after_a_list_that_waits_is_not_taken_for_what_was_b
         await rig.until(lambda: rig.holds(shop))
         busy = Piling([Change("Pod", rig.cache.mutable_snapshot().objects.pods["shop", "large"])])
         busy.ended = is_applied
-        rig.source.queue.apply("Pod", busy)
+        rig.source.queue.put(Deltas("Pod", busy))
         rig.impatient("Pod", 0.5)
         shop.rewind(backup)
         await rig.followed("Pod", lists=2)

@@ -7,6 +7,7 @@ import pytest
 
 from extender.cluster.cache.cache import Change
 from extender.cluster.watch import source as source_module
+from extender.cluster.watch.delta_queue import Deltas
 from tests.builders import placed, pod, thing
 from tests.cluster.watch.source_rig import Piling, following, serving
 from tests.fakes.api_server import Answer, FakeAPI, Fault
@@ -103,7 +104,7 @@ async def test_C15_where_changes_wait_to_be_applied_nothing_is_called_a_divergen
         await rig.read()
         held = rig.cache.mutable_snapshot().objects.pods["shop", "large"]
         piling = Piling([Change("Pod", held)])
-        rig.source.queue.apply("Pod", piling)
+        rig.source.queue.put(Deltas("Pod", piling))
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))
         assert await compared(rig) == 0
         piling.ended = True
