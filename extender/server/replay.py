@@ -27,7 +27,7 @@ from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
-from extender.server.recording.lines import CallLine, DeleteLine, PutLine, UnreadableLine
+from extender.server.recording.lines import CallLine, ChangeLine, DeleteLine, PutLine
 from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
@@ -193,7 +193,7 @@ class _ReplayState:
     settings: Settings
     number: int = 0
     """Number of the current line."""
-    changes: list[tuple[int, PutLine | DeleteLine | UnreadableLine]] = field(default_factory=list)
+    changes: list[tuple[int, ChangeLine]] = field(default_factory=list)
     """Object changes that are not applied yet, with their line numbers."""
     source: _RecordedSource = field(default_factory=_RecordedSource)
     _server_context: ServerContext | None = None
@@ -205,8 +205,18 @@ class _ReplayState:
         if self._server_context is None:
             self._server_context = self._start()
         changes, self.changes = self.changes, []
-        for line_number, change in changes:
-            self._apply(self._server_context.cache, line_number, change)
+        for line, change in changes:
+            try:
+                snapshot = self._server_context.cache.mutable_snapshot()
+                if isinstance(change, PutLine):
+                    snapshot.put(change.kind, decode_object(change.kind, change.object))
+                elif isinstance(change, DeleteLine):
+                    snapshot.remove(change.kind, (change.namespace, change.name))
+                else:
+                    snapshot.unreadable_tables = frozenset(change.fields)
+            except (ValueError, KeyError, NotReady) as error:
+                problem = f"line {line} contradicts earlier lines: {error}"
+                raise RecordingError(f"{self.files.path.name}: {problem}") from error
         return self._server_context
 
     def _start(self) -> ServerContext:
@@ -222,15 +232,3 @@ class _ReplayState:
         return ServerContext(
             cache, live_settings, self.source, max_node_names_body_bytes=sys.maxsize, max_body_bytes=sys.maxsize
         )
-
-    def _apply(self, cache: ClusterCache, number: int, change: PutLine | DeleteLine | UnreadableLine) -> None:
-        try:
-            snapshot = cache.mutable_snapshot()
-            if isinstance(change, PutLine):
-                snapshot.put(change.kind, decode_object(change.kind, change.object))
-            elif isinstance(change, DeleteLine):
-                snapshot.remove(change.kind, (change.namespace, change.name))
-            else:
-                snapshot.unreadable_tables = frozenset(change.fields)
-        except (ValueError, KeyError, NotReady) as error:
-            raise RecordingError(f"{self.files.path.name}: line {number} contradicts earlier lines: {error}") from error

@@ -3,7 +3,7 @@
 Rule: this module renders the state of the source and decides nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
@@ -11,55 +11,47 @@ from extender.core.profile import Profile
 
 
 class ClusterSource(Protocol):
-    """The source of the cluster cache: FileSource or KubernetesSource."""
+    """The source of the cluster cache: FileSource or KubernetesSource.
+
+    The defaults are those of a cluster cache that is filled once and never changes.
+    """
 
     @property
     def is_live(self) -> bool:
         """Return whether the source watches a live cluster, in which the answers take effect."""
+        return False
 
     @property
     def fatal(self) -> str | None:
         """Return why the source gave up; `run` has returned then. None: it has not."""
+        return None
 
     async def run(self) -> None:
         """Keep the cluster cache in sync with the source until cancelled."""
+        return
 
     async def adopt(self, profile: Profile) -> None:
         """Prepare the cluster cache for decisions with this profile, while decisions continue with the old one."""
+        return
 
     def problem(self) -> str | None:
         """Return why the cluster cache is not ready for decisions; None: it is ready."""
-
-    def warnings(self) -> Sequence[str]:
-        """Return conditions that an operator should know about, but that do not prevent decisions."""
-
-    def reflector_statuses(self) -> Sequence[ReflectorStatus]:
-        """Return the status of the reflector of each kind; empty if the source is not a live cluster."""
-
-
-class NoSource:
-    """A source for a cluster cache that is filled once and never changes."""
-
-    is_live = False
-    fatal = None
-
-    async def run(self) -> None:
-        """Do nothing."""
-
-    async def adopt(self, profile: Profile) -> None:
-        """Do nothing."""
-
-    def problem(self) -> str | None:
         return None
 
     def warnings(self) -> Sequence[str]:
+        """Return conditions that an operator should know about, but that do not prevent decisions."""
         return ()
 
     def reflector_statuses(self) -> Sequence[ReflectorStatus]:
+        """Return the status of the reflector of each kind; empty if the source is not a live cluster."""
         return ()
 
 
-NO_SOURCE: ClusterSource = NoSource()
+class NoSource(ClusterSource):
+    """A source for a cluster cache that is filled once and never changes."""
+
+
+NO_SOURCE = NoSource()
 
 
 def cache_summary(cache: ClusterCache, source: ClusterSource) -> str:
@@ -68,16 +60,13 @@ def cache_summary(cache: ClusterCache, source: ClusterSource) -> str:
     return " ".join((f"version={cache.version}", *kinds))
 
 
+def check_lines(source: ClusterSource) -> Iterator[str]:
+    """Yield one line per reflector for `/readyz?verbose`."""
+    for one in source.reflector_statuses():
+        sign = {"watching": "+", "absent": "!", "forbidden": "!"}.get(one.phase, "-")
+        seen = f"version {one.version}, {_seconds(one.age)} ago" if one.version else "nothing yet"
+        yield f"[{sign}] {one.kind}: {one.phase}, {seen}{f': {one.error}' if one.error else ''}"
+
+
 def _seconds(age: float | None) -> str:
     return "never" if age is None else f"{age:.1f}s"
-
-
-def check_lines(source: ClusterSource) -> list[str]:
-    """Return one line per reflector for `/readyz?verbose`."""
-    return [_line(one) for one in source.reflector_statuses()]
-
-
-def _line(one: ReflectorStatus) -> str:
-    sign = {"watching": "+", "absent": "!", "forbidden": "!"}.get(one.phase, "-")
-    seen = f"version {one.version}, {_seconds(one.age)} ago" if one.version else "nothing yet"
-    return f"[{sign}] {one.kind}: {one.phase}, {seen}{f': {one.error}' if one.error else ''}"

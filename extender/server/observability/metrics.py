@@ -111,9 +111,7 @@ COUNTERS = {
         list(product((*UNEVALUATED_FILTERS, *REQUIRED_TABLES))),
     ),
     "binds": Series(
-        "Number of requests to bind a pod, by outcome.",
-        ("outcome",),
-        list(product(("bound", "refused", "unknown"))),
+        "Number of requests to bind a pod, by outcome.", ("outcome",), list(product(("bound", "refused", "unknown")))
     ),
     "observed_answers": Series(
         "Number of calls in mode Observe, by whether the extender's answer would have differed from what "
@@ -127,7 +125,7 @@ COUNTERS = {
     "violations_avoided": Series(
         "Number of PodDisruptionBudget violations that answers to /preempt avoided: the lowest NumPDBViolations of "
         "the candidates that kube-scheduler sent (it would have chosen such a node) minus those of the answer's "
-        "best node, never below 0; all of them where no pod is evicted.",
+        "best node, never below 0; all of them where no pod is evicted."
     ),
     "guard_rejections": Series(
         "Number of preemption candidates that the final check of an answer rejected, by violated rule.",

@@ -65,11 +65,7 @@ class Tracing:
             ended = time.time_ns()
             context = None if parent is None else self._propagator.extract({"traceparent": parent})
             span = self._tracer.start_span(
-                name,
-                context,
-                kind=self._server,
-                attributes=dict(attributes),
-                start_time=ended - round(seconds * 1e9),
+                name, context, kind=self._server, attributes=dict(attributes), start_time=ended - round(seconds * 1e9)
             )
             if is_error:
                 span.set_status(self._error)

@@ -1,7 +1,7 @@
 """Recordings of calls: requests and answers, with the cluster state and the settings that they were decided on.
 
-    recorder    queues calls and object changes, on the thread of the event loop
-    writer      the thread that writes segments; redact: removes fields that decisions do not read; disk: the files
+    recorder    queues calls and object changes for a thread that writes them into segments
+    redact      removes fields that decisions do not read; disk: the files
     lines       the file format of a segment; segments: reads it
     differences compares two answers to a call, for server.replay
 

@@ -45,24 +45,18 @@ def compare_answers(
     """
     if recorded == now or (not exact and recorded.status == now.status and _is_same_json(recorded.body, now.body)):
         return ()
-    return tuple(_found(verb, recorded, now, pod_name))
-
-
-def _found(verb: VerbName, recorded: RawAnswer, now: RawAnswer, pod_name: Callable[[str], str]) -> Iterator[Difference]:
     before, after = _statements(verb, recorded, pod_name), _statements(verb, now, pod_name)
     if before is None or after is None:
-        yield Difference("answer", _render_answer(recorded), _render_answer(now))
-        return
-    found = [
+        return (Difference("answer", _render_answer(recorded), _render_answer(now)),)
+    if found := tuple(
         Difference(what, before.get(what), after.get(what))
         for what in dict.fromkeys((*before, *after))
         if before.get(what) != after.get(what)
-    ]
-    yield from found
-    if not found and list(before) != list(after):
-        yield Difference("order", _join_names(list(before)), _join_names(list(after)))
-    elif not found:
-        yield Difference("bytes", *_first_difference(recorded.body, now.body))
+    ):
+        return found
+    if list(before) != list(after):
+        return (Difference("order", _join_names(list(before)), _join_names(list(after))),)
+    return (_first_difference(recorded.body, now.body),)
 
 
 def _statements(verb: VerbName, answered: RawAnswer, pod_name: Callable[[str], str]) -> dict[str, str] | None:
@@ -115,10 +109,11 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + more
 
 
-def _first_difference(a: bytes, b: bytes, around: int = 40) -> tuple[str, str]:
-    at = next((place for place, (x, y) in enumerate(zip_longest(a, b)) if x != y), 0)
-    start = max(0, at - around)
-    return tuple(f"at {at}: {one[start : at + around].decode('utf-8', 'replace')}" for one in (a, b))  # type: ignore[return-value]
+def _first_difference(recorded: bytes, now: bytes, around: int = 40) -> Difference:
+    at = next((place for place, (a, b) in enumerate(zip_longest(recorded, now)) if a != b), 0)
+    shown = slice(max(0, at - around), at + around)
+    before, after = (f"at {at}: {one[shown].decode('utf-8', 'replace')}" for one in (recorded, now))
+    return Difference("bytes", before, after)
 
 
 def _is_same_json(a: bytes, b: bytes) -> bool:

@@ -71,7 +71,8 @@ class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_d
     """Reason why the cluster cache was not ready for the decision."""
 
 
-RecordingLine = PutLine | DeleteLine | UnreadableLine | CallLine
+ChangeLine = PutLine | DeleteLine | UnreadableLine
+RecordingLine = ChangeLine | CallLine
 
 LINE_DECODER = msgspec.json.Decoder(RecordingLine)
 HEADER_DECODER = msgspec.json.Decoder(SegmentHeader)
