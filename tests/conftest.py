@@ -1,15 +1,68 @@
-"""What all tests have in common."""
+"""What all tests have in common: which of them run by default, chance, and logs as they were before."""
 
 import logging
+import random
 import threading
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-# A busy machine is no fault of what is tested. Whoever has asked for other settings has them.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-if settings.get_current_profile_name() in ("default", "ci"):
-    settings.load_profile("busy")
+from tests.profiles import Seeds
+
+MARKED = {
+    "e2e": ("e2e",),
+    "tools": ("tools",),
+}
+"""Marker -> folders and modules of this folder; `make test` leaves them out, `make test-all` runs everything."""
+
+
+def marker_of(path: Path) -> str | None:
+    within = path.relative_to(Path(__file__).parent).as_posix() if path.is_relative_to(Path(__file__).parent) else ""
+    for marker, prefixes in MARKED.items():
+        if any(within == prefix or within.startswith(f"{prefix}/") for prefix in prefixes):
+            return marker
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its options, and before workers are started with them
+def pytest_configure(config):
+    named = [marker_of(Path(config.invocation_params.dir, arg.partition("::")[0])) for arg in config.args]
+    if all(named):  # what is asked for by its path runs, whatever its marker
+        config.option.markexpr = ""
+    if config.option.hypothesis_profile == "long" and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header(config):
+    seed = config.option.hypothesis_seed
+    return None if seed is None else f"chance: --hypothesis-seed={seed}"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Do not even import what the markers leave out."""
+    marker = marker_of(collection_path)
+    return True if marker and f"not {marker}" in config.option.markexpr else None
+
+
+def pytest_itemcollected(item):
+    marker = marker_of(item.path)
+    if marker:
+        item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    seeds = getattr(item, "funcargs", {}).get("seeds")
+    if report.failed and seeds is not None and seeds.current is not None:
+        report.sections.append(("chance", f"seed {seeds.current}"))
+    return report
+
+
+@pytest.fixture(scope="session")
+def seeds(pytestconfig) -> Seeds:
+    """seeds(fast, ci, long): that many seeds, by the profile."""
+    return Seeds(int(pytestconfig.option.hypothesis_seed or 0) << 16)
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
@@ -20,13 +18,11 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import Pod
 from tests.builders import typed
+from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
 
-SEEDS = st.integers(0, 2**48)
-SOME = settings(
-    max_examples=400, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-)
+SOME = examples(12, 120, 20_000)
 
 STEPS = 12
 MOST_CHANGES = 8
@@ -137,21 +133,7 @@ def test_a_changed_snapshot_decides_as_a_new_one(seed):
     check(seed)
 
 
-@pytest.mark.slow
-@settings(SOME, max_examples=20_000)
-@given(SEEDS)
-def test_a_changed_snapshot_decides_as_a_new_one_at_length(seed):
-    check(seed)
-
-
 @SOME
 @given(SEEDS)
 def test_policies_decide_by_the_parts_of_running_pods_that_changed(seed):
-    check_policies(seed)
-
-
-@pytest.mark.slow
-@settings(SOME, max_examples=20_000)
-@given(SEEDS)
-def test_policies_decide_by_the_parts_of_running_pods_that_changed_at_length(seed):
     check_policies(seed)

@@ -1,17 +1,17 @@
 """Where eviction would help is told to kube-scheduler without choosing victims; a dry run must agree."""
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates, preemption_would_help
 from extender.core.profile import Profile
 from tests.builders import built, typed
+from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
-from tests.property.test_engine import MANY, SEEDS
 
-SOME = settings(MANY, max_examples=150)
+SOME = examples(20, 75, 20_000)
 
 
 def says_where_a_dry_run_finds_victims(filter_run):

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import pytest
+from hypothesis import given
 
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.files.manifests import load_cluster
@@ -31,6 +31,7 @@ from extender.k8s.kinds import KINDS, key_of
 from tests.cluster.watch.source_rig import Clock, SourceRig, following
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
+from tests.profiles import SEEDS, examples
 from tests.property.live_world import FAULTS, SILENT_FAULTS, World
 
 STEPS = 25
@@ -216,16 +217,7 @@ def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
             yield kind, api.get(kind, name, namespace)
 
 
-SEEDS, BLOCK = 200, 100
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
+@examples(8, 200, 2_000)
+@given(SEEDS)
 def test_C14_after_any_schedule_of_faults_the_picture_is_the_server_s(seed):
     check(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(SEEDS, SEEDS + 2000, BLOCK))
-def test_C14_after_any_schedule_of_faults_the_picture_is_the_server_s_at_length(first):
-    for seed in range(first, first + BLOCK):
-        check(seed)

@@ -1,6 +1,6 @@
 """Never evict wrongly: what must hold for every answer, whatever the cluster and whatever is offered.
 
-10,000 generated cases are answered once per process, from request bytes to answer bytes, and each answer is checked
+Generated cases are answered once per process, from request bytes to answer bytes, and each answer is checked
 for all of the rules; then each test asks for the violations of its own rule, and whether the rule was put to the test.
 E1 to E12 are the requirements' names.
 """
@@ -30,6 +30,7 @@ ALL = Profile(keep_candidates=None)
 class Report:
     """Rule -> what was found; at most a few lines each are kept."""
 
+    cases: int = 0
     asked: Counter[str] = field(default_factory=Counter)
     broken: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -40,24 +41,22 @@ class Report:
             self.broken[rule] += 1
             self.examples[rule] += [str(what)] if self.broken[rule] <= 5 else []
 
-    def none_broken(self, rule: str, at_least: int) -> None:
-        print(f"{rule}: asked {self.asked[rule]} times")  # noqa: T201
+    def none_broken(self, rule: str, per_mille: int) -> None:
+        """`per_mille`: how often the rule must have been asked about, for a thousand cases."""
+        print(f"{rule}: asked {self.asked[rule]} times in {self.cases} cases")  # noqa: T201
         assert self.broken[rule] == 0, self.examples[rule]
-        assert self.asked[rule] >= at_least
+        assert self.asked[rule] >= max(1, self.cases * per_mille // 1000)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[10_000, pytest.param(100_000, marks=pytest.mark.slow)],
-    ids=["10,000 cases", "100,000 cases"],
-)
-def report(request):
+@pytest.fixture(scope="module")
+def report(seeds):
     report = Report()
     before = Question.of(0)
-    for seed in range(1, request.param + 1):
+    for seed in seeds(400, 3_000, 100_000):
         question = Question.of(seed)
         examine(report, question, before)
         before = question
+        report.cases += 1
     return report
 
 
@@ -76,7 +75,7 @@ class Question:
 
     @classmethod
     def of(cls, seed: int) -> "Question":
-        one, modelled = case(seed), seed % 10 != 0
+        one, modelled = case(seed), seed % 5 != 0
         pod = one.pod if modelled else with_a_resource_claim(one.pod)
         profile = BEST if seed % 2 else ALL
         return cls(one, modelled, filter_body(one, pod, whole=seed % 4 == 0), preempt_body(one, pod), profile)
@@ -232,56 +231,56 @@ def is_strict_preempt_answer(answer, sent):
 
 
 def test_E1_answered_nodes_are_a_subset_of_the_offered(report):
-    report.none_broken("E1", at_least=20_000)
+    report.none_broken("E1", per_mille=2000)
 
 
 def test_E2_every_victim_is_known_on_its_node_and_named_once(report):
-    report.none_broken("E2", at_least=3_000)
+    report.none_broken("E2", per_mille=300)
 
 
 def test_E2_an_offered_victim_that_we_do_not_know_drops_the_node(report):
-    report.none_broken("E2 unknown", at_least=1_000)
+    report.none_broken("E2 unknown", per_mille=100)
 
 
 def test_E3_every_victim_is_of_strictly_lower_priority(report):
-    report.none_broken("E3", at_least=3_000)
+    report.none_broken("E3", per_mille=300)
 
 
 def test_E3_a_pod_that_never_preempts_gets_an_empty_map(report):
-    report.none_broken("E3 Never", at_least=300)
+    report.none_broken("E3 Never", per_mille=30)
 
 
 def test_E3_an_offered_victim_that_is_protected_is_never_taken_over(report):
-    report.none_broken("E3 offered", at_least=20)
+    report.none_broken("E3 offered", per_mille=2)
 
 
 def test_E5_our_own_bytes_pass_a_strict_decoder(report):
-    report.none_broken("E5", at_least=20_000)
+    report.none_broken("E5", per_mille=2000)
 
 
 def test_E6_victims_come_most_important_first(report):
-    report.none_broken("E6", at_least=1_000)
+    report.none_broken("E6", per_mille=100)
 
 
 def test_E7_violations_are_those_of_an_independent_recount(report):
-    report.none_broken("E7", at_least=3_000)
+    report.none_broken("E7", per_mille=300)
 
 
 def test_E8_the_pod_fits_without_the_victims_and_needs_every_one_of_them_gone(report):
-    report.none_broken("E8", at_least=2_500)
+    report.none_broken("E8", per_mille=250)
 
 
 def test_E9_each_offered_node_is_in_one_set_and_the_order_is_kept(report):
-    report.none_broken("E9", at_least=10_000)
+    report.none_broken("E9", per_mille=1000)
 
 
 def test_E12_the_same_question_gets_the_same_bytes(report):
     """From the same snapshot, from a fresh one, and after questions about another pod."""
-    report.none_broken("E12", at_least=10_000)
+    report.none_broken("E12", per_mille=1000)
 
 
 def test_the_guard_finds_nothing_to_reject(report):
-    report.none_broken("guard", at_least=1_000)
+    report.none_broken("guard", per_mille=100)
 
 
 def test_E1_a_node_that_we_do_not_know_is_refused_not_dropped():

@@ -6,7 +6,7 @@ What follows from every step is looked at on a snapshot that is built anew, neve
 import copy
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.simulator.arrivals import admit_pod
@@ -16,12 +16,12 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
 from tests.builders import built, typed
+from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 from tests.property.policies import question
-from tests.property.test_engine import MANY, SEEDS
 
-SOME = settings(MANY, max_examples=100)
-FEW = settings(MANY, max_examples=60)
+SOME = examples(12, 50, 10_000)
+FEW = examples(8, 30, 5_000)
 
 
 def arrivals(seed):
@@ -129,10 +129,10 @@ def test_a_seed_decides_everything(seed):
     assert simulated(seed, draw=seeded_draw(seed))[1] == simulated(seed, draw=seeded_draw(seed))[1]
 
 
-def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one():
+def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
     """Of the cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
     chosen = made = 0
-    for seed in range(500):
+    for seed in seeds(150, 500, 20_000):
         if not case(seed).pod["spec"].get("volumes"):
             continue
         here = built(world(seed)[0])

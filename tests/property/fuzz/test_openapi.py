@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.e2e.image.dockerfile import ROOT
+from tests.profiles import examples
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.served import Answer, Served, assert_is_error
 
@@ -30,10 +31,7 @@ CONFORMS = [
 ]
 POSITIVE, NEGATIVE = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 PEOPLE = {"Host": "127.0.0.1:8889"}
-
-RUNS = pytest.mark.parametrize(
-    "cases", [8, pytest.param(1_000, marks=pytest.mark.slow)], ids=["8 cases", "1,000 cases"]
-)
+MANY = settings(examples(4, 12, 1_000), phases=tuple(Phase))
 
 
 def operations(name):
@@ -73,10 +71,10 @@ def operation(name, app, which):
     return schema[path][method]
 
 
-def conforms(of, mode, cases, headers=None, may_name_it=False):
+def conforms(of, mode, headers=None, may_name_it=False):
     """Ask so many times, and compare every answer with the document."""
 
-    @settings(max_examples=cases, deadline=None, derandomize=cases < 100, suppress_health_check=list(HealthCheck))
+    @MANY
     @given(case=of.as_strategy(generation_mode=mode))
     def check(case):
         response = case.call(headers=headers)
@@ -93,15 +91,13 @@ def conforms(of, mode, cases, headers=None, may_name_it=False):
     check()
 
 
-@RUNS
 @pytest.mark.parametrize(("which", "mode"), operations("openapi.json"))
-def test_the_schedulers_port_answers_as_its_document_says(served, which, mode, cases):
-    conforms(operation("openapi.json", served.scheduler, which), mode, cases)
+def test_the_schedulers_port_answers_as_its_document_says(served, which, mode):
+    conforms(operation("openapi.json", served.scheduler, which), mode)
     served.assert_as_before()
 
 
-@RUNS
 @pytest.mark.parametrize(("which", "mode"), operations("admin.json"))
-def test_the_admin_listener_answers_as_its_document_says(served, which, mode, cases):
-    conforms(operation("admin.json", served.admin, which), mode, cases, PEOPLE, may_name_it=True)
+def test_the_admin_listener_answers_as_its_document_says(served, which, mode):
+    conforms(operation("admin.json", served.admin, which), mode, PEOPLE, may_name_it=True)
     served.assert_as_before()

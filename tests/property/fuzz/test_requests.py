@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.mutate import words
 from tests.property.fuzz.served import JSON, Served, assert_has_shape, assert_is_error
-from tests.property.fuzz.test_bodies import RUNS, run
+from tests.property.fuzz.test_bodies import run
 
 VERBS = ("/filter", "/prioritize", "/preempt", "/bind")
 METHODS = st.sampled_from(words("GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT PROPFIND post HUNTER2 M-SEARCH"))
@@ -65,8 +65,7 @@ def check_error(answer, method):
         assert_is_error(answer)
 
 
-@RUNS
-def test_no_method_or_path_gets_a_5xx_or_a_redirect(served, cases):
+def test_no_method_or_path_gets_a_5xx_or_a_redirect(served):
     def check(asked):
         method, path = asked
         answer = served.ask(served.scheduler, method, path, headers=JSON, body=corpus("filter")[0])
@@ -76,12 +75,11 @@ def test_no_method_or_path_gets_a_5xx_or_a_redirect(served, cases):
         else:
             check_error(answer, method)
 
-    run(cases, st.tuples(METHODS, paths()), check)
+    run(st.tuples(METHODS, paths()), check)
     served.assert_as_before()
 
 
-@RUNS
-def test_no_header_gets_a_5xx_or_a_redirect(served, cases):
+def test_no_header_gets_a_5xx_or_a_redirect(served):
     def check(asked):
         path, extra = asked
         answer = served.post(path, corpus(path[1:])[0], headers=extra)
@@ -90,12 +88,11 @@ def test_no_header_gets_a_5xx_or_a_redirect(served, cases):
         else:
             check_error(answer, "POST")
 
-    run(cases, st.tuples(st.sampled_from(VERBS), st.lists(headers, max_size=5)), check)
+    run(st.tuples(st.sampled_from(VERBS), st.lists(headers, max_size=5)), check)
     served.assert_as_before()
 
 
-@RUNS
-def test_the_admin_listener_gives_no_method_path_or_header_a_5xx_or_a_redirect(served, cases):
+def test_the_admin_listener_gives_no_method_path_or_header_a_5xx_or_a_redirect(served):
     def check(asked):
         method, path, extra = asked
         answer = served.ask(served.admin, method, path, headers=extra, body=b'{"pending": true}')
@@ -105,5 +102,5 @@ def test_the_admin_listener_gives_no_method_path_or_header_a_5xx_or_a_redirect(s
             if method != "HEAD":
                 assert_is_error(answer, may_name_it=True)
 
-    run(cases, st.tuples(METHODS, paths(), st.lists(headers, max_size=5)), check)
+    run(st.tuples(METHODS, paths(), st.lists(headers, max_size=5)), check)
     served.assert_as_before()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.served import Answer, Served, assert_has_shape, assert_is_error
-from tests.property.fuzz.test_bodies import RUNS, run
+from tests.property.fuzz.test_bodies import run
 from tests.server.sockets import LIMIT, port_of
 from tests.server.sockets import served as listening
 
@@ -128,8 +128,7 @@ def service():
     one.close()
 
 
-@RUNS
-def test_no_bytes_get_a_5xx_or_a_redirect(service, cases):
+def test_no_bytes_get_a_5xx_or_a_redirect(service):
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
         context = listening(service.scheduler)
         listener = runner.run(context.__aenter__())
@@ -146,5 +145,5 @@ def test_no_bytes_get_a_5xx_or_a_redirect(service, cases):
             (good,) = runner.run(said(port, GOOD))
             assert good.status == 200
 
-        run(cases, requests(), check)
+        run(requests(), check)
     service.assert_as_before()
