@@ -7,7 +7,7 @@ numbers of the decision.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -164,9 +164,9 @@ def cache_state(cache: ClusterCache, source: ClusterSource) -> AuditCache:
 
 def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
     """Return the keys of a line that depend on the decision; call it before the decision is applied to the cache."""
-    dropped = defaultdict[str, list[str]](list)
+    dropped: dict[str, list[str]] = {}
     for node, why in decision.dropped.items():
-        dropped[why].append(node)
+        dropped.setdefault(why, []).append(node)
     kept: list[AuditNode] = []
     if decision.decision_context is not None and decision.kept:
         context = decision.decision_context.context

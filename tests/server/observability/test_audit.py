@@ -166,6 +166,12 @@ async def test_nodes_are_grouped_by_why_they_are_not_in_the_answer(audited):
     }
 
 
+async def test_keys_without_a_value_are_not_in_the_line(audited):
+    service = audited()
+    await service.post(body=preempt_body(**{"worker-1": ["uid-small"]}))
+    assert service.line().keys().isdisjoint({"dropped", "vetoed", "error", "notEvaluated", "policies"})
+
+
 async def test_a_veto_says_why(audited):
     service = audited({"preemption": {"disruptionBudgets": "Strict"}})
     response = await service.post(body=preempt_body(**{"worker-1": ["uid-small"]}))
