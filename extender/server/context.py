@@ -15,7 +15,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.server.http.deadline import Clock
-from extender.server.lifecycle import Lifecycle
+from extender.server.http.tls import TLSFiles
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
 from extender.server.observability.decision_log import DecisionLog
@@ -33,6 +33,20 @@ class Binder:
     timeout: float
     """Seconds for one pod, from the first API request to the last response."""
     threads: ThreadPoolExecutor
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Process lifecycle: `server.run` is the only writer; health checks and metrics only read."""
+
+    is_draining: bool = False
+    """True once a shutdown has begun: calls are still answered, but /readyz fails so that endpoints are removed."""
+    certificates: dict[str, TLSFiles] = field(default_factory=dict)
+    """Listener (`server`, `admin`) -> its TLS files, for the listeners that serve TLS."""
+
+    def warnings(self) -> list[str]:
+        """Return one line per certificate that expires soon or could not be reloaded."""
+        return [line for files in self.certificates.values() for line in files.warnings()]
 
 
 @dataclass(frozen=True, slots=True)

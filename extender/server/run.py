@@ -22,7 +22,6 @@ from collections.abc import Coroutine
 import numpy.ma  # noqa: F401 (np.unique imports it lazily: the first call that needs it would take 20 ms longer)
 
 from extender.config import Configuration
-from extender.config.serving import AdminSection, ServerSection
 from extender.server.admin.app import create_admin_app
 from extender.server.http.listener import Listener, bind
 from extender.server.http.tls import TLSFiles
@@ -58,26 +57,17 @@ def serve(app: SchedulerApp, config: Configuration, listening: socket.socket | N
             certificates[name] = TLSFiles(name, section.tls)
     keep_alive, tls_files = config.server.keep_alive, certificates.get
     with contextlib.ExitStack() as stack:
-        admin_socket = stack.enter_context(_listen("admin", config.admin, ADMIN_BACKLOG))
-        listening = stack.enter_context(listening or _listen("server", config.server, SCHEDULER_BACKLOG))
-        admin = Listener(
-            "admin",
-            create_admin_app(server_context, config),
-            admin_socket,
-            keep_alive,
-            ADMIN_BACKLOG,
-            tls_files("admin"),
-        )
+        admin_socket = stack.enter_context(bind("admin", config.admin.host, config.admin.port, ADMIN_BACKLOG))
+        listening = listening or bind("server", config.server.host, config.server.port, SCHEDULER_BACKLOG)
+        stack.enter_context(listening)
+        admin_app = create_admin_app(server_context, config)
+        admin = Listener("admin", admin_app, admin_socket, keep_alive, ADMIN_BACKLOG, tls_files("admin"))
         scheduler = Listener("scheduler", app, listening, keep_alive, SCHEDULER_BACKLOG, tls_files("server"))
         # The objects of the cluster cache live long: freeze them, so that no garbage collection walks them.
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_SECONDS)
         asyncio.run(_run(app, admin, scheduler, config.server.drain_time))
-
-
-def _listen(name: str, section: ServerSection | AdminSection, backlog: int) -> socket.socket:
-    return bind(name, section.host, section.port, backlog)
 
 
 async def _run(app: SchedulerApp, admin: Listener, scheduler: Listener, drain_time: float) -> None:
@@ -109,7 +99,9 @@ class _Shutdown:
         self._requests: deque[int] = deque()
         self._has_request = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._signals = (signal.SIGINT, signal.SIGTERM) if _is_main_thread() else ()
+        # asyncio installs signal handlers in the main thread only.
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        self._signals = (signal.SIGINT, signal.SIGTERM) if is_main_thread else ()
 
     def install_signal_handlers(self) -> None:
         for number in self._signals:
@@ -146,8 +138,3 @@ class _Shutdown:
         for task in (close_task, stop_task):
             task.cancel()
         await asyncio.wait((close_task, stop_task))
-
-
-def _is_main_thread() -> bool:
-    """Return whether signal handlers can be installed here: asyncio allows it in the main thread only."""
-    return threading.current_thread() is threading.main_thread()

@@ -16,8 +16,7 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch.list_watch import PHASES
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS
-from extender.server.context import ServerContext
-from extender.server.lifecycle import Lifecycle
+from extender.server.context import Lifecycle, ServerContext
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.metrics import Metrics

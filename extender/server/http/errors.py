@@ -33,17 +33,12 @@ def add_error_handlers(app: FastAPI, not_found: str) -> None:
     """Answer everything that no route handles; `not_found`: the message of a 404, which lists the valid paths."""
     messages = {404: not_found, 405: METHOD_NOT_ALLOWED}
 
-    async def on_http_exception(_: Request, error: Exception) -> Response:
-        if not isinstance(error, HTTPException):
-            return error_response(500, INTERNAL)
-        return error_response(error.status_code, messages.get(error.status_code, error.detail), error.headers)
+    async def answer(_: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            return error_response(error.status_code, messages.get(error.status_code, error.detail), error.headers)
+        if isinstance(error, ExtenderError):
+            return error_response(error.status, str(error))
+        return error_response(500, INTERNAL)
 
-    app.add_exception_handler(HTTPException, on_http_exception)
-    app.add_exception_handler(Exception, on_error)
-
-
-async def on_error(_: Request, error: Exception) -> Response:
-    """Answer an exception that escaped from a route."""
-    if isinstance(error, ExtenderError):
-        return error_response(error.status, str(error))
-    return error_response(500, INTERNAL)
+    app.add_exception_handler(HTTPException, answer)
+    app.add_exception_handler(Exception, answer)

@@ -177,25 +177,20 @@ def _answering_when_cancelled(app: ASGIApp) -> ASGIApp:
 
 def bind(section: str, host: str, port: int, backlog: int) -> socket.socket:
     """Return a listening socket; raises ListenError, which names the settings, if the address cannot be bound."""
+    listening = None
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         address = min(addresses, key=lambda info: info[0] != socket.AF_INET)  # localhost: IPv4, as clients expect
         # asyncio sets TCP_NODELAY only if the protocol is explicit; without it each answer waits 40 ms for an ACK.
         listening = socket.socket(address[0], address[1], socket.IPPROTO_TCP)
-    except OSError as error:
-        raise _listen_error(section, host, port, error) from error
-    try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address[4])
         listening.listen(backlog)
     except OSError as error:
-        listening.close()
-        raise _listen_error(section, host, port, error) from error
+        if listening is not None:
+            listening.close()
+        raise ListenError(
+            f"{host}:{port}: {error.strerror}; choose another address with {section}.host and {section}.port "
+            f"(EXTENDER_{section.upper()}__PORT)"
+        ) from error
     return listening
-
-
-def _listen_error(section: str, host: str, port: int, error: OSError) -> ListenError:
-    return ListenError(
-        f"{host}:{port}: {error.strerror}; choose another address with {section}.host and {section}.port "
-        f"(EXTENDER_{section.upper()}__PORT)"
-    )

@@ -13,7 +13,7 @@ import ipaddress
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,8 @@ class TLSFiles:
         """Reason why the last reload failed; None: the files as they are now are in effect."""
         self.refused = 0
         """Number of connections rejected because the client showed no acceptable certificate."""
-        self._tls = tls
+        files = {"certificate": tls.certificate, "key": tls.key, "clientCA": tls.client_ca}
+        self._files = {name: path for name, path in files.items() if path is not None}
         self._clock = clock
         self._allowed = frozenset(_canonical(name) for name in tls.allowed_names)
         self._log_failed_handshake = ThrottledLogger(log)
@@ -110,21 +111,18 @@ class TLSFiles:
 
     def _signatures(self) -> Signature:
         """Return one signature per file; None: the file is missing or not accessible."""
-        return tuple(map(_signature, self._paths().values()))
-
-    def _paths(self) -> dict[str, str]:
-        """Return configuration key -> path of each file."""
-        files = {"certificate": self._tls.certificate, "key": self._tls.key, "clientCA": self._tls.client_ca}
-        return {f"{self.listener}.tls.{key}": path for key, path in files.items() if path is not None}
+        return tuple(map(_signature, self._files.values()))
 
     def _load(self) -> tuple[ssl.SSLContext, float]:
-        for key, path in self._paths().items():
+        """Return a context for the files, and when its certificate expires; ConfigError if a file is not usable."""
+        places = {name: f"{self.listener}.tls.{name}: {printable(path)}" for name, path in self._files.items()}
+        for name, path in self._files.items():
             try:
                 Path(path).read_bytes()
             except OSError as error:
-                raise ConfigError(f"{key}: {printable(path)}: {error.strerror}") from error
-        context = _context(self.listener, self._tls)
-        expires = _expiry(self.listener, self._tls, context)
+                raise ConfigError(f"{places[name]}: {error.strerror}") from error
+        context = _context(self._files, places)
+        expires = _expiry(self._files["certificate"], places["certificate"], context)
         context.sslobject_class = _reporting_class(self._on_handshake_failure)
         return context, expires
 
@@ -178,42 +176,37 @@ def _canonical(name: str) -> str:
 # --- contexts -------------------------------------------------------------------------------------------------------
 
 
-def _context(listener: str, tls: TLSSection) -> ssl.SSLContext:
-    """Return a server context for the files; raises ConfigError if one of them is not usable."""
-    assert tls.certificate is not None
-    assert tls.key is not None
+def _context(files: Mapping[str, str], places: Mapping[str, str]) -> ssl.SSLContext:
+    """Return a server context for the files; raises ConfigError, which names the file's place, if one is not usable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.num_tickets = 0
     context.set_alpn_protocols(["http/1.1"])
-    certificate, key, authorities = (
-        f"{listener}.tls.{name}: {printable(path or '')}"
-        for name, path in (("certificate", tls.certificate), ("key", tls.key), ("clientCA", tls.client_ca))
-    )
-    _probe_context(certificate, tls.certificate)
+    _probe_context(files["certificate"], places["certificate"])
 
     def no_passphrase() -> str:
-        raise ConfigError(f"{key}: encrypted private keys are not supported")
+        raise ConfigError(f"{places['key']}: encrypted private keys are not supported")
 
     try:
-        context.load_cert_chain(tls.certificate, tls.key, no_passphrase)
+        context.load_cert_chain(files["certificate"], files["key"], no_passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise ConfigError(f"{key}: does not belong to the certificate in {printable(tls.certificate)}") from error
+            owner = printable(files["certificate"])
+            raise ConfigError(f"{places['key']}: does not belong to the certificate in {owner}") from error
         if str(error.reason).endswith("_TOO_SMALL"):
-            raise ConfigError(f"{certificate}: its key is too small to be safe") from error
-        raise ConfigError(f"{key}: holds no private key in PEM form") from error
-    if tls.client_ca is not None:
+            raise ConfigError(f"{places['certificate']}: its key is too small to be safe") from error
+        raise ConfigError(f"{places['key']}: holds no private key in PEM form") from error
+    if "clientCA" in files:
         context.verify_mode = ssl.CERT_REQUIRED
         try:
-            context.load_verify_locations(tls.client_ca)
+            context.load_verify_locations(files["clientCA"])
         except ssl.SSLError as error:
-            raise ConfigError(f"{authorities}: holds no certificates in PEM form") from error
+            raise ConfigError(f"{places['clientCA']}: holds no certificates in PEM form") from error
     return context
 
 
-def _probe_context(certificate: str, path: str) -> ssl.SSLContext:
+def _probe_context(path: str, place: str) -> ssl.SSLContext:
     """Return a client context that trusts this certificate, whatever its issuer and validity period."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -221,19 +214,17 @@ def _probe_context(certificate: str, path: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
-        raise ConfigError(f"{certificate}: holds no certificate in PEM form") from error
+        raise ConfigError(f"{place}: holds no certificate in PEM form") from error
     return context
 
 
-def _expiry(listener: str, tls: TLSSection, context: ssl.SSLContext) -> float:
+def _expiry(path: str, place: str, context: ssl.SSLContext) -> float:
     """Return when the certificate expires, in seconds since 1970; raises ConfigError if no client could use it.
 
     Runs a TLS handshake in memory: the standard library parses the certificates of peers only.
     """
-    assert tls.certificate is not None
-    key = f"{listener}.tls.certificate: {printable(tls.certificate)}"
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = _probe_context(key, tls.certificate).wrap_bio(to_client, to_server)
+    client = _probe_context(path, place).wrap_bio(to_client, to_server)
     server = context.wrap_bio(to_server, to_client, server_side=True)
     try:
         for _ in range(_MAX_HANDSHAKE_TURNS):
@@ -242,7 +233,7 @@ def _expiry(listener: str, tls: TLSSection, context: ssl.SSLContext) -> float:
             _is_handshake_complete(server)
     except ssl.SSLError as error:
         why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason
-        raise ConfigError(f"{key}: not usable for a server: {why}") from error
+        raise ConfigError(f"{place}: not usable for a server: {why}") from error
     ends: Any = (client.getpeercert() or {})["notAfter"]
     return float(ssl.cert_time_to_seconds(ends))
 

@@ -11,11 +11,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from extender.errors import Overloaded, RequestError, VerbDisabled
+from extender.errors import INTERNAL, Overloaded, RequestError, VerbDisabled
 from extender.server.context import ServerContext
 from extender.server.http.body import read_body, request_started
 from extender.server.http.deadline import Deadline
-from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response, on_error
+from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
@@ -57,8 +57,8 @@ class SchedulerApp:
                 response = error_response(405, METHOD_NOT_ALLOWED, {"Allow": "POST"})
             else:
                 response = await _call(PATHS[scope["path"]], request, self.server_context)
-        except Exception as error:
-            await (await on_error(request, error))(scope, receive, send)
+        except Exception:
+            await error_response(500, INTERNAL)(scope, receive, send)
             raise  # uvicorn logs it
         await response(scope, receive, send)
 

@@ -17,7 +17,7 @@ from extender.server.admin.collectors import (
     SettingsCollector,
     read_memory_limit,
 )
-from extender.server.lifecycle import Lifecycle
+from extender.server.context import Lifecycle
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE
 from extender.server.settings import LiveSettings
