@@ -24,20 +24,10 @@ from extender.config.serving import RecordingSection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import INTERNAL, NotReady, RecordingError
 from extender.k8s.kinds import ClusterObjects, Key
-from extender.k8s.objects import Value
+from extender.k8s.objects import Object
 from extender.server.observability.writer_thread import WriterThread
-from extender.server.recording import redact
+from extender.server.recording import lines, redact
 from extender.server.recording.disk import Disk, OpenSegment, delete_segment, prepare_directory, segments_in, size_of
-from extender.server.recording.lines import (
-    FORMAT,
-    CallLine,
-    DeleteLine,
-    PutLine,
-    RecordingLine,
-    SegmentHeader,
-    UnreadableLine,
-    encode_line,
-)
 from extender.server.settings import Settings
 from extender.version import __version__
 
@@ -74,11 +64,11 @@ class ObjectChange(NamedTuple):
     """An object was added or updated; it is not redacted yet."""
 
     kind: str
-    object: Value
+    object: Object
 
 
-WriterItem = SegmentStart | ObjectChange | DeleteLine | UnreadableLine | CallLine
-"""An item of the queue; request and answer of a CallLine are not redacted yet."""
+WriterItem = SegmentStart | ObjectChange | lines.DeleteLine | lines.UnreadableLine | lines.CallLine
+"""An item of the queue; request and answer of a call are not redacted yet."""
 
 
 # --- on the event loop's thread --------------------------------------------------------------------------------------
@@ -154,7 +144,7 @@ class Recorder:
             "error": writer.failure if writer is not None else None,
         }
 
-    def record(self, call: CallLine, now: int, settings: Settings) -> None:
+    def record(self, call: lines.CallLine, now: int, settings: Settings) -> None:
         """Record a call that was decided by these settings, before its effects change the cluster cache.
 
         `now`: time of the call in Unix nanoseconds.
@@ -173,7 +163,7 @@ class Recorder:
             self._begin_segment(snapshot, now, settings)
         if snapshot is not None and snapshot.unreadable_tables != self._unreadable:
             self._unreadable = snapshot.unreadable_tables
-            self._put(UnreadableLine(tuple(sorted(self._unreadable))), _CHANGE_OVERHEAD_BYTES)
+            self._put(lines.UnreadableLine(tuple(sorted(self._unreadable))), _CHANGE_OVERHEAD_BYTES)
         self._put(call, _CALL_OVERHEAD_BYTES + len(call.request) + len(call.answer))
 
     def _continues_segment(self, snapshot: Snapshot | None, settings: Settings) -> bool:
@@ -200,9 +190,9 @@ class Recorder:
                 snapshot.observer = self._changed
             self._observed = snapshot
 
-    def _changed(self, kind: str, key: Key, one: Value | None) -> None:
+    def _changed(self, kind: str, key: Key, one: Object | None) -> None:
         if self.is_on:
-            self._put(DeleteLine(kind, *key) if one is None else ObjectChange(kind, one), _CHANGE_OVERHEAD_BYTES)
+            self._put(lines.DeleteLine(kind, *key) if one is None else ObjectChange(kind, one), _CHANGE_OVERHEAD_BYTES)
         else:
             self._observe(None)
 
@@ -221,7 +211,7 @@ class Recorder:
 
     def _count_dropped(self, items: list[WriterItem]) -> int:
         """Count the calls among the dropped items, and return their number."""
-        calls = sum(isinstance(item, CallLine) for item in items)
+        calls = sum(isinstance(item, lines.CallLine) for item in items)
         self._dropped += calls
         return calls
 
@@ -298,12 +288,12 @@ class SegmentWriter(WriterThread[WriterItem]):
         if self.segment is None or self._current_start is None:
             raise RuntimeError("a line was queued before the first segment")
         annotations = self._current_start.settings.profile.preemption.annotations
-        line: RecordingLine
+        line: lines.RecordingLine
         if isinstance(item, ObjectChange):
             kept_annotations = annotations if item.kind == "Pod" else frozenset[str]()
             redacted = strip_unread_fields(item.kind, item.object, kept_annotations)
-            line = PutLine(item.kind, Raw(msgspec.json.encode(redacted)))
-        elif isinstance(item, CallLine):
+            line = lines.PutLine(item.kind, Raw(msgspec.json.encode(redacted)))
+        elif isinstance(item, lines.CallLine):
             try:
                 request = redact.redact_request(item.verb, item.request, annotations)
                 line = replace(item, request=request, answer=redact.redact_answer(item.verb, item.answer))
@@ -313,8 +303,8 @@ class SegmentWriter(WriterThread[WriterItem]):
                 return
         else:
             line = item
-        self.segment.write(encode_line(line))
-        self.calls += isinstance(item, CallLine)
+        self.segment.write(lines.encode_line(line))
+        self.calls += isinstance(item, lines.CallLine)
         self._current_start.is_full = self.segment.line_bytes >= self._config.segment_size
 
     def _begin(self, start: SegmentStart) -> None:
@@ -323,7 +313,7 @@ class SegmentWriter(WriterThread[WriterItem]):
             self.older.append((self.segment.path, self.segment.size))
             self.segment = None
         self._current_start = start
-        header = encode_line(SegmentHeader(FORMAT, __version__, start.settings))
+        header = lines.encode_line(lines.SegmentHeader(lines.FORMAT, __version__, start.settings))
         annotations = start.settings.profile.preemption.annotations
         cluster = None if start.cluster is None else encode_list(start.cluster, annotations)
         self.segment = OpenSegment(self.directory, start.now, header, cluster, self._disk)

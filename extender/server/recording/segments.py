@@ -22,7 +22,7 @@ from msgspec import Raw
 from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.errors import RecordingError
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
-from extender.k8s.objects import Value
+from extender.k8s.objects import Object
 from extender.server.recording.disk import SEGMENT_NAME, segments_in
 from extender.server.recording.lines import (
     CALLS,
@@ -117,9 +117,9 @@ def open_segments(path: Path) -> list[RecordedSegment]:
     return [RecordedSegment(one) for one in found]
 
 
-def decode_object(kind: str, raw: Raw) -> Value:
+def decode_object(kind: str, raw: Raw) -> Object:
     """Decode an object of a kind of KINDS; ValueError if it does not match the kind."""
-    one: Value = _decoder(kind).decode(raw)
+    one: Object = _decoder(kind).decode(raw)
     return one
 
 
@@ -132,7 +132,7 @@ def _decoder(kind: str) -> "msgspec.json.Decoder[Any]":
 
 def _decode_cluster(data: bytes) -> ClusterObjects:
     listed = _CLUSTER_LIST_DECODER.decode(data)
-    found: dict[str, list[Value]] = {of.field: [] for of in KINDS.values()}
+    found: dict[str, list[Object]] = {of.field: [] for of in KINDS.values()}
     for item in listed.items:
         head = _TYPE_DECODER.decode(item)
         kind = _KINDS.get((head.kind, head.api_version))
