@@ -38,10 +38,6 @@ EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in
 POD_SAMPLE_STRIDE = 256
 """One in this many pod rows is sampled to estimate the memory of the pods behind all records; a power of two."""
 
-_EVICTION_BYTES = 150
-_ATTEMPT_BYTES = 100
-"""Approximate memory of one entry of the eviction history."""
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
@@ -60,22 +56,18 @@ class RecordedRequest:
     def size(self) -> int:
         """Approximate memory in bytes."""
         history = self.context.history
-        return 2000 + _EVICTION_BYTES * len(history.evictions) + _ATTEMPT_BYTES * len(history.attempts)
+        return 2000 + 150 * len(history.evictions) + 100 * len(history.attempts)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterRecord:
-    """Record of a `/filter` decision."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedNodes:
+    """The request and its nodes: what records of `/filter` and `/prioritize` have in common."""
 
     request: RecordedRequest
     node_names: tuple[str, ...]
     """[node]: names of all nodes of the cluster; records share the tuple until nodes are added or removed."""
     rows: NodeRows
     """[requested node] -> place in `node_names`."""
-    statuses: Statuses
-    """[requested node]: its filter status."""
-    preemption_helps: BoolArray
-    """[requested node] where evicting lower-priority pods would make room."""
     not_evaluated: tuple[str, ...]
     """Filter plugins that only kube-scheduler evaluates."""
 
@@ -84,35 +76,34 @@ class FilterRecord:
         """[requested node]: its name."""
         return _take(self.node_names, self.rows)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRecord(RequestedNodes):
+    """Record of a `/filter` decision."""
+
+    statuses: Statuses
+    """[requested node]: its filter status."""
+    preemption_helps: BoolArray
+    """[requested node] where evicting lower-priority pods would make room."""
+
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         return self.request.size + 17 * len(self.rows) + 300 * len(self.statuses.distinct)
 
 
-@dataclass(frozen=True, slots=True)
-class PrioritizeRecord:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrioritizeRecord(RequestedNodes):
     """Record of a `/prioritize` decision."""
 
-    request: RecordedRequest
-    node_names: tuple[str, ...]
-    """[node]: names of all nodes of the cluster, as in FilterRecord."""
     scores: tuple[int, ...]
     """[requested node]: 0 to 10."""
-    rows: NodeRows
-    """[requested node] -> place in `node_names`."""
     scored: NodeRows
     """[scored] -> place in `node_names` of a node on which the pod fits."""
     plugins: Mapping[str, IntArray]
     """Plugin -> [scored] weighted score."""
     highest: int
     """Total of a node that every plugin scores highest."""
-    not_evaluated: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """[requested node]: its name."""
-        return _take(self.node_names, self.rows)
 
     @property
     def size(self) -> int:
@@ -221,53 +212,43 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
     assert decision_context.statuses is not None
     assert decision_context.preemption_helps is not None
     return FilterRecord(
-        _recorded_request(decision_context),
-        decision_context.context.snapshot.frozen_node_names,
-        decision_context.rows.copy(),
-        decision_context.statuses,
-        decision_context.preemption_helps,
-        decision.not_evaluated,
+        request=_recorded_request(decision_context),
+        node_names=decision_context.context.snapshot.frozen_node_names,
+        rows=decision_context.rows.copy(),
+        not_evaluated=decision.not_evaluated,
+        statuses=decision_context.statuses,
+        preemption_helps=decision_context.preemption_helps,
     )
 
 
 def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
     """Record scores; like `record_filter`, before the snapshot changes."""
-    decision_context, scores = _context_of(decision.decision_context), _context_of(decision.decision_context).scores
+    decision_context = _context_of(decision.decision_context)
+    scores = decision_context.scores
     assert scores is not None
     return PrioritizeRecord(
-        _recorded_request(decision_context),
-        decision_context.context.snapshot.frozen_node_names,
-        decision.scores,
-        decision_context.rows.copy(),
-        scores.rows,
-        scores.plugins,
-        scores.highest,
-        decision.not_evaluated,
+        request=_recorded_request(decision_context),
+        node_names=decision_context.context.snapshot.frozen_node_names,
+        rows=decision_context.rows.copy(),
+        not_evaluated=decision.not_evaluated,
+        scores=decision.scores,
+        scored=scores.rows,
+        plugins=scores.plugins,
+        highest=scores.highest,
     )
 
 
 def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
     """Record a preemption and the nodes that kube-scheduler sent; like `record_filter`, before the snapshot changes."""
     decision_context = _context_of(decision.decision_context)
+    filter_run, run, snapshot = decision_context.filter_run, decision_context.dry_run, decision_context.context.snapshot
     dry_run, not_tried = None, dict[str, Status]()
-    if decision_context.filter_run is not None and decision_context.dry_run is not None:
-        dry_run = _record_dry_run(
-            decision_context.filter_run, decision_context.dry_run, decision_context.scheduler_victims
-        )
-        tried_rows = mask_of(decision_context.dry_run.rows, len(decision_context.context.snapshot.nodes))
-        rows = decision_context.rows[~tried_rows[decision_context.rows]]
-        names, statuses = (
-            _take(decision_context.context.snapshot.node_names, rows),
-            decision_context.filter_run.statuses(rows).to_list(),
-        )
-        not_tried = dict(zip(names, statuses, strict=True))
-    return PreemptRecord(
-        _recorded_request(decision_context),
-        replace(decision, decision_context=None),
-        tuple(sent_nodes),
-        dry_run,
-        not_tried,
-    )
+    if filter_run is not None and run is not None:
+        dry_run = _record_dry_run(filter_run, run, decision_context.scheduler_victims)
+        rows = decision_context.rows[~mask_of(run.rows, len(snapshot.nodes))[decision_context.rows]]
+        not_tried = dict(zip(_take(snapshot.node_names, rows), filter_run.statuses(rows).to_list(), strict=True))
+    request, kept = _recorded_request(decision_context), replace(decision, decision_context=None)
+    return PreemptRecord(request, kept, tuple(sent_nodes), dry_run, not_tried)
 
 
 def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
