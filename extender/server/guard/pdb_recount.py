@@ -10,7 +10,7 @@ Rule: plain Python, pod by pod, as upstream does it. It may be slower than the e
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.derived import derived_by
@@ -77,9 +77,14 @@ class PDBRecount:
         self._selecting_by_labels: dict[tuple[str, frozenset[tuple[str, str]]], tuple[int, ...]] = {}
 
     def violations(self, evictable: Iterable[Pod], victims: frozenset[str]) -> int:
-        """Return how many of `victims` (UIDs) violate a budget; `evictable`: all potential victims of the node."""
+        """Return how many of `victims` (UIDs) violate a budget; `evictable`: all potential victims of the node.
+
+        With Strict: how many disruptions they cause beyond what the budgets allow.
+        """
         if self._policy.disruption_budgets == "Strict":
-            return self._excess(pod for pod in evictable if pod.metadata.uid in victims)
+            lost = [pod for pod in evictable if pod.metadata.uid in victims]
+            causes = Counter(share for pod in lost for share in self._used_shares(pod))
+            return sum(max(count - max(self._allowed(share), 0), 0) for share, count in causes.items())
         counted_pods = [(pod, shares) for pod in evictable if (shares := self._used_shares(pod))]
         allowed = {share: self._allowed(share) for share in {one for _, shares in counted_pods for one in shares}}
         used, violating = Counter[BudgetShare](), 0
@@ -87,11 +92,6 @@ class PDBRecount:
             used.update(shares)
             violating += any(used[one] > allowed[one] for one in shares) and pod.metadata.uid in victims
         return violating
-
-    def _excess(self, victims: Iterable[Pod]) -> int:
-        """Return how many disruptions the victims cause beyond what the budgets allow."""
-        used = Counter(share for pod in victims for share in self._used_shares(pod))
-        return sum(max(count - max(self._allowed(share), 0), 0) for share, count in used.items())
 
     def _order(self, pod: Pod) -> tuple[int, ...]:
         """Return the sort key for counting pods: by importance, then in listing order."""
@@ -153,15 +153,12 @@ class PDBRecount:
 
     def _live_counts(self, index: int) -> tuple[int, int]:
         """Return (healthy pods, pods assumed to be terminating) of a budget."""
-        pods = [pod for pod in self._selected_by(index) if pod.is_ready and not self._is_disrupted(index, pod)]
+        namespace, select = self._budgets[index].metadata.namespace, self._selects[index]
+        groups = self._snapshot.index(LabelGroups).in_namespaces(frozenset((namespace,)))
+        selected = [self._snapshot.pods[row] for group in groups if select(group.labels) for row in group.members]
+        pods = [pod for pod in selected if pod.is_ready and not self._is_disrupted(index, pod)]
         terminating = [pod for pod in pods if pod.metadata.deletion_timestamp is not None]
         return len(pods) - len(terminating), sum(map(is_assumed_terminating, terminating))
-
-    def _selected_by(self, index: int) -> Iterator[Pod]:
-        namespace = self._budgets[index].metadata.namespace
-        for group in self._snapshot.index(LabelGroups).in_namespaces(frozenset((namespace,))):
-            if self._selects[index](group.labels):
-                yield from (self._snapshot.pods[row] for row in group.members)
 
 
 def label_predicate(budget: PodDisruptionBudget, empty_selector: str) -> LabelPredicate:

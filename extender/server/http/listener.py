@@ -97,7 +97,7 @@ class Listener:
         """Close each connection after its next response."""
         self.state.is_draining = True
         for connection in self.state.connections:
-            _protocol(connection).drain()
+            connection.drain()
 
     async def close(self, timeout_seconds: float) -> None:
         """Stop accepting, drain in-flight requests for `timeout_seconds` or until cancelled, then cancel the rest."""
@@ -109,7 +109,7 @@ class Listener:
             await _retire(self._server)
         self._listening.close()
         for connection in list(self.state.connections):
-            _protocol(connection).shutdown()
+            connection.shutdown()
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self.state.tasks or self.state.connections:  # noqa: ASYNC110 (uvicorn's sets, without notification)
@@ -139,11 +139,6 @@ async def _retire(server: asyncio.Server) -> None:
         await asyncio.sleep(0)
     finally:
         server.close()
-
-
-def _protocol(connection: object) -> LimitedProtocol:
-    assert isinstance(connection, LimitedProtocol)
-    return connection
 
 
 def uvicorn_config(app: ASGIApp, keep_alive: float) -> uvicorn.Config:

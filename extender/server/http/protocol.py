@@ -54,6 +54,8 @@ _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
 class ListenerState(ServerState):
     """State that all connections of one listener share."""
 
+    connections: "set[LimitedProtocol]"  # type: ignore[assignment]
+
     def __init__(self, tls: TLSFiles | None = None) -> None:
         super().__init__()
         self.tls = tls

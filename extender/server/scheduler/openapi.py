@@ -230,9 +230,5 @@ def components(types: tuple[type, ...]) -> dict[str, Any]:
         if "description" in schema:
             # A docstring: before Python 3.13 it keeps the indentation of the source.
             schema["description"] = inspect.cleandoc(schema["description"])
-    return dict(sorted({**schemas, "Error": error_schema()}.items()))
-
-
-def error_schema() -> dict[str, Any]:
-    """Return the schema of every response that is not a success."""
-    return {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}
+    error = {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}
+    return dict(sorted({**schemas, "Error": error}.items()))
