@@ -76,15 +76,18 @@ class AuditCache(AuditStruct, frozen=True, kw_only=True):
     """Kind -> state of its reflector; empty unless the source is a live cluster."""
 
 
-class PreemptLine(AuditStruct, frozen=True, kw_only=True):
+class AuditLine(AuditStruct, frozen=True, kw_only=True):
     event: Literal["audit"]
     timestamp: str
     id: str
     """ID of the decision, as in X-Extender-Decision and /decisions."""
-    verb: Literal["preempt"]
+    verb: Literal["preempt", "bind"]
     mode: DecisionMode
     status: int
     """HTTP status of the answer."""
+
+
+class PreemptLine(AuditLine, frozen=True, kw_only=True):
     answer: Literal["decided", "noVictims", "asSent", "error"]
     """Content of the answer: the nodes of the decision (`decided`); no victims (`noVictims`); the candidates it
     sent (`asSent`); an error (`error`)."""
@@ -109,13 +112,7 @@ class PreemptLine(AuditStruct, frozen=True, kw_only=True):
     cache: AuditCache
 
 
-class BindLine(AuditStruct, frozen=True, kw_only=True):
-    event: Literal["audit"]
-    timestamp: str
-    id: str
-    verb: Literal["bind"]
-    mode: DecisionMode
-    status: int
+class BindLine(AuditLine, frozen=True, kw_only=True):
     milliseconds: float
     """Duration from the parsed request to the last response of the API server."""
     pod: AuditPod | None = None
@@ -127,9 +124,6 @@ class BindLine(AuditStruct, frozen=True, kw_only=True):
     """The error in the answer; empty: bound."""
     tries: int = 0
     """Number of Bindings sent."""
-
-
-AuditLine = PreemptLine | BindLine
 
 
 def encode_line(line: object) -> bytes:
@@ -175,7 +169,7 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
     return {
         "kept": kept,
         "dropped": dropped,
-        "vetoed": None if kept else decision.no_candidate_reason,
+        "vetoed": None if decision.kept else decision.no_candidate_reason,
         "not_evaluated": list(decision.not_evaluated),
     }
 
