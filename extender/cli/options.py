@@ -36,8 +36,7 @@ KubeconfigOption = Annotated[
     typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster; overrides cluster.kubeconfig."),
 ]
 ContextOption = Annotated[
-    str | None,
-    typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; overrides cluster.context."),
+    str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; overrides cluster.context.")
 ]
 ReadTimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for reading a live cluster.")

@@ -40,10 +40,7 @@ EXAMPLE_PREEMPTION = {
     "Pod": EXAMPLE_POD,
     "NodeNameToMetaVictims": {
         "worker-a1": {
-            "Pods": [
-                {"UID": "f37ee957-c55a-4f4e-a718-3a4ad4b43b78"},
-                {"UID": "0466cb19-03f5-49a2-947d-647de6392c71"},
-            ],
+            "Pods": [{"UID": "f37ee957-c55a-4f4e-a718-3a4ad4b43b78"}, {"UID": "0466cb19-03f5-49a2-947d-647de6392c71"}],
             "NumPDBViolations": 1,
         },
         "worker-b1": {"Pods": [{"UID": "51a58faf-51dd-4f2e-bab8-091e79e90057"}], "NumPDBViolations": 0},

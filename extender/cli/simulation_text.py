@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from extender.core.simulator.result import CycleReport, EvictedPod, NodeUsage, Simulation
+from extender.cli.tables import pluralize
+from extender.core.simulator.result import CycleReport, NodeUsage, Simulation
 from extender.errors import printable
-from extender.server.admin.simulate import Comparison, PodOutcome
+from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes
 
 MAX_EVENT_MESSAGE_CHARS = 1024
 """Characters of an event's note (validation.NoteLengthLimit); kube-scheduler truncates longer ones."""
@@ -24,22 +25,20 @@ _STYLES = {"Warning": "yellow", "Preempted": "red", "Scheduled": "green", "≠":
 
 def render(result: Simulation) -> Iterator[Text]:
     """Render the events of one simulation, then its summary."""
-    yield from render_events(result)
+    events = [row for cycle in result.cycles for row in _cycle_events(cycle)]
+    yield from format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events)
     yield Text()
-    yield from render_summary(result)
+    yield from _render_summary(result)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def render_events(result: Simulation) -> list[Text]:
-    """Render events in order; a line without a type adds a fact that kube-scheduler itself would not report."""
-    rows = [row for cycle in result.cycles for row in _cycle_events(cycle)]
-    return format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), rows)
-
-
 def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
-    """Render the events of a cycle as kube-scheduler does (schedule_one.go, preemption/executor.go, v1.36)."""
+    """Render the events of a cycle as kube-scheduler does (schedule_one.go, preemption/executor.go, v1.36).
+
+    A line without a type adds a fact that kube-scheduler itself would not report.
+    """
     namespace, _, name = cycle.pod.partition("/")
     about = f"pod/{name}"
     if cycle.outcome == "Scheduled":
@@ -47,17 +46,14 @@ def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
     elif cycle.outcome == "Skipped":
         yield namespace, "Normal", "Skipped", about, cycle.message
     else:
-        yield namespace, "Warning", "FailedScheduling", about, _truncate_message(cycle.message)
+        is_long = len(cycle.message) > MAX_EVENT_MESSAGE_CHARS
+        message = f"{cycle.message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else cycle.message
+        yield namespace, "Warning", "FailedScheduling", about, message
     if cycle.vetoed is not None:
         yield "", "", "", "", f"preemption vetoed: {cycle.vetoed}"
     if cycle.not_evaluated:
-        yield (
-            "",
-            "",
-            "",
-            "",
-            f"not evaluated here, kube-scheduler may decide otherwise: {', '.join(cycle.not_evaluated)}",
-        )
+        names = ", ".join(cycle.not_evaluated)
+        yield "", "", "", "", f"not evaluated here, kube-scheduler may decide otherwise: {names}"
     for victim in cycle.victims:
         namespace, _, name = victim.pod.partition("/")
         note = f"Preempted by pod {cycle.uid} on node {victim.node}"
@@ -65,49 +61,35 @@ def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
             yield namespace, "Normal", "Preempted", f"pod/{name}", note
 
 
-def _truncate_message(message: str) -> str:
-    return message if len(message) <= MAX_EVENT_MESSAGE_CHARS else f"{message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..."
-
-
 # --- summary ----------------------------------------------------------------------------------------------------------
 
 
-def render_summary(result: Simulation) -> Iterator[Text]:
+def _render_summary(result: Simulation) -> Iterator[Text]:
     """Render counts, evicted pods, pending pods, and the nodes whose usage changed."""
     found = result.summary
     yield Text(
-        f"{_pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
-        f"{found.evicted} evicted, {_pluralize(found.pdb_violations, 'PDB violation')} "
+        f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
+        f"{found.evicted} evicted, {pluralize(found.pdb_violations, 'PDB violation')} "
         f"(policies: {printable(result.profile)})",
         style="bold",
     )
     if result.evicted:
         yield Text()
-        yield from format_table(
-            ("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), map(_victim_row, result.evicted), MAX_SUMMARY_ROWS
+        victims = (
+            (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or "<none>")
+            for one in result.evicted
         )
+        yield from format_table(("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), victims, MAX_SUMMARY_ROWS)
     if result.pending:
         yield Text()
         rows = ((one.pod, str(one.priority), one.nominated_node or "<none>", one.message) for one in result.pending)
         yield from format_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), rows, MAX_SUMMARY_ROWS)
     if found.nodes:
         yield Text()
-        yield from format_table(("NODE", "CPU", "MEMORY", "PODS"), map(_node_row, found.nodes), MAX_SUMMARY_ROWS)
-
-
-def _victim_row(victim: EvictedPod) -> TextRow:
-    return (
-        victim.pod,
-        str(victim.priority),
-        victim.node,
-        victim.preemptor,
-        ", ".join(victim.budgets) or "<none>",
-    )
-
-
-def _node_row(node: NodeUsage) -> TextRow:
-    changes = (_usage_change(node, resource) for resource in ("cpu", "memory", "pods"))
-    return (node.name, *changes)
+        usages = (
+            (node.name, *(_usage_change(node, name) for name in ("cpu", "memory", "pods"))) for node in found.nodes
+        )
+        yield from format_table(("NODE", "CPU", "MEMORY", "PODS"), usages, MAX_SUMMARY_ROWS)
 
 
 def _usage_change(node: NodeUsage, resource: str) -> str:
@@ -128,26 +110,19 @@ def _format_usage(resource: str, amount: int) -> str:
 
 def render_comparison(comparison: Comparison) -> Iterator[Text]:
     """Render the outcome of every pod under both policies, with ≠ where they differ; then the counts."""
-    one, other = comparison.results
-    differs = {difference.pod: difference.outcomes for difference in comparison.differences}
-    rows = []
-    for pod, outcomes in _outcomes_by_pod(comparison).items():
-        mark = "≠" if pod in differs else "="
-        rows.append((mark, pod, *(_describe_outcome(outcome) for outcome in outcomes)))
+    one, other = map(pod_outcomes, comparison.results)
+    differs = {difference.pod for difference in comparison.differences}
+    rows = (
+        ("≠" if pod in differs else "=", pod, _describe_outcome(one.get(pod)), _describe_outcome(other.get(pod)))
+        for pod in dict.fromkeys((*one, *other))
+    )
     yield from format_table(("", "POD", *comparison.compared), rows)
     yield Text()
     counts = []
     for name in ("scheduled", "pending", "skipped", "evicted", "pdb_violations"):
-        values = [str(getattr(result.summary, name)) for result in (one, other)]
+        values = [str(getattr(result.summary, name)) for result in comparison.results]
         counts.append(("≠" if values[0] != values[1] else "=", name.replace("pdb_", "PDB "), *values))
     yield from format_table(("", "", *comparison.compared), counts)
-
-
-def _outcomes_by_pod(comparison: Comparison) -> dict[str, list[PodOutcome | None]]:
-    from extender.server.admin.simulate import pod_outcomes
-
-    one, other = (pod_outcomes(result) for result in comparison.results)
-    return {pod: [one.get(pod), other.get(pod)] for pod in dict.fromkeys((*one, *other))}
 
 
 def _describe_outcome(outcome: PodOutcome | None) -> str:
@@ -158,14 +133,10 @@ def _describe_outcome(outcome: PodOutcome | None) -> str:
     if outcome.evicts:
         parts.append(f"evicts {', '.join(outcome.evicts)}")
     if outcome.num_pdb_violations:
-        parts.append(f"violates {_pluralize(outcome.num_pdb_violations, 'budget')}")
+        parts.append(f"violates {pluralize(outcome.num_pdb_violations, 'budget')}")
     if outcome.vetoed is not None:
         parts.append(f"preemption vetoed: {outcome.vetoed}")
     return "; ".join(parts)
-
-
-def _pluralize(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -32,9 +32,8 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
         unrequested = dry_run.ranked.tie_breakers[0]
         decided_by = "named" if unrequested[0] < min(unrequested[place] for place in equal if place) else "name"
     names = [dry_run.nodes[dry_run.ranked.candidates[place]].metadata.name for place in sorted(equal)]
-    return RankingReport(
-        criteria=criteria, candidates=len(dry_run.ranked.candidates), decided_by=decided_by, ties=names
-    )
+    candidates = len(dry_run.ranked.candidates)
+    return RankingReport(criteria=criteria, candidates=candidates, decided_by=decided_by, ties=names)
 
 
 def losing_criterion(criteria: Sequence[str], dry_run: DryRunRecord, place: int) -> str | None:
@@ -71,7 +70,8 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     if name == "PrioritySum":  # upstream adds a constant for every victim, so that more victims are always worse
         return f"{keys[0] - victims * PRIORITY_OFFSET} ({pluralize(victims, 'victim')})"
     if name == "LatestStartTime":
-        return "not started" if -keys[0] == NEVER else _render_time(-keys[0])
+        digits = len(f"{-keys[0] % SECOND:09d}".rstrip("0"))
+        return "not started" if -keys[0] == NEVER else format_time(-keys[0], digits)
     if name == "QoSClass":
         return QOS_CLASSES[keys[0]]
     if name == "GracePeriod":
@@ -81,11 +81,6 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     if name == "UnusedCapacity":
         return f"{keys[0] / 10_000:.1f} %"
     return str(keys[0])
-
-
-def _render_time(nanoseconds: int) -> str:
-    digits = len(f"{nanoseconds % SECOND:09d}".rstrip("0"))
-    return format_time(nanoseconds, digits)
 
 
 def pluralize(count: int, noun: str) -> str:

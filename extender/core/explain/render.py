@@ -4,12 +4,15 @@ Rule: nothing is decided again; everything shown was compared or counted when th
 why pods are protected are worked out later, from the same objects and the same eviction history.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from extender.core.explain.ranking_report import flags_of_node, keys_at, losing_criterion, render_keys, report_ranking
@@ -104,23 +107,16 @@ def _differences(these: Any, those: Any) -> Iterator[str]:
     for field in fields(these):
         value = getattr(these, field.name)
         if value != getattr(those, field.name) and field.name != "limits":
-            yield f"{_camel(field.name)}: {_value(field.name, value)}"
-
-
-_DURATIONS = ("min_pending_duration", "workload_cooldown", "attempts_within")
+            key = re.sub("_(.)", lambda match: match[1].upper(), field.name)
+            yield f"{key}: {_value(field.name, value)}"
 
 
 def _value(name: str, value: Any) -> str:
-    if name in _DURATIONS:
+    if name in ("min_pending_duration", "workload_cooldown", "attempts_within"):
         return f"{value / SECOND:g}s"
     if name == "protections":
         return ", ".join(dict.fromkeys(protection.name for protection in value))
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
 
 
 # --- /filter ----------------------------------------------------------------------------------------------------------
@@ -171,125 +167,119 @@ def _nodes_with_dry_run(
     for place, node in [*enumerate(ranked), *((None, node) for node in others)]:
         name = names[node]
         if only in (None, name):
-            show_pods = every_pod or name == only
-            yield _node(record, dry_run, node, place, answered.get(name), name in sent_nodes, show_pods)
+            tried = _TriedNode(record, dry_run, node, place, answered.get(name), name in sent_nodes)
+            yield tried.report_with_pods() if every_pod or name == only else tried.report()
 
 
-def _node(
-    record: PreemptRecord,
-    dry_run: DryRunRecord,
-    node: int,
-    place: int | None,
-    answered: list[str] | None,
-    is_sent: bool,
-    show_pods: bool,
-) -> NodeReport:
-    """Render one node with a dry run.
+@dataclass(frozen=True)
+class _TriedNode:
+    """A node with a dry run."""
 
-    `place`: its place in the ranking, None if it is not a candidate; `answered`: keys of its victims in the answer,
-    None if the answer does not contain it.
-    """
-    name, criteria = dry_run.nodes[node].metadata.name, record.request.context.profile.preemption.ranking
-    outcome = _outcome(record, dry_run, node, is_candidate=place is not None, is_answered=answered is not None)
-    victims, method = _places_with(dry_run, node, VICTIM), int(dry_run.methods[node])
-    budgets = _budget_reports(dry_run, node, victims)
-    shown = NodeReport(
-        name=name,
-        outcome=outcome,
-        sent=is_sent,
-        why=record.decision.dropped.get(name) or _reason_not_sent(dry_run, node, outcome, budgets),
-        filter=_status(dry_run.filter.status(node)),
-        emptied=_status(dry_run.emptied[node]) if node in dry_run.emptied else None,
-        rank=None if place is None else place + 1,
-        keys=[] if place is None else [keys_at(criterion_keys, place) for criterion_keys in dry_run.ranked.keys],
-        shown=[] if place is None else render_keys(record, dry_run, place),
-        loses_by=None if place is None else losing_criterion(criteria, dry_run, place),
-        victims=[dry_run.pods_on_node[node].pods[k].key for k in victims] if answered is None else answered,
-        violations=int(dry_run.violations[node]) if victims else 0,
-        chosen_by=VICTIM_SELECTION_METHODS[method] if victims and method != REPRIEVE else "",
-        counts=_counts(record, dry_run, node),
-        budgets=budgets,
-    )
-    return _with_pods(shown, record, dry_run, node) if show_pods else shown
+    record: PreemptRecord
+    dry_run: DryRunRecord
+    node: int
+    """Its place in the arrays of `dry_run`."""
+    place: int | None
+    """Its place in the ranking; None: it is not a candidate."""
+    answered: list[str] | None
+    """Keys of its victims in the answer; None: the answer does not contain it."""
+    is_sent: bool
 
+    @property
+    def name(self) -> str:
+        return self.dry_run.nodes[self.node].metadata.name
 
-def _with_pods(shown: NodeReport, record: PreemptRecord, dry_run: DryRunRecord, node: int) -> NodeReport:
-    """Return the report with every pod of the node and its resource totals."""
-    pods = list(_pods_on(record, dry_run, node))
-    allocatable = requests.allocatable(dry_run.nodes[node].status.allocatable)
-    with_pods: NodeReport = replace(
-        shown,
-        allocatable=_relevant_amounts(record.request, allocatable),
-        used=_relevant_amounts(record.request, _sum(pods)),
-        freed=_relevant_amounts(record.request, _sum([pod for pod in pods if pod.role == "victim"])),
-        nominated=list(_nominated(record, shown.name)),
-        pods=pods,
-    )
-    return with_pods
+    @cached_property
+    def flags(self) -> npt.NDArray[np.uint8]:
+        """[pod of the node]: its bits."""
+        return flags_of_node(self.dry_run, self.node)
 
+    @cached_property
+    def victims(self) -> list[int]:
+        """Places of its victims among its pods."""
+        places: list[int] = np.flatnonzero(self.flags & VICTIM).tolist()
+        return places
 
-def _reason_not_sent(dry_run: DryRunRecord, node: int, outcome: NodeOutcome, budgets: Sequence[BudgetReport]) -> str:
-    """Return why a node is not in the answer that kube-scheduler did not send, so that no drop reason was recorded."""
-    if outcome == "rejectedByPolicy":
-        broken = [budget.name for budget in budgets if budget.after < 0]
-        return f"would break {', '.join(broken)}" if broken else "a policy forbids evicting its victims"
-    return dry_run.emptied[node].message if node in dry_run.emptied else ""
+    def report(self) -> NodeReport:
+        record, dry_run, node, place, victims = self.record, self.dry_run, self.node, self.place, self.victims
+        criteria, method = record.request.context.profile.preemption.ranking, int(dry_run.methods[node])
+        outcome, budgets = self.outcome(), self.budgets()
+        emptied = dry_run.emptied.get(node)
+        why = record.decision.dropped.get(self.name) or (emptied.message if emptied else "")
+        if not why and outcome == "rejectedByPolicy":  # no reason was recorded: kube-scheduler did not send the node
+            broken = [budget.name for budget in budgets if budget.after < 0]
+            why = f"would break {', '.join(broken)}" if broken else "a policy forbids evicting its victims"
+        pods = dry_run.pods_on_node[node].pods
+        return NodeReport(
+            name=self.name,
+            outcome=outcome,
+            sent=self.is_sent,
+            why=why,
+            filter=_status(dry_run.filter.status(node)),
+            emptied=_status(emptied) if emptied else None,
+            rank=None if place is None else place + 1,
+            keys=[] if place is None else [keys_at(criterion_keys, place) for criterion_keys in dry_run.ranked.keys],
+            shown=[] if place is None else render_keys(record, dry_run, place),
+            loses_by=None if place is None else losing_criterion(criteria, dry_run, place),
+            victims=[pods[k].key for k in victims] if self.answered is None else self.answered,
+            violations=int(dry_run.violations[node]) if victims else 0,
+            chosen_by=VICTIM_SELECTION_METHODS[method] if victims and method != REPRIEVE else "",
+            counts=self.counts(),
+            budgets=budgets,
+        )
 
+    def report_with_pods(self) -> NodeReport:
+        """Return the report with every pod of the node and its resource totals."""
+        request, pods = self.record.request, list(_pods_on(self.record, self.dry_run, self.node))
+        allocatable = requests.allocatable(self.dry_run.nodes[self.node].status.allocatable)
+        with_pods: NodeReport = replace(
+            self.report(),
+            allocatable=_relevant_amounts(request, allocatable),
+            used=_relevant_amounts(request, _sum(pods)),
+            freed=_relevant_amounts(request, _sum([pod for pod in pods if pod.role == "victim"])),
+            nominated=[
+                _pod_report(pod, requests.incoming_requests(pod))
+                for pod in request.context.nominees
+                if pod.status.nominated_node_name == self.name
+            ],
+            pods=pods,
+        )
+        return with_pods
 
-def _outcome(
-    record: PreemptRecord, dry_run: DryRunRecord, node: int, *, is_candidate: bool, is_answered: bool
-) -> NodeOutcome:
-    if dry_run.nodes[node].metadata.name in record.decision.rejected:
-        return "rejected"
-    if is_answered:
-        return "chosen"
-    if is_candidate:
-        return "outranked"
-    flags = flags_of_node(dry_run, node)
-    if not (flags & EVICTABLE).any():
-        return "noVictims"
-    if (flags & VICTIM).any():
-        return "rejectedByPolicy"
-    return "insufficientAfterPreemption" if node in dry_run.emptied else "notEvaluated"
+    def outcome(self) -> NodeOutcome:
+        if self.name in self.record.decision.rejected:
+            return "rejected"
+        if self.answered is not None:
+            return "chosen"
+        if self.place is not None:
+            return "outranked"
+        if not (self.flags & EVICTABLE).any():
+            return "noVictims"
+        if self.victims:
+            return "rejectedByPolicy"
+        return "insufficientAfterPreemption" if self.node in self.dry_run.emptied else "notEvaluated"
 
+    def counts(self) -> dict[PodRole, int]:
+        """Return role -> number of pods, counted on the bits: equals counting `_role` of every pod, but much faster."""
+        flags, own = self.flags, self.record.request.pod.priority
+        spared = np.flatnonzero((flags & PROTECTED != 0) & (flags & EVICTABLE == 0)).tolist()
+        protected = sum(self.dry_run.pods_on_node[self.node].pods[k].priority < own for k in spared)
+        evictable, victims = int(np.count_nonzero(flags & EVICTABLE)), len(self.victims)
+        counts: dict[PodRole, int] = {
+            "victim": victims,
+            "reprieved": evictable - victims,
+            "protected": protected,
+            "kept": len(flags) - evictable - protected,
+        }
+        return {role: count for role, count in counts.items() if count}
 
-def _places_with(dry_run: DryRunRecord, node: int, flag: int) -> list[int]:
-    """Return the places of the pods of a node that have the bit."""
-    places: list[int] = np.flatnonzero(flags_of_node(dry_run, node) & flag).tolist()
-    return places
-
-
-def _counts(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> dict[PodRole, int]:
-    """Return role -> number of pods, counted on the bits: equals counting `_role` of every pod, but much faster."""
-    flags, own = flags_of_node(dry_run, node), record.request.pod.priority
-    victims, evictable = (int(np.count_nonzero(flags & flag)) for flag in (VICTIM, EVICTABLE))
-    spared = [k for k in _places_with(dry_run, node, PROTECTED) if not flags[k] & EVICTABLE]
-    protected = sum(dry_run.pods_on_node[node].pods[k].priority < own for k in spared)
-    counts: dict[PodRole, int] = {
-        "victim": victims,
-        "reprieved": evictable - victims,
-        "protected": protected,
-        "kept": len(flags) - evictable - protected,
-    }
-    return {role: count for role, count in counts.items() if count}
-
-
-def _budget_reports(dry_run: DryRunRecord, node: int, victims: Sequence[int]) -> list[BudgetReport]:
-    """Return the disruption budgets that the victims of a node count against, by name."""
-    used = Counter(
-        budget for k in victims for budget in dry_run.pods_on_node[node].budget_rows[k].tolist() if budget >= 0
-    )
-    shown = [
-        BudgetReport(name=dry_run.budgets[budget], allowed=int(dry_run.allowed[budget]), used=count)
-        for budget, count in used.items()
-    ]
-    return sorted(shown, key=lambda budget: budget.name)
-
-
-def _nominated(record: PreemptRecord, node: str) -> Iterator[PodReport]:
-    for pod in record.request.context.nominees:
-        if pod.status.nominated_node_name == node:
-            yield _pod_report(pod, requests.incoming_requests(pod))
+    def budgets(self) -> list[BudgetReport]:
+        """Return the disruption budgets that the victims count against, by name."""
+        rows = self.dry_run.pods_on_node[self.node].budget_rows
+        used = Counter(budget for k in self.victims for budget in rows[k].tolist() if budget >= 0)
+        names, allowed = self.dry_run.budgets, self.dry_run.allowed
+        shown = [BudgetReport(name=names[one], allowed=int(allowed[one]), used=count) for one, count in used.items()]
+        return sorted(shown, key=lambda budget: budget.name)
 
 
 def _relevant_amounts(request: RecordedRequest, amounts: Mapping[str, int]) -> ResourceAmounts:
