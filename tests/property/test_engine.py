@@ -229,7 +229,9 @@ def test_only_what_may_run_short_need_be_followed_while_pods_are_put_back(seed):
 
 
 def follows_the_plain_way(checks, grouped):
-    headrooms = [check.remove_pods(grouped.evictable) for check in checks]
+    headrooms = [
+        check.remove_pods(grouped.evictable) if isinstance(check, Constraint) else check.headroom for check in checks
+    ]
     emptied = evaluate_constraints(checks, grouped.violating.shape[1], grouped.evictable)
     order = (grouped.violating, grouped.non_violating)
     plain = put_back_plainly(checks, headrooms, order) & emptied.fits

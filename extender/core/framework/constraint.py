@@ -10,9 +10,9 @@ Rule: a check knows the columns and reasons of one plugin; it knows nothing of o
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -85,9 +85,6 @@ class StaticCheck:
     def at(self, rows: NodeRows) -> Self:
         return replace(self, rejected=self.rejected[rows])
 
-    def remove_pods(self, _evictable: "EvictablePods") -> IntArray:
-        return self.headroom
-
     def reasons(self, _headroom: IntArray, _row: int) -> tuple[str, ...]:
         return self.rejection_reasons
 
@@ -156,13 +153,10 @@ class Constraint(ABC):
         return self.headroom + self.ranked_demand.sums(evictable.mask)
 
     def at(self, rows: NodeRows) -> Self:
-        """Return the constraint for the nodes `rows` only."""
-        return replace(
-            self,
-            headroom=self.headroom[:, rows],
-            ranked_demand=self.ranked_demand.at(rows),
-            nominated_demand=None if self.nominated_demand is None else self.nominated_demand[:, rows],
-        )
+        """Return the constraint for the nodes `rows` only: the last axis of all its arrays is the node."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        arrays: dict[str, Any] = {name: value[..., rows] for name, value in values if isinstance(value, np.ndarray)}
+        return replace(self, ranked_demand=self.ranked_demand.at(rows), **arrays)
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,10 @@ def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictableP
     without them. The second pass is needed because a nominated pod may never run, and required pod affinity to it
     must not make the node fit.
     """
-    headrooms = [check.headroom if evicted is None else check.remove_pods(evicted) for check in checks]
+    headrooms = [
+        check.headroom if evicted is None or isinstance(check, StaticCheck) else check.remove_pods(evicted)
+        for check in checks
+    ]
     beside_nominated = [
         headroom if check.nominated_demand is None else headroom - check.nominated_demand
         for check, headroom in zip(checks, headrooms, strict=True)

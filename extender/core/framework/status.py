@@ -1,4 +1,4 @@
-"""Status and Code: the result of the filter plugins for one node.
+"""Status and Code: the result of the filter plugins for one node; PreFilterResult, before any node is filtered.
 
 Mirrors framework.Status and framework.Code (k8s.io/kube-scheduler/framework, v1.36). Code texts and reasons are
 kube-scheduler's own strings, so that they compare equal with its events and logs.
@@ -8,6 +8,7 @@ Rule: "does not fit" is a value with a reason, never an exception.
 
 import enum
 from dataclasses import dataclass
+from typing import Self
 
 
 class Code(enum.IntEnum):
@@ -54,3 +55,18 @@ SUCCESS = Status()
 
 NO_VICTIMS_FOUND = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", ("No preemption victims found for incoming pod",))
 """Status of a node without potential victims (defaultpreemption.SelectVictimsOnNode, v1.36)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """Node names that a PreFilter plugin leaves, or its rejection of the pod."""
+
+    node_names: frozenset[str] | None = None
+    """PreFilterResult.NodeNames: the only nodes to filter; None: all nodes."""
+    status: Status | None = None
+    """Rejection of the pod for all nodes; None: not rejected."""
+
+    @classmethod
+    def rejecting(cls, plugin: str, reason: str) -> Self:
+        """Return a rejection for all nodes that no eviction resolves."""
+        return cls(status=Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin, (reason,)))

@@ -25,7 +25,7 @@ from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.ranking import RankingKeys, rank
 from extender.core.profile import DEFAULT_IMPORTANCE
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
-from extender.core.snapshot.pod_costs import PodCosts
+from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.workloads import PodGroupIndex, WorkloadIndex
 from extender.k8s.priority import PRIORITY_OFFSET
 from extender.k8s.requests import incoming_requests

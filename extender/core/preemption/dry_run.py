@@ -22,7 +22,7 @@ from extender.core.preemption.potential_victims import PotentialVictims, potenti
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, select_columns
-from extender.core.snapshot.pod_costs import PodCosts
+from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of

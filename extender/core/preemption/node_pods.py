@@ -17,6 +17,7 @@ from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.node_layout import NodeLayout
+from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
@@ -49,6 +50,9 @@ class NodePods(Index):
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         self._pods_on_node.pop(int(self.snapshot.pod_node[row]), None)
+
+    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
+        self.pod_removed(row, before)
 
     def on(self, layout: NodeLayout, rows: IntArray) -> tuple[PodsOnNode, ...]:
         """Return [node]: the pods of the nodes in `rows`."""

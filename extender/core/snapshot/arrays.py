@@ -39,11 +39,13 @@ def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
     return array if are_all else array[..., rows]
 
 
-def doubled(array: Array, fill: int) -> Array:
-    """Return a copy of twice the length, the new half filled with `fill`."""
-    twice = np.full((2 * len(array), *array.shape[1:]), fill, array.dtype)
-    twice[: len(array)] = array
-    return twice  # type: ignore[return-value]
+def grown(array: Array, row: int, fill: int) -> Array:
+    """Return an array that has this row: the array itself, or a copy of twice the length, the rest set to `fill`."""
+    if row < len(array):
+        return array
+    longer = np.full((max(2 * len(array), row + 1), *array.shape[1:]), fill, array.dtype)
+    longer[: len(array)] = array
+    return longer  # type: ignore[return-value]
 
 
 def count_per_node(mask: BoolArray) -> IntArray:

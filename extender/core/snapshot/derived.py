@@ -19,38 +19,26 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from extender.core.snapshot.arrays import IntArray, doubled
+from extender.core.snapshot.arrays import IntArray, grown
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound="Versioned")
 
-Aspect = Literal[
-    "any",
-    "nodes",
-    "taints",
-    "allocatable",
-    "images",
-    "pods",
-    "pod_labels",
-    "budgets",
-    "namespaces",
-    "priority_classes",
-    "services",
-    "replication_controllers",
-    "replica_sets",
-    "stateful_sets",
-    "claims",
-    "volumes",
-    "storage_classes",
-    "csi_nodes",
-    "csi_drivers",
-    "csi_storage_capacities",
-    "volume_attachments",
-    "device_classes",
-    "pod_groups",
-    "coscheduling_groups",
-]
+_OfNodes = Literal["nodes", "taints", "allocatable", "images"]
+_OfPods = Literal["pods", "pod_labels", "pod_groups", "coscheduling_groups"]
+_OfOwners = Literal["services", "replication_controllers", "replica_sets", "stateful_sets"]
+_OfVolumes = Literal["claims", "volumes", "volume_attachments", "storage_classes"]
+_OfDrivers = Literal["csi_nodes", "csi_drivers", "csi_storage_capacities", "device_classes"]
+
+Aspect = (
+    Literal["any", "budgets", "namespaces", "priority_classes"]
+    | _OfNodes
+    | _OfPods
+    | _OfOwners
+    | _OfVolumes
+    | _OfDrivers
+)
 """Parts of the snapshot that change independently of each other, each with a version of its own.
 
 `any`: all objects, and which kinds may not be read; `nodes`: the set of nodes, their labels and declared features;
@@ -111,8 +99,7 @@ class NodeVersions:
 
     def changed(self, node: int) -> None:
         """Give the node the next version."""
-        while node >= len(self._versions):
-            self._versions = doubled(self._versions, 0)
+        self._versions = grown(self._versions, node, 0)
         self.latest += 1
         self._versions[node] = self.latest
 

@@ -1,19 +1,73 @@
 """Order pods by importance by configured criteria (preemption.importance) instead of kube-scheduler's.
 
 The reprieve takes a node's pods in this order, so that the most important ones are reprieved first. A pod is more
-important with a higher Priority, an earlier StartTime, and a higher cost by each of the other criteria (see
-`pod_costs`); pods that are equal in all criteria keep their listing order. Default: util.MoreImportantPod (v1.36).
+important with a higher Priority, an earlier StartTime, and a higher cost by each of the other criteria (`PodCosts`);
+pods that are equal in all criteria keep their listing order. Default: util.MoreImportantPod (v1.36).
 
 Rule: kube-scheduler's order is the snapshot's own layout; any other order has a layout of its own over the same pods.
 """
 
+import re
 from collections.abc import Callable
 
-from extender.core.snapshot.arrays import IntArray
+import numpy as np
+
+from extender.core.snapshot.arrays import IntArray, grown
 from extender.core.snapshot.node_layout import NodeLayout
-from extender.core.snapshot.pod_costs import PodCosts
 from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
+from extender.k8s.workloads import QOS_CLASSES, qos_class
+
+_COST = re.compile(r"-[0-9]{1,100}|0|[1-9][0-9]{0,9}")
+"""Integer as upstream accepts it (validFirstDigit): no plus sign, leading zeros only after a minus."""
+
+_INT32_BOUND = 2**31
+_DEFAULT_GRACE_PERIOD_SECONDS = 30
+"""Grace period of a pod that sets none (core/v1 DefaultTerminationGracePeriodSeconds, v1.36)."""
+
+_MAX_GRACE_PERIOD_SECONDS = 2**40
+"""Longer grace periods count as this, so that sums over victims fit int64."""
+
+
+def annotated_cost(pod: Pod, annotation: str) -> int:
+    """Return the 32-bit integer in the annotation; 0 if the pod does not have it or its value is not such an integer.
+
+    Mirrors helpers.GetDeletionCostFromPodAnnotations (pkg/apis/core/v1/helper, v1.36).
+    """
+    text = (pod.metadata.annotations or {}).get(annotation, "0")
+    value = int(text) if _COST.fullmatch(text) else 0
+    return value if -_INT32_BOUND <= value < _INT32_BOUND else 0
+
+
+def grace_period(pod: Pod) -> int:
+    """Return spec.terminationGracePeriodSeconds, its default if unset, 0 if negative."""
+    given = pod.spec.termination_grace_period_seconds
+    return _DEFAULT_GRACE_PERIOD_SECONDS if given is None else min(max(given, 0), _MAX_GRACE_PERIOD_SECONDS)
+
+
+class PodCosts(Index):
+    """Cost of evicting each running pod, [pod], by the criteria of EXTRA_IMPORTANCE; the higher, the more it costs.
+
+    EvictionCost reads `annotation`.
+    """
+
+    pod_parts = frozenset({"annotations", "spec", "status"})
+
+    def __init__(self, snapshot: Snapshot, annotation: str) -> None:
+        super().__init__(snapshot)
+        self._read: dict[str, Callable[[Pod], int]] = {
+            "PodDeletionCost": lambda pod: annotated_cost(pod, DELETION_COST),
+            "QoSClass": lambda pod: QOS_CLASSES.index(qos_class(pod)),
+            "EvictionCost": lambda pod: annotated_cost(pod, annotation),
+            "GracePeriod": grace_period,
+        }
+        self.by_criterion: dict[str, IntArray] = {name: np.zeros(64, np.int64) for name in self._read}
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        for name, read in self._read.items():
+            costs = self.by_criterion[name] = grown(self.by_criterion[name], row, 0)
+            costs[row] = read(pod)
 
 
 class ImportanceLayout(Index):

@@ -60,10 +60,10 @@ class NodeLayout:
 
     def lay_out(self, nodes: Sequence[int], size: int, of: PodTable) -> None:
         """Sort the pods of each of the `nodes` by importance and write them; `size`: number of all nodes."""
+        if not nodes and self.pod.shape[1] == size:
+            return
         lists = [of.on_node[node].values() for node in nodes]
         self.resize(max(map(len, lists), default=1), size, len(of.node))
-        if not nodes:
-            return
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         pods = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
         columns = np.array(nodes, np.int64)

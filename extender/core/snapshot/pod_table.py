@@ -14,10 +14,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, clamped, doubled
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, clamped, grown
 from extender.k8s.kinds import Key
 from extender.k8s.objects import ObjectMeta, Pod
-from extender.k8s.requests import Usage, is_resize_infeasible, running_usage
+from extender.k8s.requests import is_resize_infeasible, running_usage
 from extender.k8s.time import parse_time
 
 ASSUMED_DELETION_TIMESTAMP = "1970-01-01T00:00:00Z"
@@ -42,10 +42,11 @@ _ENCODER = msgspec.json.Encoder()
 class PodResources:
     """Amounts that a pod adds to the columns of its node (framework.PodResource, v1.36)."""
 
-    usage: Usage
-    demand: tuple[int, ...]
+    demand: tuple[int, ...] = (0,) * len(BASE_RESOURCES)
     """Amounts of BASE_RESOURCES."""
-    scalar_resources: tuple[tuple[str, int], ...]
+    non_zero: tuple[int, int] = (0, 0)
+    """cpu and memory, with a default for containers that request none."""
+    scalar_resources: tuple[tuple[str, int], ...] = ()
     """(resource, amount) of the others (framework.Resource.ScalarResources)."""
 
 
@@ -95,8 +96,7 @@ class PodTable:
     def add_node(self) -> None:
         """Append a node without pods."""
         self.on_node.append({})
-        if len(self.on_node) > len(self._non_zero_requested):
-            self._non_zero_requested = doubled(self._non_zero_requested, 0)
+        self._non_zero_requested = grown(self._non_zero_requested, len(self.on_node) - 1, 0)
         self._non_zero_requested[len(self.on_node) - 1] = 0
 
     def remove_last_node(self) -> None:
@@ -150,8 +150,8 @@ class PodTable:
         self.priorities[priority] += sign
         if not self.priorities[priority]:
             del self.priorities[priority]
-        self._non_zero_requested[node, 0] += sign * clamped(resources.usage.non_zero_cpu)
-        self._non_zero_requested[node, 1] += sign * clamped(resources.usage.non_zero_memory)
+        self._non_zero_requested[node, 0] += sign * resources.non_zero[0]
+        self._non_zero_requested[node, 1] += sign * resources.non_zero[1]
         for resource, amount in resources.scalar_resources:
             if sign > 0:
                 self.scalar_requests.setdefault(resource, {})[row] = amount
@@ -164,11 +164,10 @@ class PodTable:
     def _new_row(self) -> int:
         row = len(self.pods)
         self.pods.append(NO_POD)
-        self.resources.append(_NO_RESOURCES)
-        if row == len(self.node):
-            self.node, self.start = doubled(self.node, -1), doubled(self.start, NEVER)
-            self.priority, self.order = doubled(self.priority, 0), doubled(self.order, 0)
-            self.terminating, self.demand = doubled(self.terminating, 0), doubled(self.demand, 0)
+        self.resources.append(PodResources())
+        self.node, self.start = grown(self.node, row, -1), grown(self.start, row, NEVER)
+        self.priority, self.order = grown(self.priority, row, 0), grown(self.order, row, 0)
+        self.terminating, self.demand = grown(self.terminating, row, 0), grown(self.demand, row, 0)
         return row
 
     def validate(self, pod: Pod) -> None:
@@ -194,17 +193,14 @@ class PodTable:
         if known is None:
             if len(self._cached_resources) >= _MAX_CACHED_TEMPLATES:
                 self._cached_resources.clear()
-            known = self._cached_resources[key] = _pod_resources(running_usage(pod))
+            usage = running_usage(pod)
+            amounts = {name: clamped(amount) for name, amount in usage.requests.items()} | {"pods": 1}
+            known = self._cached_resources[key] = PodResources(
+                tuple(amounts.get(name, 0) for name in BASE_RESOURCES),
+                (clamped(usage.non_zero_cpu), clamped(usage.non_zero_memory)),
+                tuple((name, amount) for name, amount in amounts.items() if name not in BASE_RESOURCES),
+            )
         return known
-
-
-_NO_RESOURCES = PodResources(Usage({}, 0, 0), (0,) * len(BASE_RESOURCES), ())
-
-
-def _pod_resources(usage: Usage) -> PodResources:
-    amounts = usage.requests | {"pods": 1}
-    scalars = tuple((name, clamped(amount)) for name, amount in usage.requests.items() if name not in BASE_RESOURCES)
-    return PodResources(usage, tuple(clamped(amounts.get(name, 0)) for name in BASE_RESOURCES), scalars)
 
 
 class PodsWithoutRow:
@@ -275,14 +271,16 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
         found.append("owners")
     if before.spec != after.spec:
         found.append("spec")
-    if not (before.status is after.status or _same_status(before, after)) or not _same_termination(a, b):
+    termination_changed = (a.deletion_timestamp is None) != (b.deletion_timestamp is None)
+    assumption_changed = is_assumed_terminating(before) != is_assumed_terminating(after)
+    if termination_changed or assumption_changed or not _same_status(before, after):
         found.append("status")
     return frozenset(found) if found else NO_PARTS
 
 
 def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
-    return (
+    return a is b or (
         a.phase == b.phase
         and a.start_time == b.start_time
         and a.qos_class == b.qos_class
@@ -293,14 +291,6 @@ def _same_status(one: Pod, other: Pod) -> bool:
         and a.resources == b.resources
         and a.allocated_resources == b.allocated_resources
         and is_resize_infeasible(one) == is_resize_infeasible(other)
-    )
-
-
-def _same_termination(a: ObjectMeta, b: ObjectMeta) -> bool:
-    """Return whether both states are terminating or neither is, and both are assumed or neither is."""
-    one, other = a.deletion_timestamp, b.deletion_timestamp
-    return (one is None) == (other is None) and (one == ASSUMED_DELETION_TIMESTAMP) == (
-        other == ASSUMED_DELETION_TIMESTAMP
     )
 
 

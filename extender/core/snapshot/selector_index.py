@@ -6,8 +6,11 @@ Results are kept until nodes or pods change, so that pods of one template share 
 Rule: results are equal to checking every node and pod one by one.
 """
 
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +20,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod
-from extender.k8s.selectors import FieldRequirement, LabelMatcher, NodeMatcher, NodeTerm, Requirement
+from extender.k8s.selectors import LabelMatcher, NodeMatcher, NodeTerm, Requirement
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
@@ -43,18 +46,12 @@ def nodes_in_term(snapshot: Snapshot, term: NodeTerm) -> BoolArray:
     """Return [node]: whether the node matches every requirement of the term."""
     found = _all_hold(snapshot, term.labels)
     for field in term.fields:
-        found &= _nodes_with_field(snapshot, field)
-    return found
-
-
-def _nodes_with_field(snapshot: Snapshot, field: FieldRequirement) -> BoolArray:
-    named = np.zeros(len(snapshot.nodes), np.bool_)
-    if field.key == "metadata.name":
-        if field.value in snapshot.node_row:
+        # An unknown field has the value "", as upstream.
+        named = np.full(len(snapshot.nodes), field.key != "metadata.name" and not field.value)
+        if field.key == "metadata.name" and field.value in snapshot.node_row:
             named[snapshot.node_row[field.value]] = True
-    elif not field.value:
-        named[:] = True  # an unknown field has the value "", as upstream
-    return ~named if field.negated else named
+        found &= ~named if field.negated else named
+    return found
 
 
 def nodes_with_labels(snapshot: Snapshot, matcher: LabelMatcher) -> BoolArray:
@@ -72,6 +69,31 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 
 
 # --- running pods ---------------------------------------------------------------------------------------------------
+
+
+class KeyIndex(Index, ABC):
+    """Running pods by the keys that their specs have, such as host ports; a subclass for each kind of key."""
+
+    pod_parts = frozenset({"spec"})
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.users: dict[Any, Counter[int]] = {}
+        """Key -> pod row -> how often the pod has it."""
+
+    @abstractmethod
+    def keys_of(self, pod: Pod) -> Iterable[Hashable]:
+        """Return the keys of a pod."""
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        for key in self.keys_of(pod):
+            self.users.setdefault(key, Counter())[row] += 1
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        for key in set(self.keys_of(pod)):
+            del self.users[key][row]
+            if not self.users[key]:
+                del self.users[key]
 
 
 class LabelGroup(RowSet):
@@ -124,12 +146,6 @@ class LabelGroups(Index):
             yield from self.by_namespace.get(name, {}).values()
 
 
-def _only_namespaces(selectors: Iterable[PodSelector]) -> frozenset[str] | None:
-    """Return the namespaces in which all selectors can match; None: any namespace."""
-    naming = [one.namespaces for one in selectors if not one.namespace_selector.matches(None)]
-    return frozenset.intersection(*naming) if naming else None
-
-
 @dataclass(frozen=True, slots=True)
 class MatchingPods:
     """Running pods that a selector matches."""
@@ -149,7 +165,8 @@ def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> MatchingPods:
 
 @derived_by("pods", "pod_labels")
 def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> MatchingPods:
-    groups = snapshot.index(LabelGroups).in_namespaces(_only_namespaces(selectors))
+    naming = [one.namespaces for one in selectors if not one.namespace_selector.matches(None)]
+    groups = snapshot.index(LabelGroups).in_namespaces(frozenset.intersection(*naming) if naming else None)
     found = [
         group.rows for group in groups if all(one.matches(group.namespace, group.labels, None) for one in selectors)
     ]

@@ -22,9 +22,9 @@ from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.node_table import NodeTable
 from extender.core.snapshot.pod_table import PodPart, PodsWithoutRow, PodTable, changed_parts, identity, is_finished
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, ObjectTables, key_of
-from extender.k8s.objects import Labels, Node, Pod, Value
+from extender.k8s.objects import Labels, Node, Object, Pod
 
-Observer = Callable[[str, Key, Value | None], None]
+Observer = Callable[[str, Key, Object | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
 
 I = TypeVar("I", bound="Index")  # noqa: E741
@@ -48,6 +48,7 @@ class Snapshot(NodeTable):
         self._next_order = 0
         self._indexes: dict[tuple[Hashable, ...], Index] = {}
         self._following: dict[str, list[Index]] = defaultdict(list)
+        self._following_parts: dict[frozenset[PodPart], list[Index]] = {}
 
     @classmethod
     def build(cls, objects: ClusterObjects) -> "Snapshot":
@@ -76,7 +77,7 @@ class Snapshot(NodeTable):
 
     # --- changes ----------------------------------------------------------------------------------------------
 
-    def put(self, kind: str, one: Value) -> None:
+    def put(self, kind: str, one: Object) -> None:
         """Add or update an object; raises ValueError, and changes nothing, if it cannot be read."""
         self._versions["any"] += 1
         if isinstance(one, Pod):
@@ -170,9 +171,12 @@ class Snapshot(NodeTable):
             self._versions["pods"] += 1
         if "labels" in parts:
             self._versions["pod_labels"] += 1
-        for index in self._following["pods"]:
-            if not parts.isdisjoint(index.pod_parts):
-                index.pod_changed(row, before, pod, parts)
+        following = self._following_parts.get(parts)
+        if following is None:
+            following = [index for index in self._following["pods"] if not parts.isdisjoint(index.pod_parts)]
+            self._following_parts[parts] = following
+        for index in following:
+            index.pod_changed(row, before, pod, parts)
 
     def _admit(self, key: Key, pod: Pod, order: int) -> None:
         """Put a pod into the row of a known node, or else among the pods without a row."""
@@ -237,11 +241,11 @@ class Snapshot(NodeTable):
         rows = list(self.pod_table.on_node[node].values())
         return [(self.pod_table.pods[row], self._remove_from_node(row)) for row in rows]
 
-    def _object_changed(self, field: str, before: Value | None, after: Value | None) -> None:
+    def _object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
         self._versions[field] += 1
         self._notify(field, before, after)
 
-    def _notify(self, field: str, before: Value | None, after: Value | None) -> None:
+    def _notify(self, field: str, before: Object | None, after: Object | None) -> None:
         for index in self._following[field]:
             index.object_changed(field, before, after)
 
@@ -264,6 +268,7 @@ class Snapshot(NodeTable):
                 for row, pod in self.running_pods():
                     found.pod_added(row, pod)
                 self._following["pods"].append(found)
+                self._following_parts.clear()
             if kind.settled is not Index.settled:
                 found.settled()
                 self._following["settled"].append(found)
@@ -336,10 +341,10 @@ def _free_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
         container.popitem() if isinstance(container, dict) else container.pop()
 
 
-def _differs_in_version_only(before: Value, after: Value) -> bool:
+def _differs_in_version_only(before: Object, after: Object) -> bool:
     """Compare two states of an object in all that decisions read; most updates change only its resourceVersion."""
     fields = [field for field in before.__struct_fields__ if field != "metadata"]
-    a, b = before.metadata, after.metadata  # type: ignore[attr-defined]
+    a, b = before.metadata, after.metadata
     return (
         all(getattr(before, field) == getattr(after, field) for field in fields)
         and (a.uid, a.labels, a.annotations, a.owner_references) == (b.uid, b.labels, b.annotations, b.owner_references)

@@ -36,7 +36,10 @@ class VolumeIndex(Index):
 
     def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         if before is not None:
-            self._ungroup(before)
+            group = self._groups[_group_key(before)]
+            group.discard(self._numbers[before.metadata.name])
+            if not group:
+                del self._groups[_group_key(before)]
         if after is not None:
             number = self._numbers.get(after.metadata.name)
             if number is None:
@@ -46,12 +49,6 @@ class VolumeIndex(Index):
             self._groups.setdefault(_group_key(after), set()).add(number)
         elif before is not None:
             del self.by_number[self._numbers.pop(before.metadata.name)]
-
-    def _ungroup(self, volume: PersistentVolume) -> None:
-        group = self._groups[_group_key(volume)]
-        group.discard(self._numbers[volume.metadata.name])
-        if not group:
-            del self._groups[_group_key(volume)]
 
     def free_volumes(self, storage_class: str) -> list[int]:
         """Return the numbers of the class's volumes that have no claimRef."""

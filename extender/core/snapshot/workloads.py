@@ -5,12 +5,14 @@ Rule: one number per group, so that decisions count groups on arrays.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
+from typing import cast
 
 import numpy as np
 
-from extender.core.snapshot.arrays import IntArray, RowSet, doubled
+from extender.core.snapshot.arrays import IntArray, RowSet, grown
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.objects import COSCHEDULING, SCHEDULING, ObjectMeta, Pod, PodGroup
+from extender.k8s.controllers import PodGroup
+from extender.k8s.objects import COSCHEDULING, SCHEDULING, Pod
 from extender.k8s.workloads import workload_of
 
 NO_GROUP = -1
@@ -36,16 +38,14 @@ class GroupIndex(Index, ABC):
         """Return the identity of the pod's group; None if it belongs to no group."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        while row >= len(self.of_pod):
-            self.of_pod = doubled(self.of_pod, NO_GROUP)
+        self.of_pod = grown(self.of_pod, row, NO_GROUP)
         group = self.group_of(pod)
         if group is None:
             return
         number = self._numbers.get(group)
         if number is None:
             number = self._numbers[group] = self._free.pop() if self._free else len(self.groups)
-            self.groups[number] = group
-            self.members[number] = RowSet()
+            self.groups[number], self.members[number] = group, RowSet()
         self.members[number].add(row)
         self.of_pod[row] = number
 
@@ -99,12 +99,10 @@ class PodGroupIndex(GroupIndex):
         return None if named is None else (named.api_group, pod.metadata.namespace, named.name)
 
     def object_changed(self, field: str, before: PodGroup | None, after: PodGroup | None) -> None:
-        metadata = (after or before or _NO_POD_GROUP).metadata
-        pod_group = _API_GROUP[field], metadata.namespace, metadata.name
-        if after is None:
-            self._minimum.pop(pod_group, None)
-        else:
-            self._minimum[pod_group] = after.minimum or 0
+        if before is not None:
+            del self._minimum[_API_GROUP[field], before.metadata.namespace, before.metadata.name]
+        if after is not None:
+            self._minimum[_API_GROUP[field], after.metadata.namespace, after.metadata.name] = after.minimum or 0
 
     def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.
@@ -128,15 +126,9 @@ class PodGroupIndex(GroupIndex):
         """
         rows = self.members[number].rows
         remaining = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
-        spare = remaining - self._minimum.get(self._pod_group_of(number), remaining)
+        spare = remaining - self._minimum.get(cast(PodGroupID, self.groups[number]), remaining)
         return spare if spare >= 0 else ALREADY_BELOW_MINIMUM
-
-    def _pod_group_of(self, number: int) -> PodGroupID:
-        pod_group: PodGroupID = self.groups[number]  # type: ignore[assignment]
-        return pod_group
 
 
 ALREADY_BELOW_MINIMUM = 2**31
 """Spare of a pod group that is below its minimum: more members than any node holds."""
-
-_NO_POD_GROUP = PodGroup(ObjectMeta())

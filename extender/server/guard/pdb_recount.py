@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.derived import derived_by
-from extender.core.snapshot.pod_costs import annotated_cost, grace_period
+from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.pod_table import identity, is_assumed_terminating
 from extender.core.snapshot.selector_index import LabelGroups
 from extender.core.snapshot.snapshot import Snapshot

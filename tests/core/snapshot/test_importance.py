@@ -8,6 +8,7 @@ import itertools
 import random
 
 import pytest
+from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
@@ -15,13 +16,14 @@ from extender.core import engine
 from extender.core.evaluation import evaluate
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, PreemptionPolicy, Profile
-from extender.core.snapshot.pod_costs import annotated_cost, grace_period
+from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from tests.builders import budget, cluster, incoming, node, pod, snapshot, typed
 from tests.parity import reference
 from tests.parity.reference.objects import UNRESOLVABLE, priority, start_time, terminating
 from tests.parity.reference.preemption import nodes_to_try, split_by_budgets
+from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.test_changes import change, objects_of, put
 
@@ -312,7 +314,8 @@ def reprieved(cycle, original, order):
     return {"victims": [one.uid for one in gone], "numPDBViolations": violations}
 
 
-@pytest.mark.parametrize("seed", range(300))
+@examples(40, 300, 20_000)
+@given(SEEDS)
 def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
     """On generated clusters: extended resources, host ports, affinity, spreads, volumes and budgets."""
     chance, one, raw = drawn(seed)
@@ -345,7 +348,8 @@ def with_costs(kind, one, chance):
     return replace(one, metadata=replace(one.metadata, annotations=annotations), spec=spec, status=status)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@examples(6, 40, 5_000)
+@given(SEEDS)
 def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
     """Objects of every kind are added, changed and removed, and each order is read in between."""
     chance = random.Random(seed)

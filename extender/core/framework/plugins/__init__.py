@@ -28,7 +28,7 @@ from extender.core.framework.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from extender.core.framework.plugins.prefilter import PreFilterResult
+from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
@@ -84,6 +84,6 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
 """Snapshot indexes that plugins read, built ahead so that no request waits for them."""
 
 UNEVALUATED_FILTERS: dict[str, Callable[[SchedulingContext], BoolArray]] = {
-    dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated,
+    dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated
 }
 """Filter plugins that are not implemented here -> [node] where kube-scheduler evaluates them for the pod."""

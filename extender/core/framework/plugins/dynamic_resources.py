@@ -9,7 +9,7 @@ Rule: decisions report the plugin as not evaluated there; acceptance by the exte
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext
-from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray
 from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.k8s.requests import incoming_requests
 
@@ -18,12 +18,10 @@ NAME = "DynamicResources"
 
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
     """Return [node]: whether kube-scheduler evaluates DynamicResources for the pod there."""
-    size = len(context.snapshot.nodes)
-    if context.pod.spec.resource_claims:
-        return np.ones(size, np.bool_)
-    mask = np.zeros(size, np.bool_)
-    for resource, amount in incoming_requests(context.pod).items():
-        delegated = delegated_to_dra(context.snapshot, resource) if amount else None
+    mask = np.full(len(context.snapshot.nodes), bool(context.pod.spec.resource_claims))
+    requested = (name for name, amount in incoming_requests(context.pod).items() if amount)
+    for resource in (name for name in requested if name not in BASE_RESOURCES):
+        delegated = delegated_to_dra(context.snapshot, resource)
         if delegated is not None:
             mask |= delegated
     return mask

@@ -3,8 +3,6 @@
 Mirrors pkg/scheduler/framework/plugins/imagelocality (v1.36).
 """
 
-from itertools import chain
-
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext
@@ -12,7 +10,7 @@ from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.objects import Node, Pod
+from extender.k8s.objects import Node
 
 NAME = "ImageLocality"
 
@@ -38,21 +36,19 @@ class ImageIndex(Index):
             return
         removed, current = _sizes(before), _sizes(after)
         for name in removed.keys() - current.keys():
-            del self.holders[name][_name(before)]
+            del self.holders[name][removed[name][0]]
             if not self.holders[name]:
                 del self.holders[name]
-        for name, size in current.items():
-            self.holders.setdefault(name, {})[_name(after)] = size
+        for name, (node, size) in current.items():
+            self.holders.setdefault(name, {})[node] = size
 
 
-def _name(node: Node | None) -> str:
-    return node.metadata.name if node else ""
-
-
-def _sizes(node: Node | None) -> dict[str, int]:
-    """Return image name -> bytes; if a node lists an image twice, the first entry counts."""
-    images = (node.status.images if node else None) or ()
-    return {name: image.size_bytes for image in reversed(images) for name in image.names or ()}
+def _sizes(node: Node | None) -> dict[str, tuple[str, int]]:
+    """Return image name -> (node name, bytes); if a node lists an image twice, the first entry counts."""
+    if node is None:
+        return {}
+    images, of_node = node.status.images or (), node.metadata.name
+    return {name: (of_node, image.size_bytes) for image in reversed(images) for name in image.names or ()}
 
 
 @derived_by("nodes", "images")
@@ -68,30 +64,22 @@ def _image(snapshot: Snapshot, name: str) -> tuple[int, IntArray]:
     return holders[first], np.array([snapshot.node_row[node] for node in holders], np.int64)
 
 
-def _with_default_tag(image: str) -> str:
-    """Return the image name with the tag `latest` if it has none; the colon of a registry port does not start a tag."""
-    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
-
-
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     """Return [row]: 0-100 by the bytes of the pod's images on the node."""
     # sum   = sum over the pod's images on the node of size * (nodes with the image / all nodes): the spread factor
     #         keeps pods from piling up on the few nodes that have a rare image
     # score = 100 * (sum - min) / (max - min), sum clipped to min..max, max = 1000 MB * containers
-    snapshot = context.snapshot
+    snapshot, spec = context.snapshot, context.pod.spec
     image_bytes = np.zeros(len(snapshot.nodes), np.int64)
-    for reference in _image_references(context.pod):
-        size, holders = _image(snapshot, _with_default_tag(reference))
+    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
+    volumes = [volume.image.reference for volume in spec.volumes or () if volume.image]
+    for image in [container.image for container in containers] + volumes:
+        # The tag is `latest` if there is none; the colon of a registry port does not start a tag.
+        tagged = image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+        size, holders = _image(snapshot, tagged)
         image_bytes[holders] += int(size * (len(holders) / len(snapshot.nodes)))
-    containers = len(context.pod.spec.init_containers or ()) + len(context.pod.spec.containers or ())
-    max_threshold = _MAX_CONTAINER_THRESHOLD_BYTES * containers
+    max_threshold = _MAX_CONTAINER_THRESHOLD_BYTES * len(containers)
     if max_threshold <= _MIN_THRESHOLD_BYTES:
         return np.zeros(len(rows), np.int64)
     bounded = np.clip(image_bytes[rows], _MIN_THRESHOLD_BYTES, max_threshold)
     return MAX_NODE_SCORE * (bounded - _MIN_THRESHOLD_BYTES) // (max_threshold - _MIN_THRESHOLD_BYTES)
-
-
-def _image_references(pod: Pod) -> list[str]:
-    spec = pod.spec
-    containers = chain(spec.init_containers or (), spec.containers or ())
-    return [c.image for c in containers] + [v.image.reference for v in spec.volumes or () if v.image]

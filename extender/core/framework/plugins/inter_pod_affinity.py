@@ -9,18 +9,17 @@ Rule: a node fits if, per topology key, its domain has a match for every affinit
 term, in both directions.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from itertools import chain
 
 import msgspec
 import numpy as np
 
 from extender.core.framework.constraint import CodeArray, ConflictConstraint, Constraint, NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
-from extender.core.framework.plugins.prefilter import PreFilterResult
-from extender.core.framework.status import Code
+from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts, RowSet
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.node_layout import RankedDemand
@@ -78,19 +77,18 @@ def _existing_terms(pod: Pod) -> _Terms:
     affinity = pod.spec.affinity
     if affinity is None:
         return _Terms()
-    affinity_spec, anti_affinity_spec = affinity.pod_affinity, affinity.pod_anti_affinity
     return _Terms(
-        _parse_or_empty(lambda: required_terms(pod, affinity_spec)),
-        _parse_or_empty(lambda: required_terms(pod, anti_affinity_spec)),
-        _parse_or_empty(lambda: preferred_terms(pod, affinity_spec, 1))
-        + _parse_or_empty(lambda: preferred_terms(pod, anti_affinity_spec, -1)),
+        _or_empty(required_terms, pod, affinity.pod_affinity),
+        _or_empty(required_terms, pod, affinity.pod_anti_affinity),
+        _or_empty(preferred_terms, pod, affinity.pod_affinity, 1)
+        + _or_empty(preferred_terms, pod, affinity.pod_anti_affinity, -1),
     )
 
 
-def _parse_or_empty(read: Callable[[], tuple[AffinityTerm, ...]]) -> tuple[AffinityTerm, ...]:
+def _or_empty(parse: Callable[..., tuple[AffinityTerm, ...]], *arguments: object) -> tuple[AffinityTerm, ...]:
     """Return the parsed terms; an existing pod with terms that do not parse must not fail the incoming pod."""
     try:
-        return read()
+        return parse(*arguments)
     except SelectorError:
         return ()
 
@@ -103,8 +101,11 @@ class _TermOwners(RowSet):
     def __init__(self, terms: _Terms) -> None:
         super().__init__()
         self.terms = terms
-        self.namespaces = _target_namespaces(terms)
-        """Namespaces whose pods the terms can match; None: any namespace."""
+        selectors = [term.pods for term in (*terms.affinity, *terms.anti_affinity, *terms.preferred)]
+        self.namespaces: frozenset[str | None] = frozenset((None,))
+        """Namespaces whose pods the terms can match; None: any, because of a namespaceSelector."""
+        if all(one.namespace_selector.is_nothing for one in selectors):
+            self.namespaces = frozenset(name for one in selectors for name in one.namespaces)
 
 
 class TermOwnerIndex(Index):
@@ -118,9 +119,8 @@ class TermOwnerIndex(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._by_key: dict[tuple[str, bytes], _TermOwners] = {}
-        self._by_namespace: dict[str, dict[int, _TermOwners]] = {}
-        self.for_any_namespace: dict[int, _TermOwners] = {}
-        """`id` -> owners whose terms can match pods of any namespace, because they have a namespaceSelector."""
+        self._by_namespace: dict[str | None, dict[tuple[str, bytes], _TermOwners]] = {}
+        """Namespace whose pods the terms can match (None: any) -> the same entries."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         key = _owners_key(pod)
@@ -129,8 +129,8 @@ class TermOwnerIndex(Index):
         owners = self._by_key.get(key)
         if owners is None:
             owners = self._by_key[key] = _TermOwners(_existing_terms(pod))
-            for table in self._tables_of(owners):
-                table[id(owners)] = owners
+            for namespace in owners.namespaces:
+                self._by_namespace.setdefault(namespace, {})[key] = owners
         owners.add(row)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
@@ -141,21 +141,15 @@ class TermOwnerIndex(Index):
         owners.remove(row)
         if not owners.members:
             del self._by_key[key]
-            for table in self._tables_of(owners):
-                del table[id(owners)]
-            for namespace in owners.namespaces or ():
+            for namespace in owners.namespaces:
+                del self._by_namespace[namespace][key]
                 if not self._by_namespace[namespace]:
                     del self._by_namespace[namespace]
 
-    def _tables_of(self, owners: _TermOwners) -> list[dict[int, _TermOwners]]:
-        if owners.namespaces is None:
-            return [self.for_any_namespace]
-        return [self._by_namespace.setdefault(namespace, {}) for namespace in owners.namespaces]
-
-    def owners_for(self, namespace: str) -> Iterator[_TermOwners]:
-        """Yield the owners whose terms can match a pod of this namespace."""
-        yield from self._by_namespace.get(namespace, {}).values()
-        yield from self.for_any_namespace.values()
+    def owners_for(self, namespace: str | None) -> Iterable[_TermOwners]:
+        """Return the owners whose terms can match a pod of this namespace; None: of any namespace."""
+        names = dict.fromkeys((namespace, None))
+        return chain.from_iterable(self._by_namespace.get(name, {}).values() for name in names)
 
 
 def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
@@ -166,14 +160,6 @@ def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
     return pod.metadata.namespace, msgspec.json.encode(affinity)
 
 
-def _target_namespaces(terms: _Terms) -> frozenset[str] | None:
-    """Return the namespaces whose pods the terms can match; None: any, because of a namespaceSelector."""
-    selectors = [term.pods for term in (*terms.affinity, *terms.anti_affinity, *terms.preferred)]
-    if not all(one.namespace_selector.is_nothing for one in selectors):
-        return None
-    return frozenset(name for one in selectors for name in one.namespaces)
-
-
 def uses_namespace_selector(context: SchedulingContext) -> bool:
     """Return whether a term of the incoming pod or of a running pod has a namespaceSelector."""
     affinity = context.pod.spec.affinity
@@ -181,7 +167,7 @@ def uses_namespace_selector(context: SchedulingContext) -> bool:
     terms = [term for side in sides if side for term in side.required or ()]
     terms += [one.pod_affinity_term for side in sides if side for one in side.preferred or ()]
     own = any(term.namespace_selector is not None for term in terms)
-    return own or bool(context.snapshot.index(TermOwnerIndex).for_any_namespace)
+    return own or any(True for _ in context.snapshot.index(TermOwnerIndex).owners_for(None))
 
 
 # --- matches per topology domain ------------------------------------------------------------------------------------
@@ -218,22 +204,19 @@ def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, .
     return _domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64))
 
 
-@dataclass(frozen=True, slots=True)
-class _TargetPod:
-    """Namespace and labels of a pod, which is all that other pods' terms read: equal ones share cached results."""
+_TargetPod = tuple[str, LabelsKey]
+"""Namespace and labels of a pod, which is all that other pods' terms read: equal ones share derived values."""
 
-    namespace: str
-    labels: LabelsKey
 
-    @classmethod
-    def of(cls, pod: Pod) -> Self:
-        return cls(pod.metadata.namespace, labels_key(pod.metadata.labels))
+def _target(pod: Pod) -> _TargetPod:
+    return pod.metadata.namespace, labels_key(pod.metadata.labels)
 
 
 def _term_predicate(snapshot: Snapshot, target: _TargetPod) -> Callable[[AffinityTerm], bool]:
     """Return a predicate: an existing pod's term matches a pod of this target."""
-    labels, by_namespace = dict(target.labels), snapshot.namespace_labels.get(target.namespace, {})
-    return lambda term: term.pods.matches(target.namespace, labels, by_namespace)
+    namespace, labels = target[0], dict(target[1])
+    of_namespace = snapshot.namespace_labels.get(namespace, {})
+    return lambda term: term.pods.matches(namespace, labels, of_namespace)
 
 
 @derived_by("nodes", "pods", "namespaces")
@@ -250,11 +233,11 @@ def _owner_matches(
     `weighted_terms`: terms of a pod -> those to consider, with their weights.
     """
     matches, weights = _term_predicate(snapshot, target), defaultdict(list)
-    for owners in snapshot.index(TermOwnerIndex).owners_for(target.namespace):
-        weight_per_key: dict[str, int] = {}
+    for owners in snapshot.index(TermOwnerIndex).owners_for(target[0]):
+        weight_per_key = Counter[str]()
         for term, weight in weighted_terms(owners.terms):
             if matches(term):
-                weight_per_key[term.topology_key] = weight_per_key.get(term.topology_key, 0) + weight
+                weight_per_key[term.topology_key] += weight
         for key, weight in weight_per_key.items():
             weights[key].append((owners.rows, weight))
     found = {}
@@ -293,20 +276,13 @@ class AffinityConstraint(Constraint):
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON_AFFINITY,)
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), has_keys=self.has_keys[rows])
-
 
 def _nominated(
     context: SchedulingContext, columns: Sequence[_DomainMatches], demand_of: Callable[[Pod], Sequence[int]]
 ) -> IntArray | None:
     """Return [column, node]: summed demand of the nominated pods on nodes that have the column's topology key."""
-    return context.nominated_demand(
-        len(columns),
-        lambda pod, node: [
-            amount * column.has_key[node] for column, amount in zip(columns, demand_of(pod), strict=True)
-        ],
-    )
+    demand = context.nominated_demand(len(columns), lambda pod, _node: demand_of(pod))
+    return None if demand is None else demand * np.stack([column.has_key for column in columns])
 
 
 def _anti_affinity(
@@ -329,23 +305,18 @@ def _term_matches(term: AffinityTerm, pod: Pod) -> bool:
     return term.pods.matches(pod.metadata.namespace, pod.metadata.labels or {}, None)
 
 
-def _incoming_anti_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> ConflictConstraint:
-    """Return the constraint of the incoming pod's required anti-affinity: no pod in the domain matches any term."""
-    snapshot = context.snapshot
-    columns = [_selected_matches(snapshot, (term.topology_key, (term.pods,))) for term in terms]
-    return _anti_affinity(
-        context, columns, lambda pod: [_term_matches(term, pod) for term in terms], REASON_ANTI_AFFINITY
-    )
-
-
 def _incoming_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> AffinityConstraint:
     """Return the constraint of the incoming pod's required affinity; a pod counts if it matches all terms."""
     snapshot, selectors = context.snapshot, tuple(term.pods for term in terms)
     keys = dict.fromkeys(term.topology_key for term in terms)
     columns = [_selected_matches(snapshot, (key, selectors)) for key in keys]
-    everywhere = _cluster_matches(snapshot, selectors, columns)
+    # The last column counts the matches in all domains of all topology keys: 0 if the cluster has no matching pod.
+    pods = pods_matching(snapshot, *selectors)
+    amounts = np.stack([column.has_key[pods.nodes] for column in columns]).sum(axis=0, dtype=np.int64)
+    matches = [column.matches for column in columns] + [np.full(len(snapshot.nodes), amounts.sum())]
+    by_pod = [column.by_pod for column in columns] + [PodAmounts(pods.rows, pods.nodes, amounts)]
     # A matching pod adds headroom, so its demand is negative: removing it may make the node unfit.
-    demand = [replace(column.by_pod, amounts=-column.by_pod.amounts) for column in (*columns, everywhere)]
+    demand = tuple(replace(column, amounts=-column.amounts) for column in by_pod)
     nominated = _nominated(
         context, columns, lambda pod: [all(_term_matches(term, pod) for term in terms)] * len(columns)
     )
@@ -353,24 +324,12 @@ def _incoming_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ..
         nominated = -np.vstack((nominated, nominated.sum(axis=0)))
     return AffinityConstraint(
         NAME,
-        np.stack([column.matches for column in (*columns, everywhere)]) + _NO_MATCH,
-        RankedDemand(context.layout, tuple(demand)),
+        np.stack(matches) + _NO_MATCH,
+        RankedDemand(context.layout, demand),
         nominated,
         np.logical_and.reduce([column.has_key for column in columns]),
         all(_term_matches(term, context.pod) for term in terms),
     )
-
-
-def _cluster_matches(
-    snapshot: Snapshot, selectors: tuple[PodSelector, ...], columns: Sequence[_DomainMatches]
-) -> _DomainMatches:
-    """Sum the matches over all domains of all topology keys: 0 if the cluster has no matching pod."""
-    pods = pods_matching(snapshot, *selectors)
-    amounts = np.zeros(len(pods.rows), np.int64)
-    for column in columns:
-        amounts += column.has_key[pods.nodes]
-    matches = np.full(len(snapshot.nodes), amounts.sum())
-    return _DomainMatches(matches, PodAmounts(pods.rows, pods.nodes, amounts), columns[0].has_key)
 
 
 def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstraint | None, bool]:
@@ -378,7 +337,7 @@ def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstra
 
     The flag says whether a running pod has such anti-affinity on a node with the topology key.
     """
-    snapshot, target = context.snapshot, _TargetPod.of(context.pod)
+    snapshot, target = context.snapshot, _target(context.pod)
     running = _running_anti_affinity(snapshot, target)
     matches = _term_predicate(snapshot, target)
 
@@ -418,7 +377,15 @@ def filter(context: SchedulingContext) -> tuple[Constraint, ...]:
     if own.affinity:
         constraints.append(_incoming_affinity(context, own.affinity))
     if own.anti_affinity:
-        constraints.append(_incoming_anti_affinity(context, own.anti_affinity))
+        columns = [_selected_matches(context.snapshot, (term.topology_key, (term.pods,))) for term in own.anti_affinity]
+        constraints.append(
+            _anti_affinity(
+                context,
+                columns,
+                lambda pod: [_term_matches(term, pod) for term in own.anti_affinity],
+                REASON_ANTI_AFFINITY,
+            )
+        )
     if existing is not None:
         constraints.append(existing)
     return tuple(constraints)
@@ -459,7 +426,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
         column = _selected_matches(snapshot, (term.topology_key, (term.pods,)))
         total += term.weight * column.matches
         has_matches |= bool(len(column.by_pod.pods))
-    query = (_TargetPod.of(context.pod), profile.hard_pod_affinity_weight)
+    query = (_target(context.pod), profile.hard_pod_affinity_weight)
     for column in _running_preferences(snapshot, query).values():
         total += column.matches
         has_matches |= bool(len(column.by_pod.pods))

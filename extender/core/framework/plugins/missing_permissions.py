@@ -7,7 +7,6 @@ Rule: a missing permission never turns into a rejection or an acceptance by the 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from extender.core.framework.constraint import SchedulingContext
@@ -26,50 +25,35 @@ ExtensionPoint = Literal["filter", "score"]
 """Extension point at which the plugin would run."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredTables:
-    """Tables that a plugin reads besides nodes and pods, and the pods for which it reads them."""
-
-    tables: frozenset[str]
-    """Field names of ObjectTables."""
-    applies_to: Callable[[SchedulingContext, ExtensionPoint], bool]
-    """Predicate: the plugin reads the tables for this pod at this extension point."""
-
-
-def _has_claims(context: SchedulingContext, _point: ExtensionPoint = "filter") -> bool:
+def _has_claims(context: SchedulingContext, _point: ExtensionPoint) -> bool:
     return any(True for _ in claim_uses(context.pod))
 
 
-def _has_volumes(context: SchedulingContext, _point: ExtensionPoint) -> bool:
+def _has_volumes(context: SchedulingContext, point: ExtensionPoint) -> bool:
     inline = (volume for volume in context.pod.spec.volumes or () if volume.persistent_volume_claim is None)
-    return _has_claims(context) or any(migrated_volume(volume) is not None for volume in inline)
+    return _has_claims(context, point) or any(migrated_volume(volume) is not None for volume in inline)
 
 
-def _uses_default_selector(context: SchedulingContext, point: ExtensionPoint) -> bool:
-    return pod_topology_spread.uses_default_selector(
-        context, "DoNotSchedule" if point == "filter" else "ScheduleAnyway"
-    )
+_VOLUME_TABLES = frozenset({"claims", "volumes", "storage_classes"})
+_OWNER_TABLES = frozenset({"services", "replication_controllers", "replica_sets", "stateful_sets"})
 
-
-def _uses_namespace_selector(context: SchedulingContext, _point: ExtensionPoint) -> bool:
-    return inter_pod_affinity.uses_namespace_selector(context)
-
-
-_VOLUME_TABLES = {"claims", "volumes", "storage_classes"}
-_OWNER_TABLES = {"services", "replication_controllers", "replica_sets", "stateful_sets"}
-
-REQUIRED_TABLES: Mapping[str, RequiredTables] = {
-    volume_restrictions.NAME: RequiredTables(frozenset({"claims"}), _has_claims),
-    node_volume_limits.NAME: RequiredTables(
-        frozenset(_VOLUME_TABLES | {"csi_nodes", "volume_attachments"}), _has_volumes
+REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext, ExtensionPoint], bool]]] = {
+    volume_restrictions.NAME: (frozenset({"claims"}), _has_claims),
+    node_volume_limits.NAME: (_VOLUME_TABLES | {"csi_nodes", "volume_attachments"}, _has_volumes),
+    volume_binding.NAME: (_VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"}, _has_claims),
+    volume_zone.NAME: (_VOLUME_TABLES, _has_claims),
+    pod_topology_spread.NAME: (
+        _OWNER_TABLES,
+        lambda context, point: pod_topology_spread.uses_default_selector(
+            context, "DoNotSchedule" if point == "filter" else "ScheduleAnyway"
+        ),
     ),
-    volume_binding.NAME: RequiredTables(
-        frozenset(_VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"}), _has_claims
+    inter_pod_affinity.NAME: (
+        frozenset({"namespaces"}),
+        lambda context, _point: inter_pod_affinity.uses_namespace_selector(context),
     ),
-    volume_zone.NAME: RequiredTables(frozenset(_VOLUME_TABLES), _has_claims),
-    pod_topology_spread.NAME: RequiredTables(frozenset(_OWNER_TABLES), _uses_default_selector),
-    inter_pod_affinity.NAME: RequiredTables(frozenset({"namespaces"}), _uses_namespace_selector),
 }
+"""Plugin -> fields of ObjectTables that it reads besides nodes and pods; whether it reads them for this pod there."""
 
 
 def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> frozenset[str]:
@@ -79,6 +63,6 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
         return frozenset()
     return frozenset(
         name
-        for name, required in REQUIRED_TABLES.items()
-        if required.tables & unreadable and required.applies_to(context, point)
+        for name, (tables, applies_to) in REQUIRED_TABLES.items()
+        if tables & unreadable and applies_to(context, point)
     )

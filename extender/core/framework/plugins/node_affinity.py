@@ -7,10 +7,10 @@ import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.normalize import normalize
-from extender.core.framework.plugins.prefilter import PreFilterResult
+from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.selector_index import nodes_in_term, nodes_matching
-from extender.k8s.objects import NodeSelector, NodeSelectorTerm
+from extender.k8s.objects import NodeSelectorTerm
 from extender.k8s.selectors import SelectorError, compile_node_selector, preferred_score, required_node_affinity
 
 NAME = "NodeAffinity"
@@ -19,19 +19,14 @@ REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
 REASON_CONFLICT = "pod affinity terms conflict"
 
 
-def _required_terms(context: SchedulingContext) -> list[NodeSelectorTerm]:
-    affinity = context.pod.spec.affinity
-    required: NodeSelector | None = affinity.node_affinity.required if affinity and affinity.node_affinity else None
-    return (required.node_selector_terms or []) if required else []
-
-
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Return the node names that the required terms leave, all nodes if a term does not name nodes.
 
     Rejects the pod if no term leaves a node, that is, if the names within each term exclude one another.
     """
-    terms = _required_terms(context)
-    names: set[str] = set()
+    affinity, names = context.pod.spec.affinity, set[str]()
+    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    terms = (required.node_selector_terms or []) if required else []
     for term in terms:  # terms are ORed: their node names are united
         term_names = _node_names(term)
         if term_names is None:

@@ -1,22 +1,46 @@
 """NodePorts: two pods of a node may not use the same host port, protocol and address.
 
-Mirrors pkg/scheduler/framework/plugins/nodeports (v1.36).
+Mirrors pkg/scheduler/framework/plugins/nodeports, pkg/scheduler/util.GetHostPorts and kube-scheduler/framework
+HostPortInfo (v1.36).
 """
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
-from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
-from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
+from extender.core.framework.constraint import ConflictConstraint, EvictablePods, SchedulingContext
+from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.selector_index import KeyIndex
 from extender.k8s.objects import Pod
-from extender.k8s.ports import HostPort, host_ports
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
+ANY_ADDRESS = "0.0.0.0"
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+    def conflicts(self, other: "HostPort") -> bool:
+        """Return whether port and protocol are equal, and the addresses are equal or one of them is any address."""
+        same = self.port == other.port and self.protocol == other.protocol
+        return same and (self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip))
+
+
+def host_ports(pod: Pod) -> frozenset[HostPort]:
+    """Return the host ports of containers and sidecars; the default address is any, the default protocol TCP."""
+    sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
+    return frozenset(
+        HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+        for container in chain(pod.spec.containers or (), sidecars)
+        for port in container.ports or ()
+        if port.host_port > 0
+    )
 
 
 @dataclass(frozen=True)
@@ -37,29 +61,12 @@ class PortConflictConstraint(ConflictConstraint):
         conflicts: IntArray = (kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
         return -conflicts
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), holders=self.holders[:, :, rows])
 
-
-class HostPortIndex(Index):
+class HostPortIndex(KeyIndex):
     """Host ports that running pods use (upstream: NodeInfo.UsedPorts)."""
 
-    pod_parts = frozenset({"spec"})
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self.holders: dict[HostPort, RowSet] = {}
-        """Host port -> rows of the pods that use it."""
-
-    def pod_added(self, row: int, pod: Pod) -> None:
-        for port in host_ports(pod):
-            self.holders.setdefault(port, RowSet()).add(row)
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        for port in host_ports(pod):
-            self.holders[port].remove(row)
-            if not self.holders[port].members:
-                del self.holders[port]
+    def keys_of(self, pod: Pod) -> frozenset[HostPort]:
+        return host_ports(pod)
 
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
@@ -68,18 +75,14 @@ def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
     if not wanted:
         return ()
     snapshot, layout = context.snapshot, context.layout
-    held = snapshot.index(HostPortIndex).holders
-    conflicting = [holders.rows for port, holders in held.items() if any(map(port.conflicts, wanted))]
+    held = snapshot.index(HostPortIndex).users.items()
+    conflicting = [list(users) for port, users in held if any(map(port.conflicts, wanted))]
     holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
     for port, rows in enumerate(conflicting):
         holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
-    demand = snapshot.pod_amounts({row: 1 for rows in conflicting for row in rows.tolist()})
+    demand = snapshot.pod_amounts({row: 1 for rows in conflicting for row in rows})
     headroom, ranked = -demand.per_node(len(snapshot.nodes)), RankedDemand(layout, (demand,))
-    return (PortConflictConstraint(NAME, headroom[np.newaxis], ranked, _nominated(context, wanted), REASON, holders),)
-
-
-def _nominated(context: SchedulingContext, wanted: frozenset[HostPort]) -> IntArray | None:
-    def demand_of(pod: Pod, _node: int) -> list[int]:
-        return [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
-
-    return context.nominated_demand(1, demand_of)
+    nominated = context.nominated_demand(
+        1, lambda pod, _node: [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
+    )
+    return (PortConflictConstraint(NAME, headroom[np.newaxis], ranked, nominated, REASON, holders),)

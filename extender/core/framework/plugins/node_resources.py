@@ -9,7 +9,6 @@ Rule: a node fits if requested <= allocatable - used, for every requested resour
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -85,18 +84,16 @@ class ResourceConstraint(ColumnwiseConstraint):
             freed = np.concatenate((freed, others.sums(evictable.mask)))
         return self.headroom + freed
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), exceeds_allocatable=self.exceeds_allocatable[rows])
-
 
 def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     """Return one constraint; never none, because every node limits its number of pods.
 
     BASE_RESOURCES behind the last requested one are left out to save columns.
     """
-    snapshot = context.snapshot
+    snapshot, profile = context.snapshot, context.profile
     requests = incoming_requests(context.pod) | {"pods": 1}
-    extended = _checked_extended(requests, context.profile)
+    scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
+    extended = tuple(name for name in scalars if not _is_ignored(name, profile))
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
@@ -108,20 +105,13 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     headroom = np.where(requested > 0, capacity - requested, _UNLIMITED) - use
     exceeds = requested > capacity
     exceeds[_PODS_COLUMN] = False  # quirk: upstream never marks "Too many pods" as unresolvable
-    return (
-        ResourceConstraint(
-            FIT_NAME, headroom, demand, _nominated(context, names), names, np.logical_or.reduce(exceeds)
-        ),
-    )
 
+    def demand_of(pod: Pod, _node: int) -> list[int]:
+        usage = running_usage(pod).requests | {"pods": 1}
+        return [clamped(usage.get(name, 0)) for name in names]
 
-def _checked_extended(requests: dict[str, int], profile: Profile) -> tuple[str, ...]:
-    """Return the requested extended resources that the profile does not ignore (NodeResourcesFitArgs)."""
-    return tuple(
-        name
-        for name in sorted(requests)
-        if name not in BASE_RESOURCES and requests[name] > 0 and not _is_ignored(name, profile)
-    )
+    nominated = context.nominated_demand(len(names), demand_of)
+    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, np.logical_or.reduce(exceeds)),)
 
 
 def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
@@ -134,16 +124,9 @@ def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
 
 
 def _is_ignored(name: str, profile: Profile) -> bool:
+    """Return whether the profile leaves an extended resource to other plugins (NodeResourcesFitArgs)."""
     group = name.split("/")[0]
     return is_extended(name) and (name in profile.ignored_resources or group in profile.ignored_resource_groups)
-
-
-def _nominated(context: SchedulingContext, names: tuple[str, ...]) -> IntArray | None:
-    def demand_of(pod: Pod, _node: int) -> list[int]:
-        requests = running_usage(pod).requests
-        return [1 if name == "pods" else clamped(requests.get(name, 0)) for name in names]
-
-    return context.nominated_demand(len(names), demand_of)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------
@@ -174,28 +157,19 @@ def _usages(
     for index, (name, weight) in enumerate(resources):
         # Upstream quirk: each summing of the requests may add the overhead again. By now upstream has summed them once
         # in PreFilter and once per resource before this one.
-        requested = scoring_request(
-            context.pod,
-            name,
-            non_zero=not balanced,
-            pod_level=balanced,
-            use_status=balanced,
-            calls_before=1 + index,
-        )
+        kinds = {"non_zero": not balanced, "pod_level": balanced, "use_status": balanced}
+        requested = scoring_request(context.pod, name, **kinds, calls_before=1 + index)
         if requested == 0 and is_scalar(name):
             continue
-        capacity, before = _capacity_and_use(snapshot, name, non_zero=not balanced)
+        if name in ("cpu", "memory", "ephemeral-storage"):
+            column = BASE_RESOURCES.index(name)
+            # With defaults for pods without a request of cpu or memory.
+            used = snapshot.used if balanced or name == "ephemeral-storage" else snapshot.pod_table.non_zero_requested
+            capacity, before = snapshot.allocatable[column], used[column]
+        else:
+            capacity, before = snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
         usages.append(_Usage(weight, capacity[rows], before[rows], before[rows] + clamped(requested)))
     return usages
-
-
-def _capacity_and_use(snapshot: Snapshot, name: str, *, non_zero: bool) -> tuple[IntArray, IntArray]:
-    """Return [node]: allocatable and used amount; `non_zero`: with defaults for pods without cpu or memory request."""
-    if name not in ("cpu", "memory", "ephemeral-storage"):
-        return snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
-    column = BASE_RESOURCES.index(name)
-    used = snapshot.pod_table.non_zero_requested if non_zero and name != "ephemeral-storage" else snapshot.used
-    return snapshot.allocatable[column], used[column]
 
 
 def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
@@ -203,10 +177,8 @@ def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     # score = sum(weight_r * score_r) / sum(weight_r), over the resources r that the node has (capacity > 0).
     # RequestedToCapacityRatio also leaves out resources with score_r = 0, and rounds half up instead of truncating.
     strategy = context.profile.fit_strategy
-    usages = _usages(context, rows, strategy.resources, balanced=False)
-    total = np.zeros(len(rows), np.int64)
-    weights = np.zeros(len(rows), np.int64)
-    for usage in usages:
+    total, weights = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    for usage in _usages(context, rows, strategy.resources, balanced=False):
         scores = _resource_score(strategy, usage)
         counted = usage.capacity > 0
         if strategy.type == "RequestedToCapacityRatio":
@@ -280,8 +252,7 @@ def _balance(used: list[IntArray], usages: list[_Usage], counted: list[BoolArray
     count = sum((has.astype(np.int64) for has in counted), np.zeros(size, np.int64))
     mean = sum(fractions, np.zeros(size)) / np.maximum(count, 1)
     squares = sum(
-        (np.where(has, (f - mean) * (f - mean), 0.0) for f, has in zip(fractions, counted, strict=True)),
-        np.zeros(size),
+        (np.where(has, (f - mean) * (f - mean), 0.0) for f, has in zip(fractions, counted, strict=True)), np.zeros(size)
     )
     std = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
     std = np.where(count == 2, _std_of_two(fractions, counted), std)

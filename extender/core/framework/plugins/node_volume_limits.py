@@ -10,19 +10,18 @@ Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLi
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Self, TypeVar
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.constraint import Constraint, SchedulingContext, StaticCheck
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.derived import derived, derived_by
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.volume_index import VolumeID, not_found, storage
 from extender.k8s.kinds import Key
-from extender.k8s.objects import Pod, Value
+from extender.k8s.objects import Object, Pod
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_message
 
@@ -49,71 +48,48 @@ class DriverVolumes:
         """Volume -> node name -> how many VolumeAttachments attach it there."""
         self.unshared: Counter[int] = Counter()
         """Pod row -> number of volumes that no other pod of its node uses."""
-        self.shared: list[dict[int, int]] = []
-        """[column]: pod row -> 1 for each user; a column holds at most one volume per node."""
-        self.shared_columns: dict[Placement, int] = {}
-        """Shared volume on a node -> its column in `shared`."""
-        self._used: dict[Placement, set[int]] = {}
-        self._columns_in_use: dict[str, set[int]] = defaultdict(set)
+        self.shared: dict[Placement, set[int]] = {}
+        """Volume on a node -> rows of the pods that use it there, if there are several."""
+        self.used: dict[Placement, set[int]] = {}
+        """Volume on a node -> rows of the pods that use it there."""
 
     def use(self, at: Placement, row: int) -> None:
         """Record that a running pod uses the volume on its node."""
-        self._uncount(at)
+        self._count(at, -1)
         self.users.setdefault(at[0], set()).add(row)
-        self._used.setdefault(at, set()).add(row)
-        self._count(at)
+        self.used.setdefault(at, set()).add(row)
+        self._count(at, 1)
 
     def stop_using(self, at: Placement, row: int) -> None:
-        self._uncount(at)
+        self._count(at, -1)
         _discard(self.users, at[0], row)
-        _discard(self._used, at, row)
-        self._count(at)
+        _discard(self.used, at, row)
+        self._count(at, 1)
 
     def attach(self, at: Placement, times: int) -> None:
         """Record `times` more VolumeAttachments of the volume to the node; -1: one was deleted."""
         volume, node = at
-        self._uncount(at)
+        self._count(at, -1)
         nodes = self.attached.setdefault(volume, Counter())
         nodes[node] += times
         if not nodes[node]:
             del nodes[node]
         if not nodes:
             del self.attached[volume]
-        self._count(at)
+        self._count(at, 1)
 
-    def is_attached(self, at: Placement) -> bool:
-        return at[1] in self.attached.get(at[0], ())
-
-    def rows_at(self, at: Placement) -> set[int]:
-        """Return the rows of the pods that use the volume on the node."""
-        return self._used.get(at, set())
-
-    def _count(self, at: Placement) -> None:
-        """Count the volume as unshared or shared; not at all if a VolumeAttachment attaches it anyway."""
-        rows = self._used.get(at, ())
-        if not rows or self.is_attached(at):
+    def _count(self, at: Placement, sign: int) -> None:
+        """Count the volume as unshared or shared (-1: no longer); not if a VolumeAttachment attaches it anyway."""
+        rows = self.used.get(at, ())
+        if not rows or at[1] in self.attached.get(at[0], ()):
             return
-        if len(rows) == 1:
-            self.unshared.update(rows)
-            return
-        in_use = self._columns_in_use[at[1]]
-        column = next(column for column in count() if column not in in_use)
-        in_use.add(column)
-        self.shared_columns[at] = column
-        if column == len(self.shared):
-            self.shared.append({})
-        self.shared[column].update(dict.fromkeys(rows, 1))
-
-    def _uncount(self, at: Placement) -> None:
-        rows = self._used.get(at, ())
-        if at in self.shared_columns:
-            column = self.shared_columns.pop(at)
-            _discard(self._columns_in_use, at[1], column)
-            for row in rows:
-                del self.shared[column][row]
-        elif len(rows) == 1 and not self.is_attached(at):
+        if len(rows) > 1 and sign > 0:
+            self.shared[at] = set(rows)
+        elif len(rows) > 1:
+            del self.shared[at]
+        else:
             (row,) = rows
-            self.unshared[row] -= 1
+            self.unshared[row] += sign
             if not self.unshared[row]:
                 del self.unshared[row]
 
@@ -168,7 +144,7 @@ class AttachedVolumeIndex(Index):
 
     # --- objects ---
 
-    def object_changed(self, field: str, before: Value | None, after: Value | None) -> None:
+    def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
         for one, is_now in ((before, False), (after, True)):
             if isinstance(one, PersistentVolumeClaim):
                 self._claim(one, is_now)
@@ -244,6 +220,16 @@ def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
     return found
 
 
+@derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
+def _driver_load(snapshot: Snapshot, driver: str) -> tuple[IntArray, PodAmounts]:
+    """Return of one driver [node]: volumes attached by a VolumeAttachment; and the unshared volumes of each pod."""
+    volumes = snapshot.index(AttachedVolumeIndex).of(driver)
+    always_attached = np.zeros(len(snapshot.nodes), np.int64)
+    for volume in volumes.attached:
+        always_attached[list(_attached_to(snapshot, volume))] += 1
+    return always_attached, snapshot.pod_amounts(volumes.unshared)
+
+
 @dataclass(frozen=True, slots=True)
 class DriverLoad:
     """Attached volumes of one driver, as columns."""
@@ -252,37 +238,31 @@ class DriverLoad:
     """[node]: volumes attached by a VolumeAttachment; evicting pods does not detach them in a dry run."""
     unshared: PodAmounts
     """Unshared volumes of each pod."""
-    shared: tuple[PodAmounts, ...]
+    shared: list[PodAmounts]
     """Columns of at most one shared volume per node; each user counts 1."""
 
-
-@derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
-def _driver_load(snapshot: Snapshot, driver: str) -> DriverLoad:
-    """Return the driver's attached volumes of all nodes."""
-    volumes = snapshot.index(AttachedVolumeIndex).of(driver)
-    always_attached = np.zeros(len(snapshot.nodes), np.int64)
-    for volume in volumes.attached:
-        always_attached[list(_attached_to(snapshot, volume))] += 1
-    return DriverLoad(
-        always_attached, snapshot.pod_amounts(volumes.unshared), tuple(map(snapshot.pod_amounts, volumes.shared))
-    )
-
-
-def _load_without(snapshot: Snapshot, driver: str, excluded: Iterable[VolumeID]) -> DriverLoad:
-    """Return the driver's attached volumes without `excluded`, which get columns of their own."""
-    load, volumes = _driver_load(snapshot, driver), snapshot.index(AttachedVolumeIndex).of(driver)
-    always_attached, amounts, shared = load.always_attached.copy(), load.unshared.amounts.copy(), list(load.shared)
-    for volume in excluded:
-        attached = _attached_to(snapshot, volume)
-        always_attached[list(attached)] -= 1
-        for node in {int(snapshot.pod_node[row]) for row in volumes.users.get(volume, ())} - attached:
-            at = volume, snapshot.node_names[node]
-            rows = list(volumes.rows_at(at))
-            if at in volumes.shared_columns:
-                shared[volumes.shared_columns[at]] = shared[volumes.shared_columns[at]].without(rows)
-            else:
-                amounts[load.unshared.pods == rows[0]] -= 1
-    return DriverLoad(always_attached, replace(load.unshared, amounts=amounts), tuple(shared))
+    @classmethod
+    def without(cls, snapshot: Snapshot, driver: str, excluded: Sequence[VolumeID]) -> Self:
+        """Return the driver's attached volumes without `excluded`, which get columns of their own."""
+        volumes = snapshot.index(AttachedVolumeIndex).of(driver)
+        always_attached, unshared = _driver_load(snapshot, driver)
+        always_attached, amounts = always_attached.copy(), unshared.amounts.copy()
+        for volume in excluded:
+            attached = _attached_to(snapshot, volume)
+            always_attached[list(attached)] -= 1
+            for row in volumes.users.get(volume, ()):
+                node = int(snapshot.pod_node[row])
+                if node not in attached and len(volumes.used[volume, snapshot.node_names[node]]) == 1:
+                    amounts[unshared.pods == row] -= 1
+        columns: list[dict[int, int]] = []
+        on_node = Counter[str]()
+        for (volume, name), rows in volumes.shared.items():
+            if volume not in excluded:
+                if on_node[name] == len(columns):
+                    columns.append({})
+                columns[on_node[name]].update(dict.fromkeys(rows, 1))
+                on_node[name] += 1
+        return cls(always_attached, replace(unshared, amounts=amounts), list(map(snapshot.pod_amounts, columns)))
 
 
 def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
@@ -338,18 +318,16 @@ class VolumeLimitConstraint(Constraint):
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON,)
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), always_attached=self.always_attached[:, rows])
-
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck | VolumeLimitConstraint, ...]:
     """Return one constraint for all drivers, or none for a pod without volumes of a driver that has a limit."""
+    if not context.pod.spec.volumes:
+        return ()
     snapshot, found = context.snapshot, storage(context.snapshot)
     unusable = _unusable_claim(context)
     if unusable is not None:
         return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
-    requested = found.csi_volumes(context.pod)
-    limits = _limits(snapshot)
+    requested, limits = found.csi_volumes(context.pod), _limits(snapshot)
     drivers = sorted({driver for driver, _ in requested} & limits.keys())
     if not drivers:
         return ()
@@ -370,10 +348,6 @@ def _unusable_claim(context: SchedulingContext) -> str | None:
     return None
 
 
-def _users(snapshot: Snapshot, volume: VolumeID) -> set[int]:
-    return snapshot.index(AttachedVolumeIndex).of(volume[0]).users.get(volume, set())
-
-
 def _constraint(
     context: SchedulingContext,
     limits: Mapping[str, IntArray],
@@ -384,17 +358,20 @@ def _constraint(
     """Lay out the columns: one per driver, then the shared volumes, then `own_volumes`."""
     snapshot = context.snapshot
     loads = [
-        _load_without(snapshot, driver, [volume for volume in own_volumes if volume[0] == driver]) for driver in drivers
+        DriverLoad.without(snapshot, driver, [volume for volume in own_volumes if volume[0] == driver])
+        for driver in drivers
     ]
-    shared = [(index, column) for index, load in enumerate(loads) for column in load.shared]
+    shared = [(nth, column) for nth, load in enumerate(loads) for column in load.shared]
     demand = [load.unshared for load in loads] + [column for _, column in shared]
-    demand += [snapshot.pod_amounts(dict.fromkeys(_users(snapshot, volume), 1)) for volume in own_volumes]
+    index = snapshot.index(AttachedVolumeIndex)
+    users = [index.of(volume[0]).users.get(volume, ()) for volume in own_volumes]
+    demand += [snapshot.pod_amounts(dict.fromkeys(rows, 1)) for rows in users]
     headroom = np.stack([-column.per_node(len(snapshot.nodes)) for column in demand])
-    for index, (driver, load) in enumerate(zip(drivers, loads, strict=True)):
-        headroom[index] += limits[driver] - load.always_attached
+    for nth, (driver, load) in enumerate(zip(drivers, loads, strict=True)):
+        headroom[nth] += limits[driver] - load.always_attached
     always_attached = np.zeros((len(own_volumes), len(snapshot.nodes)), np.bool_)
-    for index, volume in enumerate(own_volumes):
-        always_attached[index, list(_attached_to(snapshot, volume))] = True
+    for nth, volume in enumerate(own_volumes):
+        always_attached[nth, list(_attached_to(snapshot, volume))] = True
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(snapshot).csi_volumes(pod)
@@ -406,7 +383,7 @@ def _constraint(
         RankedDemand(context.layout, tuple(demand)),
         context.nominated_demand(len(headroom), demand_of),
         len(drivers),
-        tuple(index for index, _ in shared),
+        tuple(nth for nth, _ in shared),
         tuple(_OwnColumn(drivers.index(volume[0]), volume in requested) for volume in own_volumes),
         always_attached,
     )

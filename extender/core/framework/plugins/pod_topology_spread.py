@@ -12,15 +12,13 @@ Rule: a node fits unless matchNum + selfMatchNum - minMatchNum > maxSkew for som
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
-from extender.core.framework.plugins.prefilter import PreFilterResult
-from extender.core.framework.status import Code
+from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
 from extender.core.snapshot.default_selector import default_selector
 from extender.core.snapshot.node_layout import RankedDemand
@@ -66,11 +64,7 @@ class _CompiledConstraint:
     honors_taints: bool
 
 
-def _compile(pod: Pod, constraints: Sequence[TopologySpreadConstraint], action: str) -> tuple[_CompiledConstraint, ...]:
-    return tuple(_compile_one(pod, one) for one in constraints if one.when_unsatisfiable == action)
-
-
-def _compile_one(pod: Pod, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
+def _compile(pod: Pod, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
     labels = pod.metadata.labels or {}
     own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
     selector = compile_label_selector(constraint.label_selector)
@@ -89,22 +83,23 @@ def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledCons
 
     `action`: whenUnsatisfiable. SelectorError if a selector does not parse.
     """
-    pod, defaults = context.pod, context.profile.default_spread_constraints
-    if pod.spec.topology_spread_constraints:
-        return _compile(pod, pod.spec.topology_spread_constraints, action)
-    constraints = _compile(pod, SYSTEM_DEFAULTS if defaults is None else defaults, action)
-    if not constraints:
-        return ()
-    selector = default_selector(context.snapshot, pod)
-    return () if selector.is_empty else tuple(replace(one, selector=selector) for one in constraints)
+    pod, own = context.pod, context.pod.spec.topology_spread_constraints
+    if own:
+        return tuple(_compile(pod, one) for one in own if one.when_unsatisfiable == action)
+    constraints = _default_constraints(context, action)
+    selector = default_selector(context.snapshot, pod) if constraints else NOTHING
+    return tuple(replace(_compile(pod, one), selector=selector) for one in constraints if not selector.is_empty)
+
+
+def _default_constraints(context: SchedulingContext, action: str) -> list[TopologySpreadConstraint]:
+    defaults = context.profile.default_spread_constraints
+    constraints = SYSTEM_DEFAULTS if defaults is None else defaults
+    return [one for one in constraints if one.when_unsatisfiable == action]
 
 
 def uses_default_selector(context: SchedulingContext, action: str) -> bool:
     """Return whether default constraints apply, so that the result depends on the pod's Services and controller."""
-    defaults = context.profile.default_spread_constraints
-    constraints = SYSTEM_DEFAULTS if defaults is None else defaults
-    own = context.pod.spec.topology_spread_constraints
-    return not own and any(one.when_unsatisfiable == action for one in constraints)
+    return not context.pod.spec.topology_spread_constraints and bool(_default_constraints(context, action))
 
 
 def _matching_pods(context: SchedulingContext, constraint: _CompiledConstraint) -> MatchingPods:
@@ -172,17 +167,13 @@ class SpreadConstraint(ColumnwiseConstraint):
             return ()
         return (REASON_NO_LABEL,) if code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE else (REASON,)
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), has_key=self.has_key[:, rows])
-
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a hard constraint does not parse; kube-scheduler fails such a pod in PreFilter."""
     try:
         _constraints(context, "DoNotSchedule")
     except SelectorError as error:
-        reason = f"obtaining pod's hard topology spread constraints: {error}"
-        return PreFilterResult.rejecting(NAME, reason)
+        return PreFilterResult.rejecting(NAME, f"obtaining pod's hard topology spread constraints: {error}")
     return PreFilterResult()
 
 
@@ -191,23 +182,26 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
-    snapshot = context.snapshot
+    snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     with_keys = _nodes_with_all_keys(snapshot, constraints)
     columns = [_column(context, one, with_keys & _included_nodes(context, one)) for one in constraints]
+
+    def demand_of(pod: Pod, node: int) -> list[bool]:
+        counts = pod.metadata.namespace == namespace
+        return [
+            counts and bool(column.counting[node]) and constraint.selector.matches(pod.metadata.labels)
+            for constraint, column in zip(constraints, columns, strict=True)
+        ]
+
     return (
         SpreadConstraint(
             NAME,
             np.stack([column.headroom for column in columns]),
             RankedDemand(context.layout, tuple(column.demand for column in columns)),
-            _nominated(context, constraints, columns),
+            context.nominated_demand(len(columns), demand_of),
             np.stack([snapshot.label(one.topology_key).present for one in constraints]),
         ),
     )
-
-
-def _max_excess(pod: Pod, constraint: _CompiledConstraint) -> int:
-    """Return maxSkew - selfMatchNum: by how many pods the domain may exceed minMatchNum, the incoming pod excluded."""
-    return constraint.max_skew - constraint.selector.matches(pod.metadata.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +223,8 @@ class _Column:
 def _column(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> _Column:
     labels = context.snapshot.label(constraint.topology_key)
     match_counts, exists = _sums_per_domain(labels, counting, _match_counts(context, constraint))
-    headroom = _domain_headroom(_max_excess(context.pod, constraint), constraint.min_domains, match_counts, exists)
+    max_excess = constraint.max_skew - constraint.selector.matches(context.pod.metadata.labels)
+    headroom = _domain_headroom(max_excess, constraint.min_domains, match_counts, exists)
     pods = _matching_pods(context, constraint)
     kept = counting[pods.nodes]
     ones = np.ones(np.count_nonzero(kept), np.int64)
@@ -272,20 +267,6 @@ def _min_of_others(match_counts: IntArray, exists: BoolArray) -> IntArray:
     return minimum
 
 
-def _nominated(
-    context: SchedulingContext, constraints: Sequence[_CompiledConstraint], columns: Sequence[_Column]
-) -> IntArray | None:
-    def demand_of(pod: Pod, node: int) -> list[bool]:
-        if pod.metadata.namespace != context.pod.metadata.namespace:
-            return [False] * len(columns)
-        return [
-            bool(column.counting[node]) and constraint.selector.matches(pod.metadata.labels)
-            for constraint, column in zip(constraints, columns, strict=True)
-        ]
-
-    return context.nominated_demand(len(columns), demand_of)
-
-
 # --- score ----------------------------------------------------------------------------------------------------------
 
 
@@ -310,8 +291,10 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     raw = np.zeros(len(scored))
     for constraint in constraints:
         raw += _raw_score(context, constraint, with_keys, scored)
+    # Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
+    whole = np.trunc(raw)
     scores = np.zeros(len(rows), np.int64)
-    scores[with_keys[rows]] = _normalized(_go_round(raw))
+    scores[with_keys[rows]] = _normalized((whole + (raw - whole >= 0.5)).astype(np.int64))
     return scores
 
 
@@ -331,12 +314,6 @@ def _raw_score(
         matches, domains = match_counts[labels.codes[scored]], len(np.unique(labels.codes[scored]))
     raw = matches * math.log(domains + 2) + (constraint.max_skew - 1)
     return np.where(labels.present[scored], raw, 0.0)
-
-
-def _go_round(raw: npt.NDArray[np.float64]) -> IntArray:
-    """Round half up like Go's math.Round, for values that are not negative (numpy rounds half to even)."""
-    whole = np.trunc(raw)
-    return (whole + (raw - whole >= 0.5)).astype(np.int64)
 
 
 def _normalized(raw: IntArray) -> IntArray:

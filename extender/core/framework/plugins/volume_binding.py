@@ -9,15 +9,15 @@ Mirrors pkg/scheduler/framework/plugins/volumebinding and volume.FindMatchingVol
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Self
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
-from extender.core.framework.plugins.prefilter import PreFilterResult
+from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, encode
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_with_labels
@@ -36,13 +36,7 @@ from extender.k8s.selectors import (
     requirement,
 )
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
-from extender.k8s.storage.objects import (
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeNodeAffinity,
-)
+from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeNodeAffinity
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
     SELECTED_NODE,
@@ -103,10 +97,11 @@ def _claims(context: SchedulingContext) -> _Claims | str:
         problem = _claim_problem(context, claim, is_ephemeral=use.is_ephemeral)
         if problem is not None:
             return problem
+        storage_class = None if claim.spec.volume_name else found.storage_class(claim_class(claim))
         if is_bound(claim):
             bound.append(claim)
-        elif _is_delayed_binding(found.storage_class(claim_class(claim)), claim):
-            unbound.append(claim)
+        elif storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
+            unbound.append(claim)  # bound only after its pod has a node (volume.IsDelayBindingMode)
         else:
             has_unbound_immediate = True  # reported only if no claim has a problem that takes precedence
     return REASON_UNBOUND if has_unbound_immediate else _Claims(tuple(bound), tuple(unbound))
@@ -124,19 +119,10 @@ def _claim_problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, 
     return None
 
 
-def _is_delayed_binding(storage_class: StorageClass | None, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim is bound only after its pod has a node (volume.IsDelayBindingMode)."""
-    if storage_class is None or claim.spec.volume_name:
-        return False
-    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
-
-
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim is missing, lost, being deleted, of another pod, or unbound in Immediate mode."""
     claims = _claims(context)
-    if isinstance(claims, str):
-        return PreFilterResult.rejecting(NAME, claims)
-    return PreFilterResult()
+    return PreFilterResult.rejecting(NAME, claims) if isinstance(claims, str) else PreFilterResult()
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
@@ -145,12 +131,11 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     if isinstance(claims, str) or not (claims.bound or claims.unbound):
         return ()
     bits = _check_bound(context.snapshot, claims.bound) | _check_unbound(context.snapshot, claims.unbound)
-    return tuple(StaticCheck(NAME, bits == found, _reasons(found)) for found in np.unique(bits).tolist() if found)
-
-
-def _reasons(bits: int) -> tuple[str, ...]:
-    """Return the texts of the reason bits, in upstream's order."""
-    return tuple(reason for bit, reason in enumerate(REASONS) if bits >> bit & 1)
+    return tuple(
+        StaticCheck(NAME, bits == found, tuple(reason for bit, reason in enumerate(REASONS) if found >> bit & 1))
+        for found in np.unique(bits).tolist()
+        if found
+    )
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------
@@ -208,14 +193,15 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
     Mirrors findMatchingVolumes and checkVolumeProvisions. A claim with a selected node is provisioned only there.
     """
     bits = np.zeros(len(snapshot.nodes), np.int64)
-    to_provision = []
+    to_provision, without_node = [], []
     for claim in claims:
         node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
-        if node is not None:
-            is_selected = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
-            bits[~is_selected] = _BIND_CONFLICT
-            to_provision.append((claim, is_selected))
-    without_node = [claim for claim in claims if SELECTED_NODE not in (claim.metadata.annotations or {})]
+        if node is None:
+            without_node.append(claim)
+            continue
+        is_selected = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
+        bits[~is_selected] = _BIND_CONFLICT
+        to_provision.append((claim, is_selected))
     unmatched = ((claim, volumes == NO_VOLUME_ROW) for claim, volumes in match_volumes(snapshot, without_node))
     for claim, nodes in (*to_provision, *unmatched):
         undecided = nodes & (bits == 0)
@@ -273,35 +259,24 @@ class _FreeVolumes:
     node_rows: Encoded
     """[place]: rows of the nodes that the volume's node affinity matches."""
 
-    @classmethod
-    def of(cls, snapshot: Snapshot, name: str) -> Self:
-        """Build the free volumes of a storage class; callers use the cached `_free_volumes`."""
-        volumes = storage(snapshot).by_number
-        sized = sorted((storage_capacity(volumes[row]), row) for row in storage(snapshot).free_volumes(name))
-        sizes, rows = [size for size, _ in sized], [row for _, row in sized]
-        sorted_volumes = [volumes[row] for row in rows]
-        affinities = encode([v.spec.node_affinity for v in sorted_volumes], key=msgspec.json.encode)
-        nodes = tuple(np.flatnonzero(_affinity_matches(snapshot, affinity)) for affinity in affinities.values)
-        return cls(
-            np.array(rows, np.int64),
-            sizes,
-            encode(sorted_volumes, key=_equivalence_key),
-            Encoded(affinities.codes, nodes),
-        )
-
 
 @derived_by("nodes", "volumes")
 def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
-    return _FreeVolumes.of(snapshot, storage_class)
+    found = storage(snapshot)
+    sized = sorted((storage_capacity(found.by_number[row]), row) for row in found.free_volumes(storage_class))
+    rows, volumes = np.array([row for _, row in sized], np.int64), [found.by_number[row] for _, row in sized]
+    affinities = encode([volume.spec.node_affinity for volume in volumes], key=msgspec.json.encode)
+    nodes = tuple(np.flatnonzero(_affinity_matches(snapshot, affinity)) for affinity in affinities.values)
+    equivalents = encode(volumes, key=_equivalence_key)
+    return _FreeVolumes(rows, [size for size, _ in sized], equivalents, Encoded(affinities.codes, nodes))
 
 
 def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
     """Return all that decides which claims a volume suits, apart from its size."""
     spec, metadata = volume.spec, volume.metadata
-    labels = labels_key(metadata.labels)
-    modes = tuple(spec.access_modes or ())
-    deleted = metadata.deletion_timestamp is None
-    return volume.status.phase, modes, labels, deleted, spec.volume_mode, spec.volume_attributes_class_name
+    labels, modes = labels_key(metadata.labels), tuple(spec.access_modes or ())
+    is_kept = metadata.deletion_timestamp is None
+    return volume.status.phase, modes, labels, is_kept, spec.volume_mode, spec.volume_attributes_class_name
 
 
 def _available_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> tuple[IntArray, IntArray]:
@@ -309,7 +284,11 @@ def _available_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most
 
     Of volumes with equal node affinity, the `at_most` smallest suffice: the pod has no more claims to use them up.
     """
-    free, selector = _free_volumes(snapshot, claim_class(claim)), _claim_selector(claim)
+    try:
+        selector = EVERYTHING if claim.spec.selector is None else compile_label_selector(claim.spec.selector)
+    except SelectorError:
+        selector = NOTHING  # divergence: upstream fails the pod
+    free = _free_volumes(snapshot, claim_class(claim))
     suits = free.equivalents.map_bool(lambda volume: _is_suitable(volume, claim, selector))
     suits[: bisect_left(free.sizes, requested_storage(claim))] = False
     places = np.flatnonzero(suits)
@@ -334,28 +313,16 @@ def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selecto
     )
 
 
-def _claim_selector(claim: PersistentVolumeClaim) -> LabelMatcher:
-    """Return the claim's volume selector. Divergence: one that does not parse matches none; upstream fails the pod."""
-    if claim.spec.selector is None:
-        return EVERYTHING
-    try:
-        return compile_label_selector(claim.spec.selector)
-    except SelectorError:
-        return NOTHING
-
-
 # --- provisioning ---------------------------------------------------------------------------------------------------
 
 
 def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> ReasonBits:
     """Return [node]: the reasons why no volume of the claim's size can be provisioned there (checkVolumeProvisions)."""
-    size = len(snapshot.nodes)
     storage_class = snapshot.objects.storage_classes["", claim_class(claim)]
     if storage_class.provisioner in ("", NO_PROVISIONER):
-        return np.full(size, _BIND_CONFLICT)
-    is_allowed = _in_allowed_topology(snapshot, storage_class)
-    has_capacity = _has_capacity(snapshot, claim, storage_class)
-    return np.where(is_allowed, np.where(has_capacity, 0, _NOT_ENOUGH_SPACE), _BIND_CONFLICT)
+        return np.full(len(snapshot.nodes), _BIND_CONFLICT)
+    space = np.where(_has_capacity(snapshot, claim, storage_class), 0, _NOT_ENOUGH_SPACE)
+    return np.where(_in_allowed_topology(snapshot, storage_class), space, _BIND_CONFLICT)
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
@@ -382,27 +349,17 @@ def _has_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_clas
 
     All nodes if the driver does not publish capacities (hasEnoughCapacity, v1.36).
     """
-    objects, all_nodes = snapshot.objects, np.ones(len(snapshot.nodes), np.bool_)
+    objects, size = snapshot.objects, len(snapshot.nodes)
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if not has_storage_request(claim) or driver is None or not driver.spec.storage_capacity:
-        return all_nodes
-    found = ~all_nodes
-    requested = quantity.value(requested_storage(claim))
+        return np.ones(size, np.bool_)
+    found, requested = np.zeros(size, np.bool_), quantity.value(requested_storage(claim))
     for capacity in objects.csi_storage_capacities.values():
-        if capacity.storage_class_name == storage_class.metadata.name and _max_volume_bytes(capacity) >= requested:
-            found |= _capacity_access(snapshot, capacity)
+        limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+        if capacity.storage_class_name != storage_class.metadata.name or limit is None:
+            continue
+        # No node has access if nodeTopology is unset or does not parse.
+        if quantity.value(quantity.parse(limit)) >= requested:
+            with suppress(SelectorError):
+                found |= nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
     return found
-
-
-def _max_volume_bytes(capacity: CSIStorageCapacity) -> int:
-    """Return the bytes of the largest volume that can be provisioned; -1 if the object states no limit."""
-    limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
-    return -1 if limit is None else quantity.value(quantity.parse(limit))
-
-
-def _capacity_access(snapshot: Snapshot, capacity: CSIStorageCapacity) -> BoolArray:
-    """Return [node]: whether the capacity's nodeTopology matches. No node if it is unset or does not parse."""
-    try:
-        return nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
-    except SelectorError:
-        return np.zeros(len(snapshot.nodes), np.bool_)

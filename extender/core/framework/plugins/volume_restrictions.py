@@ -4,16 +4,16 @@ Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from extender.core.framework.constraint import ConflictConstraint, SchedulingContext
-from extender.core.framework.plugins.prefilter import PreFilterResult
+from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import IntArray, PodAmounts
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.objects import Pod, Volume
 from extender.k8s.storage.volumes import READ_WRITE_ONCE_POD, named_claims
@@ -59,32 +59,18 @@ def _disks_of(pod: Pod) -> list[_Disk]:
     return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
 
 
-class DiskMountIndex(Index):
+class DiskMountIndex(KeyIndex):
     """Disks that running pods mount."""
 
-    pod_parts = frozenset({"spec"})
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self.of_disk: dict[tuple[str, ...], set[tuple[int, _Disk]]] = {}
-        """Disk identity -> pod row and disk of every mount."""
-
-    def pod_added(self, row: int, pod: Pod) -> None:
-        for disk in _disks_of(pod):
-            self.of_disk.setdefault(disk.identity, set()).add((row, disk))
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        for disk in set(_disks_of(pod)):
-            mounts = self.of_disk[disk.identity]
-            mounts.discard((row, disk))
-            if not mounts:
-                del self.of_disk[disk.identity]
+    def keys_of(self, pod: Pod) -> list[_Disk]:
+        return _disks_of(pod)
 
 
 def _disk_conflicts(context: SchedulingContext, requested: list[_Disk]) -> ConflictConstraint:
     """Return the constraint that no pod of the node mounts a conflicting disk."""
-    in_use = context.snapshot.index(DiskMountIndex).of_disk
-    rows = {row for disk in requested for row, other in in_use.get(disk.identity, ()) if disk.conflicts(other)}
+    users = context.snapshot.index(DiskMountIndex).users
+    mounts = (_Disk(disk.identity, read_only) for disk in requested for read_only in {False, not disk.read_only})
+    rows = {row for mount in mounts for row in users.get(mount, ())}
 
     def conflicts(pod: Pod) -> bool:
         return any(disk.conflicts(other) for disk in requested for other in _disks_of(pod))
@@ -97,32 +83,17 @@ def _disk_conflicts(context: SchedulingContext, requested: list[_Disk]) -> Confl
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
 
 
-class ClaimUserIndex(Index):
-    """Running pods by the names of the claims that they use."""
+class ClaimUserIndex(KeyIndex):
+    """Running pods by the names of the claims that they use, whatever the namespace."""
 
-    pod_parts = frozenset({"spec"})
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self.of_claim: dict[str, Counter[int]] = {}
-        """Claim name, whatever the namespace -> pod row -> number of volumes of the pod with this claim."""
-
-    def pod_added(self, row: int, pod: Pod) -> None:
-        for name in named_claims(pod):
-            self.of_claim.setdefault(name, Counter())[row] += 1
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        for name in set(named_claims(pod)):
-            users = self.of_claim[name]
-            del users[row]
-            if not users:
-                del self.of_claim[name]
+    def keys_of(self, pod: Pod) -> Iterable[str]:
+        return named_claims(pod)
 
 
 def _exclusive_claims(context: SchedulingContext) -> set[str]:
     """Return the names of the pod's claims that have ReadWriteOncePod access mode."""
-    pod, found = context.pod, storage(context.snapshot)
-    claims = ((name, found.claim(pod, name)) for name in named_claims(pod))
+    pod, snapshot = context.pod, context.snapshot
+    claims = ((name, storage(snapshot).claim(pod, name)) for name in named_claims(pod))
     return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
 
 
@@ -132,7 +103,7 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
     `in_use`: number of the claims that a running pod uses.
     Quirk: AddPod and RemovePod compare claim names only, so pods of other namespaces count in a dry run.
     """
-    snapshot, users = context.snapshot, context.snapshot.index(ClaimUserIndex).of_claim
+    snapshot, users = context.snapshot, context.snapshot.index(ClaimUserIndex).users
     uses: Counter[int] = Counter()
     for name in names:
         uses.update(users.get(name, {}))
@@ -149,7 +120,7 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
 def _count_in_use(context: SchedulingContext, names: set[str]) -> int:
     """Return how many of the claims a running pod of the incoming pod's namespace uses."""
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
-    users = snapshot.index(ClaimUserIndex).of_claim
+    users = snapshot.index(ClaimUserIndex).users
     return sum(any(snapshot.pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
 
@@ -169,11 +140,9 @@ def _conflict_constraint(
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim that it names does not exist."""
-    found = storage(context.snapshot)
     for name in named_claims(context.pod):
-        if found.claim(context.pod, name) is None:
-            reason = not_found("persistentvolumeclaim", name)
-            return PreFilterResult.rejecting(NAME, reason)
+        if storage(context.snapshot).claim(context.pod, name) is None:
+            return PreFilterResult.rejecting(NAME, not_found("persistentvolumeclaim", name))
     return PreFilterResult()
 
 
@@ -183,9 +152,5 @@ def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     in_use = _count_in_use(context, names)
     if not requested and not in_use:
         return ()
-    constraints = []
-    if requested:
-        constraints.append(_disk_conflicts(context, requested))
-    if names:
-        constraints.append(_claim_conflicts(context, names, in_use))
-    return tuple(constraints)
+    disks = (_disk_conflicts(context, requested),) if requested else ()
+    return (*disks, _claim_conflicts(context, names, in_use)) if names else disks

@@ -6,9 +6,7 @@ Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
-from extender.core.framework.plugins.prefilter import PreFilterResult
-from extender.core.snapshot.arrays import BoolArray
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim
@@ -56,9 +54,7 @@ def _pod_volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim has no volume and does not wait for its first consumer."""
     volumes = _pod_volumes(context)
-    if isinstance(volumes, str):
-        return PreFilterResult.rejecting(NAME, volumes)
-    return PreFilterResult()
+    return PreFilterResult.rejecting(NAME, volumes) if isinstance(volumes, str) else PreFilterResult()
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
@@ -78,7 +74,8 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
         return ()
     rejected = np.zeros(len(snapshot.nodes), np.bool_)
     for key, zones in topologies:
-        rejected |= ~_in_zone(snapshot, key, zones)
+        own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
+        rejected |= ~np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))
     has_any = np.logical_or.reduce([snapshot.label(key).present for key in _GA_LABEL])
     return (StaticCheck(NAME, rejected & has_any, (REASON,)),)
 
@@ -87,9 +84,3 @@ def _parse_zones(label: str | None) -> frozenset[str]:
     """Return the zones of a label value, two for `a__b`; none if one is empty: upstream then ignores the label."""
     zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else frozenset()
     return frozenset() if "" in zones else zones
-
-
-def _in_zone(snapshot: Snapshot, key: str, zones: frozenset[str]) -> BoolArray:
-    """Return [node]: whether the value of the node's label, or else of its GA label, is among `zones`."""
-    own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
-    return np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))

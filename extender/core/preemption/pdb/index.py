@@ -8,6 +8,7 @@ Rule: updated pod by pod and budget by budget; no decision evaluates a selector.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.selector_index import LabelGroup, LabelGroups
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
-from extender.k8s.objects import Labels, ObjectMeta, Pod, PodDisruptionBudget
+from extender.k8s.objects import Labels, Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
 
 _NO_BUDGET_ROW = -1
@@ -227,17 +228,16 @@ class BudgetIndex(Index):
     def object_changed(
         self, _field: str, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None
     ) -> None:
-        metadata = (after or before or _NO_BUDGET).metadata
+        metadata = cast(PodDisruptionBudget, after or before).metadata
         key = metadata.namespace, metadata.name
-        if after is None or before is None:
-            self._names = None
-        if after is not None and before is None:
+        if before is None:
             self._rows[key] = self._new_row()
         row = self._rows[key]
         if after is not None:
             self._read_status(row, after)
         self._set_disrupted_pods(row, key[0], frozenset(after.status.disrupted_pods or () if after else ()))
         if before is None or after is None or before.spec != after.spec:
+            self._names = None
             self._set_selector(row, key[0], budget_matcher(after, self._empty_selects) if after else None)
         if after is None:
             self._free_row(self._rows.pop(key))
@@ -279,8 +279,9 @@ class BudgetIndex(Index):
             self._disrupted[row] = names
         for name in before ^ names:
             pod = self.snapshot.objects.pods.get((namespace, name))
-            if pod is not None:
-                self._recount_pod(self.snapshot.running_row(pod), pod)
+            row_of_pod = None if pod is None else self.snapshot.running_row(pod)
+            if row_of_pod is not None:
+                self._recount_pod(row_of_pod)
 
     def _set_selector(self, row: int, namespace: str, selector: LabelMatcher | None) -> None:
         selectors = self._selectors.setdefault(namespace, NamespaceSelectors())
@@ -293,13 +294,9 @@ class BudgetIndex(Index):
             if is_selected != (row in selected_by):
                 group.selected_by[self._cache_key] = selected_by ^ {row}
                 for member in group.members:
-                    self._recount_pod(member, self.snapshot.pods[member])
+                    self._recount_pod(member)
 
-    def _recount_pod(self, row: int | None, pod: Pod) -> None:
-        if row is not None and self._has_pods:
+    def _recount_pod(self, row: int) -> None:
+        if self._has_pods:
             self._uncount_pod(row)
-            self.pod_added(row, pod)
-
-
-_NO_BUDGET = PodDisruptionBudget(ObjectMeta())
-"""Placeholder for the type checker, where both versions of a changed object may be absent."""
+            self.pod_added(row, self.snapshot.pods[row])

@@ -132,7 +132,7 @@ class LiveBudgetIndex(BudgetIndex):
         for group in self._groups.in_namespaces(frozenset((namespace,))):
             if row in group.selected_by.get(self._cache_key, ()):
                 for member in group.members:
-                    self._recount_pod(member, self.snapshot.pods[member])
+                    self._recount_pod(member)
 
     def _free_row(self, row: int) -> None:
         super()._free_row(row)
