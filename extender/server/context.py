@@ -12,6 +12,7 @@ from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core.eviction_history import EvictionHistory
+from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.server.http.deadline import Clock
@@ -81,6 +82,13 @@ class ServerContext:
     def settings(self) -> Settings:
         """The settings in effect now; a reload replaces them between requests."""
         return self.live_settings.settings
+
+    def decision_inputs(self, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
+        """Return the snapshot, the policies and the history to decide on; None: the current history.
+
+        Raises NotReady. The snapshot comes first: the first one after a start seeds the history.
+        """
+        return self.snapshot(), self.settings.profile, history or self.history()
 
     def history(self) -> EvictionHistory:
         """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""

@@ -94,17 +94,14 @@ def guard_preempt(
     for candidate in candidates:
         pods_by_uid = pods_by_uid_on(snapshot, candidate.node)
         case = GuardCase(context, sent.get(candidate.node), candidate, pods_by_uid, candidate.node in as_sent)
-        broken = DUPLICATE_NODE if count_per_node[candidate.node] > 1 else first_broken_rule(case)
+        broken = next((name for name, holds in rules() if not holds(case)), None)
+        if count_per_node[candidate.node] > 1:
+            broken = DUPLICATE_NODE
         if broken is None:
             kept.append(candidate)
         else:
             rejected[candidate.node] = broken
     return GuardResult(tuple(kept), rejected)
-
-
-def first_broken_rule(case: GuardCase) -> str | None:
-    """Return the name of the first rule that the candidate breaks; None if it keeps all of them."""
-    return next((name for name, holds in rules() if not holds(case)), None)
 
 
 def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:

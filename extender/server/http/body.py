@@ -25,28 +25,24 @@ _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.I
 async def read_body(request: Request, cap: int) -> bytes:
     """Return the body, of at most `cap` bytes; raises RequestError (408, 413, 415): too slow, too large, not JSON."""
     check_headers(request, cap)
+    chunks, size = [], 0
     try:
         async with asyncio.timeout_at(request_started(request) + READ_TIMEOUT_SECONDS):
-            return await _collect(request, cap)
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > cap:
+                    raise too_large(cap)
+                if chunk:  # the last chunk is empty; joining a single chunk copies nothing
+                    chunks.append(chunk)
     except TimeoutError:
         raise BodyTooSlow(f"the body did not arrive within {READ_TIMEOUT_SECONDS:.0f} seconds") from None
+    return b"".join(chunks)
 
 
 def request_started(request: Request) -> float:
     """Return when the request's first byte arrived, by the event loop's clock (`time.monotonic`); now if unknown."""
     started_at: float | None = request.scope.get(STARTED_AT_KEY)
     return asyncio.get_running_loop().time() if started_at is None else started_at
-
-
-async def _collect(request: Request, cap: int) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > cap:
-            raise too_large(cap)
-        if chunk:  # the last chunk is empty; joining a single chunk copies nothing
-            chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def check_headers(request: Request, cap: int) -> None:

@@ -24,15 +24,11 @@ class Deadline:
     rejection: ExtenderError | None = None
     """Reason why the call is not decided at all (overload); None: it is."""
 
-    def remaining(self) -> float:
-        """Return the seconds left; negative once the deadline has passed."""
-        return self.ends_at - self.clock()
-
     def check(self) -> None:
         """Raise DeadlineMissed if the deadline has passed; raise `rejection` if the call was rejected."""
         if self.rejection is not None:
             raise self.rejection
-        if self.remaining() <= 0:
+        if self.clock() >= self.ends_at:
             raise DeadlineMissed("deadline exceeded: not decided within 80 % of server.httpTimeout")
 
 

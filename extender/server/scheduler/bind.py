@@ -59,7 +59,7 @@ async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadl
 
 
 async def _bind_in_thread(binder: Binder, request: ExtenderBindingArgs, deadline: Deadline) -> BindResult:
-    remaining = deadline.remaining()
+    remaining = deadline.ends_at - deadline.clock()
     limit = min(binder.timeout, remaining - min(MAX_TIMEOUT_OVERRUN_SECONDS, remaining / 10))
     ends_at = time.monotonic() + limit
 

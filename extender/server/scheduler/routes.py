@@ -21,12 +21,7 @@ from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.result import Answer, CallVerb
 
-PATHS: dict[str, CallVerb] = {
-    "/filter": "filter",
-    "/prioritize": "prioritize",
-    "/preempt": "preempt",
-    "/bind": "bind",
-}
+PATHS: dict[str, CallVerb] = {"/filter": "filter", "/prioritize": "prioritize", "/preempt": "preempt", "/bind": "bind"}
 
 NOT_FOUND = (
     "no such path: this listener serves POST /filter, /prioritize, /preempt and /bind; health, metrics and debug pages "

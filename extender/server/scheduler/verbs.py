@@ -171,8 +171,8 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         self, server_context: ServerContext, request: FilterRequest, history: EvictionHistory | None, _: Deadline
     ) -> FilterDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
-        profile, history = server_context.settings.profile, history or server_context.history()
-        decision = engine.filter(server_context.snapshot(), request.pod, request.nodes, profile, history)
+        snapshot, profile, history = server_context.decision_inputs(history)
+        decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
         _count_not_evaluated(server_context, "filter", request.pod, decision.not_evaluated)
         guard_filter(request.nodes, decision)
         return decision
@@ -196,8 +196,8 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
     def decide(
         self, server_context: ServerContext, request: FilterRequest, history: EvictionHistory | None, _: Deadline
     ) -> PrioritizeDecision:
-        profile, history = server_context.settings.profile, history or server_context.history()
-        decision = engine.prioritize(server_context.snapshot(), request.pod, request.nodes, profile, history)
+        snapshot, profile, history = server_context.decision_inputs(history)
+        decision = engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
         _count_not_evaluated(server_context, "prioritize", request.pod, decision.not_evaluated)
         guard_scores(request.nodes, decision.scores)
         return decision
@@ -226,8 +226,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         deadline: Deadline,
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
-        snapshot, profile = server_context.snapshot(), server_context.settings.profile
-        history = history or server_context.history()
+        snapshot, profile, history = server_context.decision_inputs(history)
         sent, rejected = dict(request.sent), dict[str, str]()
         for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
@@ -235,13 +234,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 _count_not_evaluated(server_context, "preempt", request.pod, decision.not_evaluated)
                 server_context.metrics.count_unknown_candidates(decision.dropped.values())
             result = guard_preempt(
-                snapshot,
-                request.pod,
-                sent,
-                decision.kept,
-                as_sent=decision.as_sent,
-                profile=profile,
-                history=history,
+                snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
             )
             for node, rule in result.rejected.items():
                 server_context.metrics.count_guard_rejection(rule)

@@ -3,6 +3,8 @@
 Two nodes of 4 cores run one replica of `cart` each, 3 cores; a budget keeps one of them. Preemptors want 4 cores.
 """
 
+import asyncio
+
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
@@ -163,6 +165,8 @@ async def test_other_policies_are_in_effect_once_the_picture_is_ready_for_them(a
         assert settings.settings.kill_switch == "Veto"
         assert settings.settings.profile.preemption == PreemptionPolicy()
         assert any("once the cluster cache is prepared" in line for line in settings.warnings())
-        await live.until(lambda: settings.settings.profile == wanted.profile())
+        (preparing,) = (task for task in asyncio.all_tasks() if task.get_name() == "prepare-cache")
+        await asyncio.wait_for(preparing, 20)
+        assert settings.settings.profile == wanted.profile()
         assert live.cache.snapshot() is not before
         assert live.holds(api)
