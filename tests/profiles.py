@@ -26,10 +26,14 @@ settings.register_profile("long", _COMMON, print_blob=True)
 settings.load_profile("fast")
 
 
+def by_profile(fast: int, ci: int, long: int) -> int:
+    return {"fast": fast, "ci": ci, "long": long}[_profile()]
+
+
 def examples(fast: int, ci: int, long: int) -> settings:
     """Settings of a property of seeds: how many, by profile. A smaller seed is no simpler case: nothing is shrunk."""
     phases = Phase.explicit, Phase.reuse, Phase.generate
-    return settings(max_examples=_of_profile(fast, ci, long), phases=phases)
+    return settings(max_examples=by_profile(fast, ci, long), phases=phases)
 
 
 def in_long(test):
@@ -45,14 +49,10 @@ class Seeds:
         self.current: int | None = None
 
     def __call__(self, fast: int, ci: int, long: int) -> Iterator[int]:
-        for seed in range(self._first, self._first + _of_profile(fast, ci, long)):
+        for seed in range(self._first, self._first + by_profile(fast, ci, long)):
             self.current = seed
             yield seed
         self.current = None
-
-
-def _of_profile(fast: int, ci: int, long: int) -> int:
-    return {"fast": fast, "ci": ci, "long": long}[_profile()]
 
 
 def _profile() -> str:

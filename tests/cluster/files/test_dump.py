@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.files import dump
@@ -21,6 +22,7 @@ from tests.cluster.apiserver.credentials.kubeconfigs import kubeconfig
 from tests.contract.test_recordings import KINDS as RECORDED_KINDS
 from tests.contract.test_recordings import RECORDINGS
 from tests.fakes.api_server import FakeAPI, Fault, Hang
+from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 
 RECORDED = sorted(RECORDINGS.glob("*/cluster/*.gz"))
@@ -40,7 +42,8 @@ def decided(objects, one):
 # --- what is read decides as what was written -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@examples(10, 60, 5_000)
+@given(seed=SEEDS)
 def test_a_dump_of_a_generated_cluster_decides_the_same(seed, tmp_path):
     found = case(seed)
     objects, one = load_cluster(found.cluster), typed(found.pod)
@@ -64,7 +67,8 @@ def test_a_dump_of_a_recorded_cluster_decides_the_same(path, tmp_path):
 UNREAD = ("claims", "namespaces", "replica_sets", "volumes")
 
 
-@pytest.mark.parametrize("seed", range(60, 90))
+@examples(6, 30, 5_000)
+@given(seed=SEEDS)
 def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
     found = case(seed)
     objects = load_cluster(found.cluster)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from hypothesis import given
 
 from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
@@ -27,6 +28,7 @@ from tests.cluster.watch.reflector_rig import NO_INITIAL_EVENTS, bookmark
 from tests.cluster.watch.source_rig import QUICK, Clock, SourceRig, following, held
 from tests.fakes.api_server import Answer, Fault, Hang
 from tests.fakes.watches import event_line
+from tests.profiles import SEEDS, examples
 
 pytestmark = pytest.mark.anyio
 
@@ -209,7 +211,8 @@ def test_C3_the_higher_version_wins_and_a_new_uid_replaces(changes, wanted):
     assert {name: identity for (_, name), identity in held(cache, "Pod").items()} == wanted
 
 
-@pytest.mark.parametrize("seed", range(50))
+@examples(10, 50, 5_000)
+@given(SEEDS)
 def test_C3_events_in_any_order_and_number_give_what_is_true_in_the_end(seed):
     chance = random.Random(seed)
     events: list[Change] = []

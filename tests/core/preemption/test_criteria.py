@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
 from msgspec.structs import replace
 
 from extender.core import engine
@@ -28,9 +29,11 @@ from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.workloads import ALREADY_BELOW_MINIMUM, NamespaceIndex, PodGroupIndex, WorkloadIndex
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
-from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING, PodGroup, PodGroupSpec
+from extender.k8s.controllers import PodGroup, PodGroupSpec
+from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING
 from extender.k8s.workloads import workload_of
 from tests.builders import budget, built, cluster, incoming, node, placed, pod, thing, typed
+from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 
 ALL = (*DEFAULT_RANKING, *EXTRA_RANKING)
@@ -210,7 +213,8 @@ def test_the_next_criterion_is_asked_of_those_that_are_equal(ranking, expected):
     assert order_of(THREE, profile(*ranking)) == expected
 
 
-@pytest.mark.parametrize("seed", range(60))
+@examples(12, 60, 5_000)
+@given(SEEDS)
 def test_to_keep_some_is_to_keep_the_first_of_all(seed):
     """Whatever is left out for speed when one node is asked for."""
     chance, sample = random.Random(seed), case(seed)
@@ -460,7 +464,8 @@ def plain_spares(here):
     return found
 
 
-@pytest.mark.parametrize("seed", range(25))
+@examples(6, 25, 5_000)
+@given(SEEDS)
 def test_members_are_known_in_a_changing_cluster(seed):
     """Numbers are given away and taken again, and more than 64 pods run at times."""
     chance, here = random.Random(seed), built(cluster({node("n1"): [], node("n2"): []}))

@@ -4,13 +4,14 @@ from random import Random
 
 import msgspec
 import numpy as np
-import pytest
+from hypothesis import given
 
 from extender.core.preemption.node_pods import NodePods
 from extender.core.profile import UPSTREAM
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Node
 from tests.builders import built, cluster, node, placed, pod, typed
+from tests.profiles import SEEDS, examples
 
 NODES = ("n1", "n2", "n3")
 
@@ -19,7 +20,8 @@ def world():
     return built(cluster({node(name): [pod(f"{name}-a"), pod(f"{name}-b")] for name in NODES}))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@examples(6, 20, 5_000)
+@given(SEEDS)
 def test_after_any_changes_the_lists_are_those_of_the_snapshot(seed):
     chance, snapshot = Random(seed), world()
     residents = snapshot.index(NodePods, UPSTREAM.preemption)

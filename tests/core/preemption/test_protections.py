@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 from msgspec.structs import replace
 
 from extender.core import engine
@@ -29,6 +30,7 @@ from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND
 from tests.builders import STARTED as STARTED_TEXT
 from tests.builders import built, cluster, incoming, namespace, node, placed, pod, snapshot, thing, typed
+from tests.profiles import SEEDS, examples
 
 STARTED = 1_767_225_600 * SECOND
 """2026-01-01T00:00:00Z, when all pods of the builders have started."""
@@ -737,7 +739,8 @@ def masked(here, preemptor, chosen, history):
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@examples(10, 60, 5_000)
+@given(SEEDS)
 def test_what_is_said_of_all_pods_at_once_is_said_of_each(seed):
     world = World(seed, pods=40)
     world.snapshot.refresh_layout()
@@ -745,7 +748,8 @@ def test_what_is_said_of_all_pods_at_once_is_said_of_each(seed):
         masked(world.snapshot, world.preemptor(), world.profile(), world.history())
 
 
-@pytest.mark.parametrize("seed", range(25))
+@examples(5, 25, 5_000)
+@given(SEEDS)
 def test_protections_follow_the_changes_of_a_cluster(seed):
     """Up to 90 pods and then fewer, with the same profiles all the while: rows are new, left and taken again."""
     world = World(seed, pods=50 if seed % 2 else 5)

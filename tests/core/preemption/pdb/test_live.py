@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, replace
 
 import pytest
+from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
@@ -21,6 +22,7 @@ from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import PodDisruptionBudget
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, node, pod, typed
+from tests.profiles import SEEDS, examples
 
 LIVE = PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live")
 REPORTED = PreemptionPolicy(disruption_budgets="Strict")
@@ -445,7 +447,8 @@ def change(snapshot, chance):
         put(snapshot, any_pod(chance) if kind == "Pod" else any_budget(chance))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@examples(5, 30, 5_000)
+@given(SEEDS)
 def test_a_changed_snapshot_decides_as_a_new_one_in_every_way(seed):
     """All ways of counting follow one snapshot; each of them is compared with a snapshot of its own."""
     chance = random.Random(seed)
@@ -461,7 +464,8 @@ def test_a_changed_snapshot_decides_as_a_new_one_in_every_way(seed):
             assert ask(snapshot, policy, wanted, names) == ask(anew, policy, wanted, names)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@examples(6, 20, 5_000)
+@given(SEEDS)
 def test_what_is_kept_of_a_snapshot_that_is_empty_again_is_what_there_was(seed):
     chance = random.Random(seed)
     snapshot = built(cluster({node("n1", cpu="4"): []}))
