@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from extender.errors import printable
 from extender.k8s.time import format_time
-from extender.server.observability.audit import encode_line
 
 if TYPE_CHECKING:
     from extender.config.serving import LogSection
@@ -71,6 +70,8 @@ class JSONFormatter(logging.Formatter):
     """Formats an event as a line of JSON; `exception` comes last, with the whole stack trace."""
 
     def format(self, record: logging.LogRecord) -> str:
+        from extender.server.observability.audit import encode_line
+
         event = {
             "timestamp": format_time(round(record.created * 1e6) * 1000, 6),
             "level": record.levelname.lower(),

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from xml.etree import ElementTree
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
-from rich.text import Text
 
-from extender.cli import logs
 from extender.cli.http_client import CAFileOption, CertOption, KeyOption, ServerNameOption, TLSClientConfig
 from extender.cli.options import OutputOption, read_configuration
-from extender.cli.tables import pluralize
 from extender.core.explain.schema import VerbName
 from extender.errors import RecordingError, printable
 from extender.version import __version__
 
-if TYPE_CHECKING:  # the server loads slowly: not before it is needed
+if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
+    from rich.console import Console
+
     from extender.server.recording.differences import Difference, RawAnswer
     from extender.server.replay import RecordedCall, Recording, ReplayableCall, SettingsOverride
     from extender.server.settings import Settings
@@ -90,6 +87,9 @@ def replay(
 
     See docs/recordings.md.
     """
+    from rich.console import Console
+
+    from extender.cli import logs
     from extender.server.replay import ReplayableCall, open_recording
 
     if url is not None and (config is not None or preset is not None):
@@ -165,8 +165,10 @@ def _settings_override(config: Path | None, preset: PresetName | None) -> "Setti
 
 
 def _replay_calls(
-    chosen: "Iterator[ReplayableCall]", answer: "Answer", errors: Console, *, exact: bool
+    chosen: "Iterator[ReplayableCall]", answer: "Answer", errors: "Console", *, exact: bool
 ) -> Iterator[ReplayedCall]:
+    from rich.progress import Progress
+
     with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("replay", total=1.0)
         for replayed in chosen:
@@ -207,8 +209,11 @@ def _version_warnings(recording: "Recording") -> list[str]:
     return [f"recorded by version {', '.join(others)}; this is {__version__}"] if others else []
 
 
-def _print_differences(rows: list[ReplayedCall], console: Console) -> None:
+def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
     """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
+    from rich.text import Text
+
+    from extender.cli.tables import pluralize
     from extender.server.recording.differences import ABSENT
 
     for row in rows:

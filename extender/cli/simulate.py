@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from extender.cli import options
 from extender.cluster.files.manifests import example_cluster, load_cluster, read_cluster
@@ -27,7 +25,7 @@ from extender.errors import ClusterFileError
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import Pod
 
-if TYPE_CHECKING:  # pydantic loads slowly: not before it is needed
+if TYPE_CHECKING:  # pydantic and rich load slowly: not before they are needed
     from extender.config import Configuration
     from extender.server.admin.simulate import SimulationRequest, StepObserver
 
@@ -88,6 +86,8 @@ def simulate(
 
     See docs/simulate.md and docs/policies.md.
     """
+    from rich.console import Console
+
     from extender.cli import simulation_text
     from extender.server.admin import simulate as what_if
 
@@ -162,6 +162,9 @@ def _progress(
 
     The bar counts pods that were tried at least once.
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     waiting = (not one.spec.node_name for one in objects.pods) if question.pending else ()
     count = len(question.pods) + sum(waiting)
     if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
