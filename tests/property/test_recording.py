@@ -5,7 +5,6 @@ python -c 'from tests.property.test_recording import check; check(4711)'
 
 import random
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -63,7 +62,7 @@ class Calls:
         self.cache.prepare_for(Profile())
         if self.chance.random() < 0.9:
             self.build()
-        section = RecordingSection(segment_size=self.chance.choice(SEGMENT_SIZES))
+        section = RecordingSection(directory=directory, segment_size=self.chance.choice(SEGMENT_SIZES))
         self.recorder = Recorder(self.cache, section)
         self.server_context = ServerContext(
             self.cache,
@@ -72,7 +71,7 @@ class Calls:
             eviction_log=EvictionLog(lambda: int(self.now * 1e9), lambda: NOW + int(self.now * 1e9)),
             recorder=self.recorder,
         )
-        self.recorder.start(Path(directory))
+        self.recorder.start()
 
     def clock(self) -> float:
         return self.now

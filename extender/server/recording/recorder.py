@@ -104,18 +104,18 @@ class Recorder:
         """Return whether calls are being recorded."""
         return self._writer is not None and not self._writer.is_ending
 
-    def start(self, directory: Path | None = None) -> None:
-        """Start recording, by default into the configured directory; RecordingError if it is not writable."""
+    def start(self) -> None:
+        """Start recording into the configured directory; RecordingError if it is not writable."""
         if self.is_on:
             return
-        if directory is None and self._config.directory is None:
+        if self._config.directory is None:
             raise RecordingError(NO_DIRECTORY)
-        into = directory or Path(self._config.directory or "")
-        check_directory(into)
-        self._writer = SegmentWriter(into, self._config, self._max_queued_bytes, self._disk)
+        directory = Path(self._config.directory)
+        check_directory(directory)
+        self._writer = SegmentWriter(directory, self._config, self._max_queued_bytes, self._disk)
         self._segment, self._is_behind, self._dropped = None, False, 0
         self._writer.start()
-        log.info("recording into %s", into)
+        log.info("recording into %s", directory)
 
     def stop(self) -> None:
         """Stop recording and wait until the queued items are written; callable from any thread."""
@@ -135,7 +135,7 @@ class Recorder:
         writer = self._writer
         return {
             "enabled": self.is_on,
-            "directory": str(writer.directory) if writer is not None else self._config.directory,
+            "directory": self._config.directory,
             "segment": writer.segment.path.name if writer is not None and writer.segment is not None else None,
             "size": writer.size_on_disk if writer is not None else 0,
             "calls": writer.calls if writer is not None else 0,
@@ -147,11 +147,8 @@ class Recorder:
     def record(self, call: lines.CallLine, now: int, settings: Settings) -> None:
         """Record a call that was decided by these settings, before its effects change the cluster cache.
 
-        `now`: time of the call in Unix nanoseconds.
+        `now`: time of the call in Unix nanoseconds. Call it only while recording is on.
         """
-        if not self.is_on:
-            self._observe(None)
-            return
         try:
             snapshot = self._cache.mutable_snapshot()
         except NotReady:
