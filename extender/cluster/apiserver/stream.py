@@ -82,7 +82,7 @@ class Stream:
     def lines(self) -> Iterator[list[bytes]]:
         """Yield complete lines as they arrive, one batch per read; ApiUnreachable if the response is truncated."""
         rest = b""
-        while data := self._read(lambda response: response.read1(MAX_READ_BYTES)):
+        while data := self._read(MAX_READ_BYTES):
             *lines, rest = (rest + data).split(b"\n")
             whole = [line for line in lines if line.strip()]
             if whole:
@@ -92,7 +92,7 @@ class Stream:
 
     def read(self) -> bytes:
         """Return the whole body; ApiUnreachable if it is truncated or the stream was closed."""
-        body = self._read(lambda response: response.read())
+        body = self._read()
         if self._closed.is_set():
             raise ApiUnreachable("the request was cancelled")
         return body
@@ -110,13 +110,13 @@ class Stream:
             if self._closed.is_set():
                 _shut_down(sock)
 
-    def _read(self, read: Callable[[BaseHTTPResponse], bytes]) -> bytes:
-        """Return the data read; empty after `close`, even if the socket still has data."""
+    def _read(self, at_most: int | None = None) -> bytes:
+        """Return what has arrived, or the whole body; empty after `close`, even if the socket still has data."""
         assert self._response is not None, "a stream is read inside its with block"
         if self._closed.is_set():
             return b""
         try:
-            data = read(self._response)
+            data = self._response.read() if at_most is None else self._response.read1(at_most)
         except (HTTPError, OSError, ValueError) as error:
             if self._closed.is_set():
                 return b""
