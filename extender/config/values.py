@@ -14,14 +14,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from extender.k8s.selectors import is_label_value, is_qualified_name
 
 _DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 _MAX_DURATION_SECONDS = 2**63 / 10**9
 """Range of Go's time.Duration, an int64 of nanoseconds."""
 _SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
-_QUALIFIED_NAME = re.compile(
-    r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
 
 
 def _seconds(value: object) -> float:
@@ -29,7 +27,7 @@ def _seconds(value: object) -> float:
         return value
     if value != "0" and (not isinstance(value, str) or not _DURATION.fullmatch(value)):
         raise ValueError("must be a duration such as 30s, 1m30s or 500ms")
-    seconds = sum(float(n) * _DURATION_UNITS[unit] for n, unit in re.findall(r"([\d.]+)(h|ms|m|s)", str(value)))
+    seconds = sum(float(n) * _DURATION_UNITS[unit] for n, unit in _DURATION_PART.findall(str(value)))
     if seconds >= _MAX_DURATION_SECONDS:
         raise ValueError("must be shorter than 292 years")
     return seconds
@@ -67,7 +65,7 @@ def positive_or_all(value: object) -> object:
 
 
 def _resource_name(name: str) -> str:
-    if not _QUALIFIED_NAME.fullmatch(name):
+    if not is_qualified_name(name):
         raise ValueError("must be a resource name such as cpu or example.com/device")
     return name
 

@@ -7,22 +7,16 @@ from dataclasses import dataclass, field, fields
 
 import msgspec
 
+from extender.k8s.controllers import DeviceClass, PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
 from extender.k8s.objects import (
     COSCHEDULING,
     SCHEDULING,
-    DeviceClass,
     Namespace,
     Node,
-    ObjectMeta,
+    Object,
     Pod,
     PodDisruptionBudget,
-    PodGroup,
     PriorityClass,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-    Value,
 )
 from extender.k8s.storage.objects import (
     CSIDriver,
@@ -72,7 +66,7 @@ class Kind:
 
     field: str
     """Field of ClusterObjects and ObjectTables."""
-    type: type[Value]
+    type: type[Object]
     group: str = ""
     """API group; objects of an equally named kind in another group are ignored."""
     namespaced: bool = False
@@ -149,9 +143,9 @@ class ObjectTables:
     pod_groups: dict[Key, PodGroup] = field(default_factory=dict)
     coscheduling_groups: dict[Key, PodGroup] = field(default_factory=dict)
 
-    def of(self, kind: str) -> dict[Key, Value]:
+    def of(self, kind: str) -> dict[Key, Object]:
         """Return the table of a key of KINDS."""
-        table: dict[Key, Value] = getattr(self, KINDS[kind].field)
+        table: dict[Key, Object] = getattr(self, KINDS[kind].field)
         return table
 
     def frozen(self) -> ClusterObjects:
@@ -159,7 +153,6 @@ class ObjectTables:
         return ClusterObjects(**{one.name: tuple(getattr(self, one.name).values()) for one in fields(self)})
 
 
-def key_of(kind: str, one: Value) -> Key:
+def key_of(kind: str, one: Object) -> Key:
     """Return the object's key among those of its kind."""
-    metadata: ObjectMeta = one.metadata  # type: ignore[attr-defined]
-    return (metadata.namespace if KINDS[kind].namespaced else "", metadata.name)
+    return (one.metadata.namespace if KINDS[kind].namespaced else "", one.metadata.name)

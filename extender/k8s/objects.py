@@ -1,7 +1,8 @@
-"""Kubernetes objects that decisions read, with only the fields that are read; storage objects are in `storage.objects`.
+"""Kubernetes objects that decisions read, with only the fields that are read.
 
-One Struct per API type, named as in k8s.io/api; field names become the API's camelCase. Unknown fields are
-ignored. Where Go writes `null` for an unset list, map or struct, `None` is accepted and means unset.
+One Struct per API type, named as in k8s.io/api; field names become the API's camelCase. More types are in
+`storage.objects` and `controllers`. Unknown fields are ignored. Where Go writes `null` for an unset list, map or
+struct, `None` is accepted and means unset.
 
 Rule: immutable values; nothing here decides anything.
 """
@@ -22,7 +23,7 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen=True):
-    """Base of all objects: immutable, and untracked by the cycle collector, because objects never form cycles."""
+    """Base of all values: immutable, and untracked by the cycle collector, because they never form cycles."""
 
 
 # --- metadata and selectors (meta/v1) ---------------------------------------------------------------------------
@@ -53,6 +54,12 @@ class ObjectMeta(Value, frozen=True):
     def controller(self) -> OwnerReference | None:
         """Return the owner that manages the object (meta/v1 GetControllerOf, v1.36)."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class Object(Value, frozen=True):
+    """Base of all objects that have a name of their own."""
+
+    metadata: ObjectMeta
 
 
 class LabelSelectorRequirement(Value, frozen=True):
@@ -112,8 +119,7 @@ class NodeStatus(Value, frozen=True):
     declared_features: list[str] | None = None
 
 
-class Node(Value, frozen=True):
-    metadata: ObjectMeta
+class Node(Object, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -226,7 +232,9 @@ class GCEPersistentDisk(Value, frozen=True):
     read_only: bool = False
 
 
-class AWSElasticBlockStore(Value, frozen=True):
+class VolumeID(Value, frozen=True):
+    """A volume of AWS, Cinder or Portworx."""
+
     volume_id: str = field(default="", name="volumeID")
 
 
@@ -234,22 +242,14 @@ class AzureDisk(Value, frozen=True):
     disk_uri: str = field(default="", name="diskURI")
 
 
-class CinderVolume(Value, frozen=True):
-    volume_id: str = field(default="", name="volumeID")
-
-
-class PortworxVolume(Value, frozen=True):
-    volume_id: str = field(default="", name="volumeID")
-
-
 class InTreeDisk(Value, frozen=True):
     """In-tree volume sources that have migrated to CSI drivers; at most one is set."""
 
     gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    aws_elastic_block_store: VolumeID | None = None
     azure_disk: AzureDisk | None = None
-    cinder: CinderVolume | None = None
-    portworx_volume: PortworxVolume | None = None
+    cinder: VolumeID | None = None
+    portworx_volume: VolumeID | None = None
 
 
 class ISCSIVolume(Value, frozen=True):
@@ -338,8 +338,7 @@ class PodStatus(Value, frozen=True):
     allocated_resources: ResourceList | None = None
 
 
-class Pod(Value, frozen=True):
-    metadata: ObjectMeta
+class Pod(Object, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -368,7 +367,7 @@ class Pod(Value, frozen=True):
         return PodGroupName(COSCHEDULING, name) if name else None
 
 
-# --- budgets, namespaces, priority classes and pod groups --------------------------------------------------------
+# --- budgets, namespaces and priority classes -----------------------------------------------------------------------
 
 
 class PodDisruptionBudgetSpec(Value, frozen=True):
@@ -385,91 +384,15 @@ class PodDisruptionBudgetStatus(Value, frozen=True):
     disrupted_pods: dict[str, str | None] | None = None
 
 
-class PodDisruptionBudget(Value, frozen=True):
-    metadata: ObjectMeta
+class PodDisruptionBudget(Object, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class Namespace(Value, frozen=True):
-    metadata: ObjectMeta
+class Namespace(Object, frozen=True):
+    """Its metadata only: name and labels."""
 
 
-class PriorityClass(Value, frozen=True):
-    metadata: ObjectMeta
+class PriorityClass(Object, frozen=True):
     value: Int32 = 0
     preemption_policy: str | None = None
-
-
-class GangPolicy(Value, frozen=True):
-    min_count: Int32 = 0
-
-
-class GroupSchedulingPolicy(Value, frozen=True):
-    gang: GangPolicy | None = None
-
-
-class PodGroupSpec(Value, frozen=True):
-    scheduling_policy: GroupSchedulingPolicy | None = None
-    """Field of scheduling.k8s.io/v1alpha2."""
-    min_member: Int32 = 0
-    """Field of scheduling.x-k8s.io/v1alpha1."""
-
-
-class PodGroup(Value, frozen=True):
-    """A PodGroup of either API group; an object has the spec field of its own group only."""
-
-    metadata: ObjectMeta
-    spec: PodGroupSpec = PodGroupSpec()
-
-    @property
-    def minimum(self) -> int | None:
-        """Return the number of its pods that must run together (gang scheduling); None without such a minimum."""
-        policy = self.spec.scheduling_policy
-        gang = policy.gang if policy is not None else None
-        return (gang.min_count if gang is not None else self.spec.min_member) or None
-
-
-# --- services and controllers, for the default selector of a pod --------------------------------------------------
-
-
-class ServiceSpec(Value, frozen=True):
-    """Spec of a Service or a ReplicationController, whose selector is a plain set of labels."""
-
-    selector: Labels | None = None
-
-
-class Service(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: ServiceSpec = ServiceSpec()
-
-
-class ReplicationController(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: ServiceSpec = ServiceSpec()
-
-
-class WorkloadSpec(Value, frozen=True):
-    selector: LabelSelector | None = None
-
-
-class ReplicaSet(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: WorkloadSpec = WorkloadSpec()
-
-
-class StatefulSet(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: WorkloadSpec = WorkloadSpec()
-
-
-# --- devices --------------------------------------------------------------------------------------------------------
-
-
-class DeviceClassSpec(Value, frozen=True):
-    extended_resource_name: str | None = None
-
-
-class DeviceClass(Value, frozen=True):
-    metadata: ObjectMeta
-    spec: DeviceClassSpec = DeviceClassSpec()

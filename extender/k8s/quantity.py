@@ -75,7 +75,7 @@ def parse(text: QuantityText) -> int:
     if isinstance(text, bool):
         raise QuantityError(text, "a boolean is not a number")
     if isinstance(text, int):
-        return _capped(text * NANO)
+        return max(-MAX_NANO, min(text * NANO, MAX_NANO))
     return _parse_text(repr(text))
 
 
@@ -116,8 +116,9 @@ def _magnitude(text: str, whole: str, fraction: str, suffix: str) -> int:
     digits = (whole + fraction).lstrip("0")
     places = len(fraction)
     exponent = _decimal_exponent(text, suffix)
-    if not whole and not fraction:
-        return _no_digits(text, suffix, exponent)
+    # A bare sign, point or suffix ("-", ".", "Ki", "m") is 0, except where upstream parses digit by digit.
+    if not whole and not fraction and (suffix in _SLOW_PATH_SUFFIXES or exponent < -9):
+        raise QuantityError(text, "it has no digits")
     if not digits:
         return 0
     if suffix in _BINARY:
@@ -140,13 +141,6 @@ def _decimal_exponent(text: str, suffix: str) -> int:
     return power
 
 
-def _no_digits(text: str, suffix: str, exponent: int) -> int:
-    """Return 0 for a bare sign, point or suffix ("-", ".", "Ki", "m"), except where upstream parses digit by digit."""
-    if suffix in _SLOW_PATH_SUFFIXES or exponent < -9:
-        raise QuantityError(text, "it has no digits")
-    return 0
-
-
 def _shifted(digits: str, shift: int) -> int:
     """Return `digits` times 10^shift, rounded up; MAX_NANO beyond the cap, so that no huge power of ten is built."""
     if len(digits) + shift > len(str(MAX_NANO)):
@@ -160,10 +154,6 @@ def _shifted(digits: str, shift: int) -> int:
 
 def _ceil_div(amount: int, divisor: int) -> int:
     return -(-amount // divisor)
-
-
-def _capped(amount: int) -> int:
-    return max(-MAX_NANO, min(amount, MAX_NANO))
 
 
 def _rounded(nano: int, divisor: int) -> int:

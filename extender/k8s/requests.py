@@ -63,7 +63,10 @@ def running_usage(pod: Pod) -> Usage:
     """
     requests = pod_requests(pod, use_status=True)
     non_zero = requests
-    missing = _non_missing(requests, pod_level=_asks_at_pod_level(pod))
+    # With pod-level requests, only resources that the pod does not request have a default
+    # (framework.getNonMissingContainerRequests).
+    pod_level = _asks_at_pod_level(pod)
+    missing = {name: nano for name, nano in _NON_ZERO.items() if not pod_level or name not in requests}
     if missing:
         non_zero = pod_requests(pod, use_status=True, non_missing=missing)
     counted = {name: _in_units(name, nano) for name, nano in requests.items() if _is_counted(name)}
@@ -177,7 +180,10 @@ def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, i
     Init containers run one after the other, each beside the sidecars (restartable init containers) listed before
     it; then the containers run beside all sidecars.
     """
-    statuses = _statuses(pod) if use_status else {}
+    statuses = {}
+    if use_status:  # an init container's status replaces a container's of the same name, as upstream
+        listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+        statuses = {status.name: status for status in listed}
     infeasible = is_resize_infeasible(pod) if statuses else False
     running: Nano = {}
     for container in pod.spec.containers or ():
@@ -230,16 +236,6 @@ def _is_pod_level(name: str) -> bool:
     return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
 
 
-def _non_missing(requests: Nano, *, pod_level: bool) -> dict[str, int]:
-    """Return the default requests; with pod-level requests, only of resources that the pod does not request.
-
-    Mirrors framework.getNonMissingContainerRequests (v1.36).
-    """
-    if not pod_level:
-        return dict(_NON_ZERO)
-    return {name: nano for name, nano in _NON_ZERO.items() if name not in requests}
-
-
 # --- resizing in place ----------------------------------------------------------------------------------------------
 
 
@@ -260,15 +256,6 @@ def is_resize_infeasible(pod: Pod) -> bool:
         if condition.type == "PodResizePending":
             return condition.reason == "Infeasible"
     return False
-
-
-def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """Return container name -> status; an init container's replaces a container's of the same name, as upstream."""
-    return {
-        status.name: status
-        for statuses in (pod.status.container_statuses, pod.status.init_container_statuses)
-        for status in statuses or ()
-    }
 
 
 # --- arithmetic on resource lists -----------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ Rule: what the API machinery's parser rejects raises SelectorError at compile ti
 selector: there the term matches no node and the other terms still count.
 """
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -103,28 +104,19 @@ class Requirement:
 
     def holds(self, value: str | None) -> bool:
         """Return whether a label of that value satisfies the requirement; None: the label is missing."""
-        return _OPERATORS[self.operator](self, value)
-
-
-def _is_greater(wanted: Requirement, value: str | None) -> bool:
-    number = _int64(value)
-    return number is not None and number > wanted.bound
-
-
-def _is_less(wanted: Requirement, value: str | None) -> bool:
-    number = _int64(value)
-    return number is not None and number < wanted.bound
-
-
-_OPERATORS: Final[dict[str, Callable[[Requirement, str | None], bool]]] = {
-    "In": lambda wanted, value: value in wanted.values,
-    "NotIn": lambda wanted, value: value not in wanted.values,
-    "Exists": lambda _, value: value is not None,
-    "DoesNotExist": lambda _, value: value is None,
-    "Gt": _is_greater,
-    "Lt": _is_less,
-}
-"""Operator -> function of requirement and label value that returns whether it is satisfied; None: label missing."""
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+        number = _int64(value)
+        if number is None:
+            return False
+        return number > self.bound if self.operator == "Gt" else number < self.bound
 
 
 def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: Sequence[str]) -> Requirement:
@@ -137,38 +129,24 @@ def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: 
         raise SelectorError(f"{_quoted(operator)} is not a valid operator here (these are: {', '.join(allowed)})")
     if not is_qualified_name(key):
         raise SelectorError(f"{_quoted(key)} is not a valid label key")
-    problem = _wrong_count(operator, len(given))
-    if problem:
-        raise SelectorError(f"{key}: {problem}")
+    if operator in ("In", "NotIn") and not given:
+        raise SelectorError(f"{key}: {operator} needs at least one value")
+    if operator in ("Exists", "DoesNotExist") and given:
+        raise SelectorError(f"{key}: {operator} takes no values")
+    if operator in ("Gt", "Lt") and len(given) != 1:
+        raise SelectorError(f"{key}: {operator} needs exactly one value")
     for value in given:
         if not is_label_value(value):
             raise SelectorError(f"{key}: {_quoted(value)} is not a valid label value")
-    return Requirement(key, operator, frozenset(given), _bound(key, given[0]) if operator in ("Gt", "Lt") else 0)
-
-
-def _wrong_count(operator: str, count: int) -> str | None:
-    if operator in ("In", "NotIn"):
-        return None if count else f"{operator} needs at least one value"
-    if operator in ("Exists", "DoesNotExist"):
-        return f"{operator} takes no values" if count else None
-    return None if count == 1 else f"{operator} needs exactly one value"
-
-
-def _bound(key: str, text: str) -> int:
-    number = _int64(text)
-    if number is None:
-        raise SelectorError(f"{key}: {_quoted(text)} is not an integer, which Gt and Lt need")
-    return number
+    bound = _int64(given[0]) if operator in ("Gt", "Lt") else 0
+    if bound is None:
+        raise SelectorError(f"{key}: {_quoted(given[0])} is not an integer, which Gt and Lt need")
+    return Requirement(key, operator, frozenset(given), bound)
 
 
 def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     """Sort and deduplicate, so that matchers with the same requirements are equal."""
     return tuple(sorted(set(requirements), key=lambda one: (one.key, one.operator, sorted(one.values))))
-
-
-def _equals(labels: Mapping[str, str]) -> list[Requirement]:
-    """Return one requirement per label, not validated, as labels.SelectorFromSet."""
-    return [Requirement(key, "In", frozenset((value,))) for key, value in labels.items()]
 
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -204,7 +182,8 @@ class LabelMatcher:
         """
         if self.is_nothing:
             return self
-        return LabelMatcher(_canonical([*self.requirements, *_equals(labels)]))
+        added = (Requirement(key, "In", frozenset((value,))) for key, value in labels.items())
+        return LabelMatcher(_canonical([*self.requirements, *added]))
 
 
 EVERYTHING: Final = LabelMatcher()
@@ -295,7 +274,7 @@ def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
 
     Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36), whose errors the scheduler ignores.
     """
-    return NodeMatcher(terms=_parsable(selector.node_selector_terms or ()))
+    return NodeMatcher(terms=_parsable(selector))
 
 
 def required_node_affinity(pod: Pod) -> NodeMatcher | None:
@@ -307,10 +286,8 @@ def required_node_affinity(pod: Pod) -> NodeMatcher | None:
     required = affinity.required if affinity else None
     if not pod.spec.node_selector and required is None:
         return None
-    return NodeMatcher(
-        EVERYTHING.with_labels(pod.spec.node_selector or {}),
-        None if required is None else _parsable(required.node_selector_terms or ()),
-    )
+    terms = None if required is None else _parsable(required)
+    return NodeMatcher(EVERYTHING.with_labels(pod.spec.node_selector or {}), terms)
 
 
 def preferred_score(terms: Sequence[PreferredSchedulingTerm] | None) -> PreferredTerms:
@@ -322,15 +299,12 @@ def preferred_score(terms: Sequence[PreferredSchedulingTerm] | None) -> Preferre
     return PreferredTerms(tuple((term.weight, _compile_term(term.preference)) for term in counted))
 
 
-def _parsable(terms: Iterable[NodeSelectorTerm]) -> tuple[NodeTerm, ...]:
+def _parsable(selector: NodeSelector) -> tuple[NodeTerm, ...]:
     parsed = []
-    for term in terms:
-        if _is_empty(term):
-            continue
-        try:
-            parsed.append(_compile_term(term))
-        except SelectorError:
-            continue
+    for term in selector.node_selector_terms or ():
+        with contextlib.suppress(SelectorError):
+            if not _is_empty(term):
+                parsed.append(_compile_term(term))
     return tuple(parsed)
 
 

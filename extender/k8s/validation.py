@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from extender.k8s import quantity
-from extender.k8s.objects import Container, ContainerStatus, Node, Pod, ResourceList, ResourceRequirements, Value
+from extender.k8s.objects import Container, ContainerStatus, Node, Object, Pod, ResourceList, ResourceRequirements
 from extender.k8s.storage.objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from extender.k8s.time import parse_time
 
 
-def validate(loaded: Value) -> None:
+def validate(loaded: Object) -> None:
     """Raise ValueError, with the field's JSON path, if a quantity or time that decisions read does not parse."""
     if isinstance(loaded, Pod) and loaded.status.start_time:
         try:
@@ -32,7 +32,7 @@ def validate(loaded: Value) -> None:
                 raise ValueError(f"{error} at {'.'.join(filter(None, ('$', path, resource)))}") from error
 
 
-def _amounts(loaded: Value) -> Iterator[tuple[str, ResourceList]]:
+def _amounts(loaded: Object) -> Iterator[tuple[str, ResourceList]]:
     """Yield (path, resource list) for every resource list of the object that a snapshot will parse."""
     if isinstance(loaded, Node):
         yield from _list("status.allocatable", loaded.status.allocatable)

@@ -6,7 +6,7 @@ priority of the class (Priority admission plugin) and requests where only limits
 Rule: one pod that cannot arrive fails the whole simulation, with an error that names the pod.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from extender.core.snapshot.pod_table import identity, is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import key_of
-from extender.k8s.objects import Container, Pod, PriorityClass, ResourceRequirements
+from extender.k8s.objects import Container, Pod, PriorityClass
 from extender.k8s.priority import SYSTEM_PRIORITY_CLASSES
 from extender.k8s.time import parse_time
 
@@ -107,19 +107,13 @@ def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass:
 
 
 def _with_requests(containers: Iterable[Container] | None) -> list[Container] | None:
-    return None if containers is None else [_with_request(one) for one in containers]
-
-
-def _with_request(container: Container) -> Container:
     """Default each missing request to its limit (SetDefaults_Pod, v1.36)."""
-    given = container.resources
-    if given is None or not given.limits:
-        return container
-    requests: Mapping[str, object] = {**given.limits, **(given.requests or {})}
-    resources: ResourceRequirements = replace(given, requests=requests)
-    return replace(container, resources=resources)
-
-
-def by_descending_priority(pods: Sequence[Pod]) -> Iterator[Pod]:
-    """Order the pods for their first attempt: highest priority first, pods of equal priority in the given order."""
-    return iter(sorted(pods, key=lambda pod: -pod.priority))
+    if containers is None:
+        return None
+    defaulted = []
+    for one in containers:
+        given = one.resources
+        if given is not None and given.limits:
+            one = replace(one, resources=replace(given, requests={**given.limits, **(given.requests or {})}))
+        defaulted.append(one)
+    return defaulted

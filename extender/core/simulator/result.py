@@ -5,9 +5,12 @@ Amounts are in the scheduler's units: millicores of cpu, bytes, or a count.
 Rule: types only; `core.simulator.simulator` fills them in.
 """
 
+from typing import Literal
+
 import msgspec
 
-from extender.core.simulator.schedule_one import CycleOutcome
+CycleOutcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
+"""Nominated: not scheduled, but preemption found a node; Skipped: kube-scheduler would not try the pod."""
 
 NodeAmounts = dict[str, int]
 """Resource -> amount on one node, in the scheduler's units."""
@@ -26,11 +29,11 @@ class ClusterSize(SimulationStruct, frozen=True):
 
 
 class CycleScore(SimulationStruct, frozen=True):
-    """Score of the node that was chosen."""
+    """Score of the chosen node, where several nodes were feasible."""
 
     total: int
     plugins: dict[str, int]
-    """Plugin -> weighted score."""
+    """Plugin -> weighted score; a plugin that is skipped for the pod is absent."""
     tied: int
     """Number of nodes with that total."""
     ties: list[str]

@@ -13,7 +13,6 @@ Mirrors ScheduleOne: schedulePod, schedulingAlgorithm (schedule_one.go) and Eval
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
@@ -41,6 +40,7 @@ from extender.core.simulator.fit_error import (
     no_candidates_message,
     unschedulable_plugins,
 )
+from extender.core.simulator.result import CycleOutcome, CycleScore
 from extender.core.snapshot.pod_table import identity, is_finished, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -48,9 +48,6 @@ from extender.k8s.priority import PRIORITY_OFFSET
 
 Draw = Callable[[int], int]
 """Function n -> random integer in [0, n): the choice among n equal nodes."""
-
-CycleOutcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
-"""Nominated: not scheduled, but preemption found a node; Skipped: kube-scheduler would not try the pod."""
 
 MAX_LISTED_TIES = 10
 """Number of nodes with the highest total that a result lists."""
@@ -73,19 +70,6 @@ def seeded_draw(seed: int) -> Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeScore:
-    """Score of the chosen node, where several nodes were feasible."""
-
-    total: int
-    plugins: dict[str, int]
-    """Plugin -> weighted score; a plugin that is skipped for the pod is absent."""
-    tied: int
-    """Number of nodes with that total, including itself."""
-    ties: tuple[str, ...]
-    """The first MAX_LISTED_TIES of these nodes by name."""
-
-
-@dataclass(frozen=True, slots=True)
 class Cycle:
     """Result of one scheduling cycle."""
 
@@ -98,7 +82,7 @@ class Cycle:
     """The node that it is bound or nominated to."""
     feasible: int = 0
     """Number of nodes that passed the filters; 1 if the nominated node did, which is filtered first."""
-    score: NodeScore | None = None
+    score: CycleScore | None = None
     post_filter: PostFilterResult | None = None
     nominated_node: str = ""
     """status.nominatedNodeName of the pod after the cycle; "" for none."""
@@ -126,7 +110,9 @@ def schedule_one(
         return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
-    filter_run = run_filter_plugins(scheduling_context(snapshot, pod, with_upstream_preemption(profile), history))
+    # kube-scheduler's own preemption rules instead of the profile's policies
+    upstream = replace(profile, preemption=PreemptionPolicy())
+    filter_run = run_filter_plugins(scheduling_context(snapshot, pod, upstream, history))
     plugins = tuple(name for name, mask in filters_not_evaluated(filter_run.context).items() if mask.any())
     fitting = _feasible_rows(filter_run)
     if len(fitting):
@@ -137,11 +123,6 @@ def schedule_one(
     return replace(
         failed, message=message, not_evaluated=plugins, unschedulable_plugins=unschedulable_plugins(filter_run)
     )
-
-
-def with_upstream_preemption(profile: Profile) -> Profile:
-    """Return the profile with kube-scheduler's own preemption rules instead of its policies."""
-    return replace(profile, preemption=PreemptionPolicy())
 
 
 def skip_reason(pod: Pod, profile: Profile) -> str | None:
@@ -170,7 +151,7 @@ def _feasible_rows(filter_run: FilterRun) -> NodeRows:
     return fitting[fitting == nominated] if nominated is not None and nominated in fitting else fitting
 
 
-def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> tuple[str, NodeScore | None]:
+def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> tuple[str, CycleScore | None]:
     """Select the node with the highest total; a single feasible node is not scored (selectHost)."""
     names = context.snapshot.node_names
     if len(fitting) == 1:
@@ -181,8 +162,8 @@ def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | Non
     best = best[np.argsort(context.snapshot.name_order[fitting[best]])]
     place = int(best[_draw_place(len(best), draw)])
     plugins = {plugin: int(values[place]) for plugin, values in scores.plugins.items()}
-    ties = tuple(names[row] for row in fitting[best[:MAX_LISTED_TIES]].tolist())
-    return names[int(fitting[place])], NodeScore(int(total[place]), plugins, len(best), ties)
+    ties = [names[row] for row in fitting[best[:MAX_LISTED_TIES]].tolist()]
+    return names[int(fitting[place])], CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
 
 
 def _draw_place(count: int, draw: Draw | None) -> int:
@@ -208,12 +189,8 @@ def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHisto
     run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
     places = np.flatnonzero(run.candidate)
     if not len(places):
-        return replace(
-            unchanged,
-            post_filter=PostFilterResult.unschedulable(no_candidates_message(run)),
-            nominated_node="",
-            dry_run=run,
-        )
+        status = PostFilterResult.unschedulable(no_candidates_message(run))
+        return replace(unchanged, post_filter=status, nominated_node="", dry_run=run)
     if profile.preemption == PreemptionPolicy():
         return replace(_nominated(pod, _select_candidate(run, draw)), dry_run=run)
     decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, history)
@@ -240,10 +217,7 @@ def _select_candidate(run: DryRun, draw: Draw | None) -> Candidate:
     places = np.flatnonzero(run.candidate)
     ties = places[tied_for_best(ranking_keys(run, places))]
     ties = ties[np.argsort(run.snapshot.name_order[run.rows[ties]])]
-    return _candidate(run, int(ties[_draw_place(len(ties), draw)]))
-
-
-def _candidate(run: DryRun, place: int) -> Candidate:
+    place = int(ties[_draw_place(len(ties), draw)])
     name = run.snapshot.node_names[int(run.rows[place])]
     return Candidate(name, run.victims_on(place), int(run.violations[place]))
 

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
 from extender.core.profile import Profile
 from extender.core.simulator import effects
-from extender.core.simulator.arrivals import add_arrivals, by_descending_priority, pending_pods
+from extender.core.simulator.arrivals import add_arrivals, pending_pods
 from extender.core.simulator.result import (
     ClusterSize,
     CyclePostFilter,
     CycleReport,
-    CycleScore,
     EvictedPod,
     NodeAmounts,
     NodeUsage,
@@ -104,8 +103,11 @@ class Scheduler:
         self._arrived: dict[Key, Pod] = {}
 
     def add(self, pods: Sequence[Pod]) -> None:
-        """Queue the pods. They are in the snapshot already, except for those that the cycle will skip."""
-        for pod in by_descending_priority(pods):
+        """Queue the pods, by priority and then in the given order.
+
+        They are in the snapshot already, except for those that the cycle will skip.
+        """
+        for pod in sorted(pods, key=lambda pod: -pod.priority):
             self._arrived[key_of("Pod", pod)] = pod
             self._queue.add(pod)
 
@@ -265,7 +267,7 @@ class _ReportBuilder:
 
 
 def _cycle_report(step: Step) -> CycleReport:
-    cycle = step.cycle
+    cycle, result = step.cycle, step.cycle.post_filter
     return CycleReport(
         pod=cycle.pod.key,
         uid=cycle.pod.metadata.uid,
@@ -274,27 +276,15 @@ def _cycle_report(step: Step) -> CycleReport:
         outcome=cycle.outcome,
         node=cycle.node if cycle.outcome == "Scheduled" else None,
         feasible=cycle.feasible,
-        score=_score(cycle),
+        score=cycle.score,
         message=cycle.message,
-        post_filter=_post_filter(cycle),
+        post_filter=None if result is None else CyclePostFilter(code=result.code, reasons=list(result.reasons)),
         nominated_node=cycle.nominated_node or None,
         victims=list(step.victims),
         num_pdb_violations=cycle.num_pdb_violations,
         vetoed=cycle.vetoed,
         not_evaluated=list(cycle.not_evaluated),
     )
-
-
-def _score(cycle: Cycle) -> CycleScore | None:
-    score = cycle.score
-    if score is None:
-        return None
-    return CycleScore(total=score.total, plugins=score.plugins, tied=score.tied, ties=list(score.ties))
-
-
-def _post_filter(cycle: Cycle) -> CyclePostFilter | None:
-    result = cycle.post_filter
-    return None if result is None else CyclePostFilter(code=result.code, reasons=list(result.reasons))
 
 
 def _pending(last: CycleReport) -> PendingPod:

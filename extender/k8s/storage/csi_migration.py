@@ -54,24 +54,25 @@ def _aws(disk: InTreeDisk, _labels: Labels) -> str | None:
     return volume.removeprefix("aws://").partition("/")[2].strip("/") if volume.startswith("aws://") else volume
 
 
-def _azure(disk: InTreeDisk, _labels: Labels) -> str | None:
-    return disk.azure_disk.disk_uri if disk.azure_disk else None
-
-
-def _cinder(disk: InTreeDisk, _labels: Labels) -> str | None:
-    return disk.cinder.volume_id if disk.cinder else None
-
-
-def _portworx(disk: InTreeDisk, _labels: Labels) -> str | None:
-    return disk.portworx_volume.volume_id if disk.portworx_volume else None
-
-
 MIGRATIONS: Final = (
     Migration("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", _gce, "topology.gke.io/zone"),
     Migration("kubernetes.io/aws-ebs", "ebs.csi.aws.com", _aws, "topology.ebs.csi.aws.com/zone"),
-    Migration("kubernetes.io/azure-disk", "disk.csi.azure.com", _azure),
-    Migration("kubernetes.io/cinder", "cinder.csi.openstack.org", _cinder, "topology.cinder.csi.openstack.org/zone"),
-    Migration("kubernetes.io/portworx-volume", "pxd.portworx.com", _portworx),
+    Migration(
+        "kubernetes.io/azure-disk",
+        "disk.csi.azure.com",
+        lambda disk, _: disk.azure_disk.disk_uri if disk.azure_disk else None,
+    ),
+    Migration(
+        "kubernetes.io/cinder",
+        "cinder.csi.openstack.org",
+        lambda disk, _: disk.cinder.volume_id if disk.cinder else None,
+        "topology.cinder.csi.openstack.org/zone",
+    ),
+    Migration(
+        "kubernetes.io/portworx-volume",
+        "pxd.portworx.com",
+        lambda disk, _: disk.portworx_volume.volume_id if disk.portworx_volume else None,
+    ),
 )
 
 _DRIVERS: Final = {one.plugin: one.driver for one in MIGRATIONS}

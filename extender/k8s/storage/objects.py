@@ -10,7 +10,7 @@ from extender.k8s.objects import (
     InTreeDisk,
     LabelSelector,
     NodeSelector,
-    ObjectMeta,
+    Object,
     QuantityText,
     ResourceList,
     ResourceRequirements,
@@ -38,8 +38,7 @@ class PhaseStatus(Value, frozen=True):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Value, frozen=True):
-    metadata: ObjectMeta
+class PersistentVolumeClaim(Object, frozen=True):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PhaseStatus = PhaseStatus()
 
@@ -64,8 +63,7 @@ class PersistentVolumeSpec(InTreeDisk, frozen=True):
     csi: CSIVolume | None = None
 
 
-class PersistentVolume(Value, frozen=True):
-    metadata: ObjectMeta
+class PersistentVolume(Object, frozen=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PhaseStatus = PhaseStatus()
 
@@ -79,8 +77,7 @@ class TopologyTerm(Value, frozen=True):
     match_label_expressions: list[TopologyRequirement] | None = None
 
 
-class StorageClass(Value, frozen=True):
-    metadata: ObjectMeta
+class StorageClass(Object, frozen=True):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     """Defaults to Immediate, as the API server sets it."""
@@ -100,8 +97,7 @@ class CSINodeSpec(Value, frozen=True):
     drivers: list[CSINodeDriver] | None = None
 
 
-class CSINode(Value, frozen=True):
-    metadata: ObjectMeta
+class CSINode(Object, frozen=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -115,8 +111,7 @@ class VolumeAttachmentSpec(Value, frozen=True):
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
-class VolumeAttachment(Value, frozen=True):
-    metadata: ObjectMeta
+class VolumeAttachment(Object, frozen=True):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
@@ -124,13 +119,11 @@ class CSIDriverSpec(Value, frozen=True):
     storage_capacity: bool | None = None
 
 
-class CSIDriver(Value, frozen=True):
-    metadata: ObjectMeta
+class CSIDriver(Object, frozen=True):
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(Value, frozen=True):
-    metadata: ObjectMeta
+class CSIStorageCapacity(Object, frozen=True):
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: QuantityText = None

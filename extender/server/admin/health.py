@@ -63,5 +63,6 @@ def _cluster(server_context: ServerContext) -> tuple[str, str]:
     except (ExtenderError, ValueError) as error:
         needed = server_context.settings.needs_cluster
         return str(error) if needed else "", f"[{'-' if needed else '!'}] cluster: {error}"
-    counts = f"{len(snapshot.nodes)} nodes, {len(snapshot.pod_table.row_of)} running pods, {len(snapshot.objects.budgets)} budgets"
+    running, budgets = len(snapshot.pod_table.row_of), len(snapshot.objects.budgets)
+    counts = f"{len(snapshot.nodes)} nodes, {running} running pods, {budgets} budgets"
     return "", f"[+] cluster: version {server_context.cache.version}: {counts}"

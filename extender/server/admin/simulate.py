@@ -123,8 +123,13 @@ def run_simulation(
 
     `scratch`: a snapshot of these objects that the simulation may change; built if omitted.
     """
+    if scratch is None:
+        try:
+            scratch = Snapshot.build(objects)
+        except ValueError as error:
+            raise ClusterFileError(str(error)) from error
     return simulate(
-        scratch or _build(objects),
+        scratch,
         policy.profile,
         request.pods,
         include_pending=request.pending,
@@ -136,13 +141,6 @@ def run_simulation(
     )
 
 
-def _build(objects: ClusterObjects) -> Snapshot:
-    try:
-        return Snapshot.build(objects)
-    except ValueError as error:
-        raise ClusterFileError(str(error)) from error
-
-
 def run_simulations(
     objects: ClusterObjects,
     policies: Sequence[SimulatedPolicy],
@@ -151,9 +149,9 @@ def run_simulations(
     scratch: Snapshot | None = None,
 ) -> Simulation | Comparison:
     """Simulate under one policy, or the same pods under two."""
-    scratchs = [scratch, *(None for _ in policies[1:])]
     results = [
-        run_simulation(objects, policy, request, observer, own) for policy, own in zip(policies, scratchs, strict=True)
+        run_simulation(objects, policy, request, observer, None if index else scratch)
+        for index, policy in enumerate(policies)
     ]
     if len(results) == 1:
         return results[0]
@@ -186,14 +184,8 @@ def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
 
 def _is_same_outcome(one: PodOutcome | None, other: PodOutcome | None) -> bool:
     """Return whether two outcomes are equal apart from the message, which depends on evictions for other pods too."""
-    if one is None or other is None:
-        return one is other
-    return (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations) == (
-        other.outcome,
-        other.node,
-        sorted(other.evicts),
-        other.num_pdb_violations,
-    )
+    keys = [one and (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations) for one in (one, other)]
+    return keys[0] == keys[1]
 
 
 # --- pods -----------------------------------------------------------------------------------------------------------
@@ -244,9 +236,6 @@ class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Seed for the random choice among nodes of equal score; the first name wins if omitted."""
 
 
-_BODY_DECODER = msgspec.json.Decoder(SimulateBody)
-
-
 def simulate_request(
     objects: ClusterObjects,
     base: Profile,
@@ -267,7 +256,9 @@ def simulate_request(
     request = SimulationRequest(
         parse_pods(given), parsed.pending, parsed.seed, history or EvictionHistory(time.time_ns())
     )
-    _check_size(objects, request)
+    count = len(request.pods) + (sum(not pod.spec.node_name for pod in objects.pods) if request.pending else 0)
+    if count > MAX_SIMULATED_PODS:
+        raise RequestError(f"{count} pods exceed the limit of {MAX_SIMULATED_PODS} per request")
     plain: dict[str, Any] = msgspec.to_builtins(
         run_simulations(objects, _policies(base, parsed), request, scratch=scratch)
     )
@@ -276,7 +267,7 @@ def simulate_request(
 
 def _decode(body: bytes) -> SimulateBody:
     try:
-        parsed = _BODY_DECODER.decode(body)
+        parsed = msgspec.json.decode(body, type=SimulateBody)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"invalid body: {decode_error_message(error)}") from error
     if parsed.pod is not None and parsed.pods:
@@ -284,14 +275,6 @@ def _decode(body: bytes) -> SimulateBody:
     if parsed.compare is not None and (parsed.preset is not None or parsed.preemption is not None):
         raise RequestError("`compare` names both policies: omit `preset` and `preemption`")
     return parsed
-
-
-def _check_size(objects: ClusterObjects, request: SimulationRequest) -> None:
-    count = len(request.pods)
-    if request.pending:
-        count += sum(not pod.spec.node_name for pod in objects.pods)
-    if count > MAX_SIMULATED_PODS:
-        raise RequestError(f"{count} pods exceed the limit of {MAX_SIMULATED_PODS} per request")
 
 
 def _policies(base: Profile, parsed: SimulateBody) -> list[SimulatedPolicy]:

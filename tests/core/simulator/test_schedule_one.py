@@ -76,14 +76,14 @@ def test_of_several_the_one_with_the_highest_total_is_taken_with_its_scores():
     assert (found.outcome, found.node, found.feasible) == ("Scheduled", "n2", 2)
     assert found.score is not None
     assert found.score.total == sum(found.score.plugins.values())
-    assert (found.score.tied, found.score.ties) == (1, ("n2",))
+    assert (found.score.tied, found.score.ties) == (1, ["n2"])
 
 
 def test_of_equals_the_first_by_name_is_taken():
     found = cycle({node("n2"): [], node("n10"): [], node("n1"): []})
     assert found.node == "n1"
     assert found.score is not None
-    assert found.score.ties == ("n1", "n10", "n2")
+    assert found.score.ties == ["n1", "n10", "n2"]
 
 
 def test_of_equals_any_may_be_drawn():
