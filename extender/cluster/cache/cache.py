@@ -20,7 +20,7 @@ from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
-from extender.k8s.objects import ObjectMeta, Pod, Value
+from extender.k8s.objects import Object, ObjectMeta, Pod
 
 OBJECTS_PER_STEP = 50
 """Objects that are inserted, or nodes that are laid out, before a long operation yields to other tasks."""
@@ -41,7 +41,7 @@ class Change:
 
     kind: str
     """A key of `KINDS`."""
-    object: Value
+    object: Object
     deleted: bool = False
 
 
@@ -119,7 +119,7 @@ class ClusterCache:
             raise NotReady("the cache has not synced yet: no snapshot to change")
         return self._snapshot
 
-    def api_object(self, kind: str, key: Key) -> Value | None:
+    def api_object(self, kind: str, key: Key) -> Object | None:
         """Return the object as the API server sent it, without assumptions (assumecache.GetAPIObj).
 
         Callable from any thread.
@@ -132,7 +132,7 @@ class ClusterCache:
                 return from_api  # otherwise its assumption may have ended between the two reads
         return None
 
-    def _without_assumption(self, cached: Value | None) -> Value | None:
+    def _without_assumption(self, cached: Object | None) -> Object | None:
         """Return the API server's state of a cached object; None if the object is only assumed."""
         return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
 
@@ -152,7 +152,7 @@ class ClusterCache:
             pass
 
     def build(
-        self, objects: Mapping[str, Sequence[Value]], unread: Iterable[str] = (), on_skipped: OnSkipped | None = None
+        self, objects: Mapping[str, Sequence[Object]], unread: Iterable[str] = (), on_skipped: OnSkipped | None = None
     ) -> Iterator[None]:
         """Replace all objects in steps.
 
@@ -174,7 +174,7 @@ class ClusterCache:
         self._version += 1
 
     def relist(
-        self, kind: str, objects: Sequence[Value], on_skipped: OnSkipped | None = None, is_unread: bool = False
+        self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None, is_unread: bool = False
     ) -> Iterator[None]:
         """Make a kind's objects those of a list, in steps, even if the list is older; NotReady before the first sync.
 
@@ -182,7 +182,7 @@ class ClusterCache:
         """
         unread = self.unread - {kind} | ({kind} if is_unread else frozenset())
         cached = self.mutable_snapshot().objects.of(kind)
-        listed: dict[Key, Value] = {}
+        listed: dict[Key, Object] = {}
         new, deleted = [], []
         for number, one in enumerate(objects):
             key = key_of(kind, one)
@@ -210,7 +210,7 @@ class ClusterCache:
             self.mutable_snapshot().unreadable_tables = _field_names(unread)
             self._version += bool(deleted or new)
         else:
-            relisted: dict[str, Sequence[Value]] = {kind: tuple(listed.values())}
+            relisted: dict[str, Sequence[Object]] = {kind: tuple(listed.values())}
             del listed, objects  # memory: two snapshots exist while the new one is built
             yield from self._rebuild(relisted, unread, on_skipped)
 
@@ -219,11 +219,11 @@ class ClusterCache:
         return self._rebuild({}, self.unread, on_skipped)
 
     def _rebuild(
-        self, relisted: dict[str, Sequence[Value]], unread: Iterable[str], on_skipped: OnSkipped | None
+        self, relisted: dict[str, Sequence[Object]], unread: Iterable[str], on_skipped: OnSkipped | None
     ) -> Iterator[None]:
         """Build a new snapshot while decisions continue on the old one, then dismantle the old one in steps."""
         previous = self.mutable_snapshot()
-        objects: dict[str, Sequence[Value]] = {kind: tuple(previous.objects.of(kind).values()) for kind in KINDS}
+        objects: dict[str, Sequence[Object]] = {kind: tuple(previous.objects.of(kind).values()) for kind in KINDS}
         objects["Pod"] = tuple(self.assumed.api_objects(previous.objects.pods).values())
         yield from self.build(objects | relisted, unread, on_skipped)
         yield from previous.dismantle()
@@ -249,11 +249,11 @@ class ClusterCache:
         if change.deleted:
             self._remove(kind, key)
         else:
-            self._set(kind, key, change.object, cached)
+            self._put(kind, change.object)
         self._version += 1
         return True
 
-    def _is_news(self, change: Change, cached: Value | None) -> bool:
+    def _is_news(self, change: Change, cached: Object | None) -> bool:
         """Return whether an event changes the cached object of its name: the one rule for order and redelivery.
 
         Events may be repeated, and may arrive late or in another order. A list always counts, even an older one.
@@ -280,12 +280,10 @@ class ClusterCache:
         while len(deleted) > MAX_REMEMBERED_DELETIONS:
             del deleted[next(iter(deleted))]
 
-    def _put(self, kind: str, one: Value) -> None:
+    def _put(self, kind: str, one: Object) -> None:
+        """Store the object; a cached object of its name with another UID is removed first."""
         key = key_of(kind, one)
-        self._set(kind, key, one, self.mutable_snapshot().objects.of(kind).get(key))
-
-    def _set(self, kind: str, key: Key, one: Value, cached: Value | None) -> None:
-        """Store the object; `cached` is the cached object of its name, which may have another UID."""
+        cached = self.mutable_snapshot().objects.of(kind).get(key)
         if cached is not None and identity(cached)[0] != identity(one)[0]:
             self._remove(kind, key)
         if isinstance(one, Pod):
@@ -299,7 +297,7 @@ class ClusterCache:
             self.assumed.remove(key)
 
 
-def _put_or_skip(put: Callable[[str, Value], None], kind: str, one: Value, on_skipped: OnSkipped | None) -> None:
+def _put_or_skip(put: Callable[[str, Object], None], kind: str, one: Object, on_skipped: OnSkipped | None) -> None:
     try:
         put(kind, one)
     except ValueError as error:

@@ -26,7 +26,7 @@ import yaml
 
 from extender.errors import ClusterFileError
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
-from extender.k8s.objects import Labels, Pod, Value
+from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
 
 UNREAD_ANNOTATION = "extender/unreadable"
@@ -209,7 +209,7 @@ class _Collector:
     """Collect objects from documents; reject duplicates."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Value]] = {kind.field: [] for kind in KINDS.values()}
+        self._found: dict[str, list[Object]] = {kind.field: [] for kind in KINDS.values()}
         self._defined_in: dict[tuple[str, str, str], str] = {}
         self._pod_by_uid: dict[str, str] = {}
         self._skipped: Counter[str] = Counter()
@@ -257,9 +257,9 @@ class _Collector:
             ) from error
         self._found[KINDS[kind].field].append(loaded)
 
-    def _check_unique(self, kind: str, loaded: Value, file: str) -> None:
+    def _check_unique(self, kind: str, loaded: Object, file: str) -> None:
         """Raise ValueError if the object has no name, or if its name or a pod's UID is a duplicate."""
-        metadata = loaded.metadata  # type: ignore[attr-defined]
+        metadata = loaded.metadata
         if not metadata.name:
             raise ValueError("metadata.name is missing")
         key = (kind, metadata.namespace, metadata.name)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
 from extender.k8s.kinds import KINDS, Key, kind_without_group
-from extender.k8s.objects import Node, ObjectMeta, Pod, PodSpec, PodStatus, Value, Volume
+from extender.k8s.objects import Node, Object, ObjectMeta, Pod, PodSpec, PodStatus, Volume
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS
 from extender.k8s.storage.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
 from extender.k8s.validation import decode_error_message, validate
@@ -43,10 +43,9 @@ T = TypeVar("T")
 _ENCODER = msgspec.json.Encoder()
 
 
-class WatchedPod(Value, frozen=True):
+class WatchedPod(Object, frozen=True):
     """A pod in a watch event. Its spec stays raw JSON, because it nearly always equals the cached pod's spec."""
 
-    metadata: ObjectMeta
     kind: str = ""
     spec: Raw = Raw(b"{}")
     status: PodStatus = PodStatus()
@@ -55,7 +54,7 @@ class WatchedPod(Value, frozen=True):
 _POD_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 
-def _event_decoder(kind: type[Value]) -> msgspec.json.Decoder[Any]:
+def _event_decoder(kind: type[Object]) -> msgspec.json.Decoder[Any]:
     """Return a decoder of watch events whose object is of type `kind` plus the object's `kind` field."""
     sent: type[msgspec.Struct] = WatchedPod
     if kind is not Pod:
@@ -114,7 +113,7 @@ class Decoder:
         self._specs = InternPool()
         self._statuses = InternPool()
 
-    def decode(self, raw: bytes | Raw) -> Value:
+    def decode(self, raw: bytes | Raw) -> Object:
         """Return the object of a JSON text; ValueError, with the path of the field, if decisions could not read it."""
         try:
             return self._prepare(self._decoder.decode(raw))
@@ -123,7 +122,7 @@ class Decoder:
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
-    def decode_event(self, line: bytes, get_cached: Callable[[Key], Value | None]) -> tuple[str, Value] | None:
+    def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
         """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.
 
         The fast path decodes event and object in one pass; the caller decodes a line that gives None part by part, to
@@ -143,17 +142,17 @@ class Decoder:
         except (ValueError, RecursionError):
             return None
 
-    def _prepare(self, found: Any) -> Value:
+    def _prepare(self, found: Any) -> Object:
         found = self._strip(found)
         if isinstance(found, Pod):
             return self._intern_pod(found)
         validate(found)
         if isinstance(found, Node):
             found = self._intern_node(found)
-        changed: Value = replace(found, metadata=self._intern_metadata(found.metadata, self._kind in KEPT_GENERATIONS))
+        changed: Object = replace(found, metadata=self._intern_metadata(found.metadata, self._kind in KEPT_GENERATIONS))
         return changed
 
-    def _pod_from_event(self, cached: Any, sent: WatchedPod) -> Value:
+    def _pod_from_event(self, cached: Any, sent: WatchedPod) -> Object:
         """Return the pod of an event, given the cached pod of its name or None."""
         if cached is None or cached.metadata.uid != sent.metadata.uid:
             return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
@@ -247,7 +246,7 @@ class Decoder:
         return replace(found, status=status)
 
 
-def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Value:
+def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Object:
     """Return the object without unread annotations and claim templates, which may hold confidential data.
 
     `extra_annotations`: annotations to keep in addition to KEPT_ANNOTATIONS.
@@ -261,7 +260,7 @@ def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] =
     if any(volume.ephemeral for volume in volumes):
         volumes = [volume if volume.ephemeral is None else replace(volume, ephemeral={}) for volume in volumes]
         one = replace(one, spec=replace(one.spec, volumes=volumes))  # only the existence of a claim template matters
-    stripped: Value = one
+    stripped: Object = one
     return stripped
 
 

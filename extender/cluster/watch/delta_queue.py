@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.k8s.kinds import Key
-from extender.k8s.objects import Value
+from extender.k8s.objects import Object
 
 OBJECTS_PER_PAUSE = 20
 """Objects of a list that a thread reads before it pauses for PAUSE_SECONDS."""
@@ -31,7 +31,7 @@ class Replaced:
     """All objects of a kind (DeltaFIFO's Replaced); none if its API is not served or list permission is missing."""
 
     kind: str
-    objects: Sequence[Value]
+    objects: Sequence[Object]
     version: str
     """resourceVersion of the list; empty without a list."""
     is_forbidden: bool = False
@@ -65,7 +65,7 @@ class DeltaQueue:
 
     # --- for the reflectors' threads ---
 
-    def get_for_list(self, kind: str, key: Key) -> Value | None:
+    def get_for_list(self, kind: str, key: Key) -> Object | None:
         """Return the cached object for an item of a list, so that an unchanged item is not decoded again.
 
         Pause every OBJECTS_PER_PAUSE objects, once the cache has synced, to let the event loop run: both threads need
@@ -76,12 +76,12 @@ class DeltaQueue:
             time.sleep(PAUSE_SECONDS)
         return self._cache.api_object(kind, key)
 
-    def get_for_event(self, kind: str, key: Key) -> Value | None:
+    def get_for_event(self, kind: str, key: Key) -> Object | None:
         """Return the cached object for an event; None while a list, which the event follows, is queued."""
         return self._cache.api_object(kind, key) if self._lists[kind] == 0 else None
 
     def put(self, item: Replaced | Deltas) -> None:
-        """Queue the item; block while there is no room."""
+        """Queue the item; block while the queue is full."""
         weight = len(item.objects) if isinstance(item, Replaced) else len(item.changes)
         with self._condition:
             self._condition.wait_for(lambda: self._waiting < MAX_QUEUED_OBJECTS or self._closed)

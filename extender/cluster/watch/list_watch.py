@@ -15,8 +15,8 @@ from msgspec import Raw, field
 
 from extender.cluster.apiserver.client import QueryParams
 from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable
+from extender.k8s.controllers import PodGroup
 from extender.k8s.kinds import KINDS, Key, kind_without_group
-from extender.k8s.objects import PodGroup
 
 METADATA_ONLY_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """Accept header for a list of names, UIDs and resourceVersions; a server without support sends whole objects."""

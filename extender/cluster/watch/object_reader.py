@@ -18,7 +18,7 @@ from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue
 from extender.cluster.watch.list_watch import OBJECT_EVENT_TYPES, PartialObjectMetadata, ReflectorState
 from extender.k8s.kinds import Key, kind_without_group
-from extender.k8s.objects import Value
+from extender.k8s.objects import Object
 from extender.log_throttle import Throttle
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class ObjectReader:
             self.skip(("", ""), str(error))
             return None
 
-    def read_listed(self, meta: PartialObjectMetadata, raw: Raw) -> Value | None:
+    def read_listed(self, meta: PartialObjectMetadata, raw: Raw) -> Object | None:
         """Return an item of a list: the cached object if its resourceVersion is equal or the item cannot be decoded."""
         cached = self._cached(meta)
         sent = meta.metadata.uid, meta.metadata.resource_version
@@ -77,7 +77,7 @@ class ObjectReader:
         if self._throttle.is_due():
             log.warning("%s %r skipped: %s", self.kind, "/".join(key), reason)
 
-    def _decode(self, meta: PartialObjectMetadata, raw: Raw, otherwise: Value | None) -> Value | None:
+    def _decode(self, meta: PartialObjectMetadata, raw: Raw, otherwise: Object | None) -> Object | None:
         """Return the object; None if it is of another kind; `otherwise` if it cannot be decoded."""
         if meta.kind not in ("", kind_without_group(self.kind)):
             self.skip(meta.key, f"it is a {meta.kind[:100]!r}")
@@ -91,7 +91,7 @@ class ObjectReader:
             self.skip(meta.key, str(error))
             return otherwise
 
-    def _cached(self, meta: PartialObjectMetadata) -> Value | None:
+    def _cached(self, meta: PartialObjectMetadata) -> Object | None:
         """Return the cached object if it has the same UID, not just the same name."""
         cached = self.store.get_for_list(self.kind, meta.key)
         return cached if cached is not None and identity(cached)[0] == meta.metadata.uid else None

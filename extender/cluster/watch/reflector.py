@@ -27,7 +27,7 @@ from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
 from extender.cluster.watch.list_watch import PartialObjectMetadata, ReflectorState, Resource, WatchSettings
 from extender.cluster.watch.object_reader import ObjectReader
 from extender.k8s.kinds import Key
-from extender.k8s.objects import Value
+from extender.k8s.objects import Object
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Reflector:
         self._stream: Stream | None = None
         self._must_list = True
         self._use_initial_events = True
-        self._initial: dict[Key, Value] | None = None
+        self._initial: dict[Key, Object] | None = None
         """Objects of this watch's initial events so far; None once they are complete, or if none were requested."""
         self._cut_initial_events = 0
         self._accepted_at: float | None = None
@@ -168,7 +168,7 @@ class Reflector:
             with self._open(params, self.settings.list_timeout) as stream:
                 return stream.read()
 
-        objects: list[Value] = []
+        objects: list[Object] = []
         version = ""
         for page in list_watch.list_pages(fetch, self.resource.kind, self.settings.page_size):
             self.state.last_contact = self.clock()
@@ -180,7 +180,7 @@ class Reflector:
                     objects.append(found)
         self._store_list(objects, version)
 
-    def _store_list(self, objects: list[Value], version: str) -> None:
+    def _store_list(self, objects: list[Object], version: str) -> None:
         """Pass a complete list to the store; one older than the cache only if the previous list was older, too."""
         if not self.state.regressed and compare_resource_versions(version, self.state.version) < 0:
             self.state.regressed = True
@@ -271,7 +271,7 @@ class Reflector:
         elif event.type not in list_watch.OBJECT_EVENT_TYPES:
             self._reader.skip(meta.key, f"unknown event type {event.type[:100]!r}")
         elif self._initial is not None:
-            self._collect_initial(self._initial, meta, event)
+            self._collect_initial(meta, event)
         else:
             change = self._reader.read_change(meta, event.object, event.type == "DELETED")
             self._advance(meta.metadata.resource_version)
@@ -292,14 +292,13 @@ class Reflector:
         else:
             self._list_in_pages("a bookmark without the initial-events-end annotation")
 
-    def _collect_initial(
-        self, initial: dict[Key, Value], meta: PartialObjectMetadata, event: list_watch.WatchEvent
-    ) -> None:
+    def _collect_initial(self, meta: PartialObjectMetadata, event: list_watch.WatchEvent) -> None:
         """Collect an initial event; the server may send changes among them."""
+        assert self._initial is not None
         if event.type == "DELETED":
-            initial.pop(meta.key, None)
+            self._initial.pop(meta.key, None)
         elif (found := self._reader.read_listed(meta, event.object)) is not None:
-            initial[meta.key] = found
+            self._initial[meta.key] = found
         if self.clock() - (self._accepted_at or 0.0) > self.settings.initial_events_timeout:
             self._list_in_pages("initial events timed out")
 
@@ -350,14 +349,10 @@ class Reflector:
             return 0.0
         if self.resource.core or (self._synced and self._consecutive_refusals < MAX_CONSECUTIVE_REFUSALS):
             return self._schedule_retry(error)
-        self._drop_kind("forbidden" if error.code == 403 else "absent", error)
-        return self.settings.unreadable_retry_seconds
-
-    def _drop_kind(self, reason: str, error: ApiError) -> None:
-        """Drop an optional kind until it is readable again."""
-        state = self.state
+        # drop an optional kind until it is readable again
+        state, seconds = self.state, self.settings.unreadable_retry_seconds
+        reason = "forbidden" if error.code == 403 else "absent"
         if self._unreadable != reason:
-            seconds = self.settings.unreadable_retry_seconds
             log.warning("%s %s, retrying in %.1fs: %s", self.resource.plural, reason, seconds, error)
         if state.phase != reason:
             self.store.put(Replaced(self.resource.kind, (), "", is_forbidden=reason == "forbidden"))
@@ -365,6 +360,7 @@ class Reflector:
         self._must_list, self._synced = True, False
         state.version, state.last_error = "", str(error)
         state.broken_since, state.regressed = None, False
+        return seconds
 
     def _schedule_retry(self, error: Exception, backoff: Iterator[float] | None = None, at_least: float = 0.0) -> float:
         self._mark_broken(str(error))

@@ -27,7 +27,7 @@ from extender.cluster.watch.reflector import UNREADABLE_PHASES, Reflector
 from extender.core.profile import Profile
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import Key
-from extender.k8s.objects import Value
+from extender.k8s.objects import Object
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class KubernetesSource:
         self._synced = asyncio.Event()
         self._changing = asyncio.Lock()
         """Held while the cache is changed: by one list, some events, or the preparation for a profile."""
-        self._initial: dict[str, Sequence[Value]] = {}
+        self._initial: dict[str, Sequence[Object]] = {}
         """Kind -> objects of its first list, until all kinds have one."""
         self._early_changes: list[Change] = []
         """Changes that arrived before the first sync."""

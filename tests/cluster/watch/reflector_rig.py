@@ -65,7 +65,7 @@ class RecordingStore:
         assert changes
         for change in changes:
             self._apply(change.object, change.deleted)
-        names = [f"{'-' if c.deleted else '+'}{c.object.metadata.name}" for c in changes]  # type: ignore[attr-defined]
+        names = [f"{'-' if c.deleted else '+'}{c.object.metadata.name}" for c in changes]
         return " ".join(["changed", *names])
 
     def wait_for(self, predicate: Callable[[], object], timeout: float = 20.0) -> None:
