@@ -37,6 +37,7 @@ class World:
         self.expired = False
         """Whether anything happened that costs a list."""
         self.is_silent = self.chance.random() < 0.4
+        self.faults = FAULTS | (SILENT_FAULTS if self.is_silent else {})
         self.rewound_to = 0
         api.watch_list = self.chance.random() < 0.5
         api.expired_as_status = self.chance.random() < 0.5

@@ -178,7 +178,7 @@ def test_a_preemptor_that_requests_nothing_wants_only_a_place():
     assert victims(evaluation, "full") == ["b"]
 
 
-def test_offers_for_every_node_at_once_are_all_answered_for():
+def test_L2_offers_for_every_node_at_once_are_all_answered_for():
     """500 nodes; each pod holds all of its node, of five priorities: the lowest, 0, wins, then the first by name."""
     nodes = {node(f"n{i:03}", cpu="1"): [pod(f"p{i:03}", priority=i % 5)] for i in range(500)}
     objects = cluster(nodes)

@@ -295,7 +295,7 @@ def is_special(pod):
 
 @MANY
 @given(SEEDS)
-def test_no_special_pod_is_a_victim_that_kube_scheduler_did_not_name(seed):
+def test_E4_no_special_pod_is_a_victim_that_kube_scheduler_did_not_name(seed):
     asked = Asked(seed)
     everywhere = Asked(seed, replace(asked.policy, candidates="AllNodes"))
     for node, uids in chosen(everywhere.decision).items():

@@ -283,7 +283,7 @@ def test_the_guard_finds_nothing_to_reject(report):
     report.none_broken("guard", per_mille=100)
 
 
-def test_E1_a_node_that_we_do_not_know_is_refused_not_dropped():
+def test_E10_a_node_that_we_do_not_know_is_refused_not_dropped():
     for seed in range(100):
         question = Question.of(seed)
         request = wire.decode_filter(question.filter_body)

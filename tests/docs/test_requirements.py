@@ -1,0 +1,60 @@
+"""Every requirement on reliability and every fault of the fakes has a test among the default ones.
+
+E: never evict wrongly. C: the cluster cache. L: load. A test that covers a requirement has its ID in its name.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from tests.conftest import marker_of
+from tests.fakes import faults
+from tests.property.live_world import FAULTS, SILENT_FAULTS, World
+
+TESTS = Path(__file__).parents[1]
+DEFAULT = [path for path in TESTS.rglob("test_*.py") if marker_of(path) is None and path != Path(__file__)]
+REQUIREMENTS = {
+    *(f"E{number}" for number in range(1, 14)),
+    *(f"C{number}" for number in range(1, 16)),
+    *(f"L{number}" for number in range(1, 8)),
+}
+ONLY_IN_TEST_ALL = {"E13"}
+"""The mutation score of the guard: minutes."""
+ACTIONS = {"Answer", "CutBody", "CutEvent", "Drop", "ErrorEvent", "Hang"}
+NO_FAULTS = {"any", "calm", "change", "delete", "is_stale", "preemptor", "put"}
+
+
+def names(paths):
+    return [
+        node.name
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+
+
+def test_every_requirement_has_a_default_test():
+    covered = {one for name in names(DEFAULT) for one in re.findall(r"_([ECL]\d+)(?=_)", name)}
+    assert covered >= REQUIREMENTS - ONLY_IN_TEST_ALL
+    everywhere = {one for name in names(TESTS.rglob("test_*.py")) for one in re.findall(r"_([ECL]\d+)(?=_)", name)}
+    assert everywhere == REQUIREMENTS
+
+
+def test_every_fault_of_the_fakes_is_injected_by_a_default_test():
+    assert {name for name in ACTIONS if hasattr(faults, name)} == ACTIONS
+    used = [path for path in TESTS.rglob("*.py") if marker_of(path) is None and path.parent.name != "fakes"]
+    texts = [path.read_text(encoding="utf-8") for path in used if path != Path(__file__)]
+    assert not {name for name in ACTIONS if not any(f"{name}(" in text for text in texts)}
+
+
+def test_every_fault_of_a_schedule_is_in_its_tables():
+    methods = {name for name, one in vars(World).items() if callable(one) and not name.startswith("_")}
+    assert {fault.__name__ for fault in FAULTS | SILENT_FAULTS} == methods - NO_FAULTS
+
+
+def test_every_property_runs_in_the_default_profile():
+    """None is left for another profile: each number of examples is at least one."""
+    numbers = [found for path in DEFAULT for found in re.findall(r"(?:examples|seeds)\((\d+),", path.read_text())]
+    assert len(numbers) >= 25
+    assert all(int(number) > 0 for number in numbers)
+    assert not [path for path in DEFAULT if "in_long" in path.read_text(encoding="utf-8")]
