@@ -87,6 +87,8 @@ class _Claims:
 
 def _claims(context: SchedulingContext) -> _Claims | str:
     """Return the pod's claims in the order of its volumes, or a message why the pod cannot be scheduled with them."""
+    if not context.pod.spec.volumes:
+        return _Claims()
     found, bound, unbound, has_unbound_immediate = storage(context.snapshot), [], [], False
     for use in claim_uses(context.pod):
         claim = found.claim(context.pod, use.name)
