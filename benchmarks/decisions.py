@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from benchmarks.measure import Row, Run, Work, in_turns
 from benchmarks.world import World
 from extender.core import engine
-from extender.core.preemption.criteria import ranking_keys
+from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption
-from extender.core.preemption.ranking import rank
 from extender.core.preemption.sent_candidates import SentCandidate
 
 GROUP = "engine"
@@ -35,14 +34,12 @@ def compared(name: str, run: Run, against: str, other: Run) -> Row:
 
 
 def rank_all(world: World) -> Run:
-    order = world.snapshot.name_order[world.tried[world.places]]
-    return lambda: rank(ranking_keys(world.run, world.places), order)
+    return lambda: ranking_keys(world.run, world.places, TIE_BREAKERS).order
 
 
 def bare_sort(world: World) -> Run:
     """Sort by precomputed keys."""
-    order = world.snapshot.name_order[world.tried[world.places]]
-    keys = (order, *reversed(ranking_keys(world.run, world.places)))
+    keys = ranking_keys(world.run, world.places, ("name",)).flat[::-1]
     return lambda: np.lexsort(keys)
 
 

@@ -17,8 +17,9 @@ from extender.core.engine import prepare
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.candidates import apply_policies
 from extender.core.preemption.criteria import best_candidates
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.pdb.index import budget_matcher
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
@@ -91,9 +92,8 @@ def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHist
 
     def run() -> IntArray:
         context = scheduling_context(snapshot, pod, profile, history)
-        run = find_candidates(context, run_filter_plugins(context).checks, tried, scheduler_victims)
-        places = np.flatnonzero(run.candidate)
-        return best_candidates(run, places, 1, then=(snapshot.name_order[run.rows[places]],))
+        run = apply_policies(dry_run_preemption(context, run_filter_plugins(context).checks, tried, scheduler_victims))
+        return best_candidates(run, 1)
 
     return run
 

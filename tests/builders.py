@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from extender.cluster.files.manifests import load_cluster
+from extender.core.engine import PreemptDecision
 from extender.core.framework.filter import filters_not_evaluated, run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
@@ -162,6 +163,11 @@ def snapshot(
     namespaces: Iterable[JSON] = (),
 ) -> Snapshot:
     return built(cluster(nodes, waiting=waiting, budgets=budgets, namespaces=namespaces))
+
+
+def drop_messages(decision: PreemptDecision) -> dict[str, str]:
+    """Return node -> why it is not in the answer."""
+    return {node: dropped.message for node, dropped in decision.dropped.items()}
 
 
 def built(cluster: JSON) -> Snapshot:

@@ -6,8 +6,6 @@ cluster's pods.
 
 from functools import partial
 
-import numpy as np
-
 from benchmarks.measure import Work, nothing
 from benchmarks.works import Maker
 from benchmarks.world import World, change_a_pod
@@ -44,8 +42,7 @@ def preempting(world: World, mixed: bool, changed: bool) -> Work:
     def run() -> tuple[Pod, ...]:
         (filter_run,) = ready
         run = dry_run_preemption(filter_run.context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
-        places = np.flatnonzero(run.candidate)
-        (best,) = best_candidates(run, places, 1, then=(world.snapshot.name_order[run.rows[places]],)).tolist()
+        (best,) = best_candidates(run, 1).tolist()
         return run.victims_on(best)
 
     return Work(run, prepare)

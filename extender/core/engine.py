@@ -1,15 +1,15 @@
 """Decide the three verbs of a scheduler extender: filter(), prioritize() and preempt(). Snapshot in, decision out.
 
-`preempt` reads from top to bottom as five steps: resolve the sent candidates (`ResolvedCandidates`), filter
-(RunFilterPlugins), find candidates (findCandidates and DryRunPreemption), apply policies, choose the best candidates
-(SelectCandidate). Mirrors Evaluator.Preempt (framework/preemption, v1.36) where no policy is configured.
+`preempt` reads from top to bottom as five steps: resolve the sent candidates, filter (RunFilterPlugins), find
+candidates (DryRunPreemption), apply policies, choose the best candidates (SelectCandidate). The last three work on one
+value, the dry run. Mirrors Evaluator.Preempt (framework/preemption, v1.36) where no policy is configured.
 
 Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 
 import numpy as np
@@ -28,19 +28,23 @@ from extender.core.framework.filter import (
 from extender.core.framework.plugins import PLUGIN_INDEXES
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates, preemption_would_help, replace_victims
+from extender.core.preemption.candidates import apply_policies, find_candidates, preemption_would_help
 from extender.core.preemption.criteria import best_candidates, ranking_keys
-from extender.core.preemption.drop_reasons import UNREQUESTED_SYSTEM_POD, reasons_not_chosen, reasons_not_tried
-from extender.core.preemption.dry_run import SCHEDULER_PREFERRED, SCHEDULER_VICTIMS, DryRun, PolicyVeto
+from extender.core.preemption.drop_reasons import drop_reasons
+from extender.core.preemption.dry_run import DryRun, dry_run_preemption
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, pod_eligible_to_preempt_others
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.protections import is_system_victim, may_change_victims
-from extender.core.preemption.ranking import dense_rank
 from extender.core.preemption.rate_limits import preemption_refusal
-from extender.core.preemption.sent_candidates import ResolvedCandidates, SentCandidate
+from extender.core.preemption.sent_candidates import (
+    DropCode,
+    Dropped,
+    ResolvedCandidates,
+    SentCandidate,
+    resolve_candidates,
+)
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, mask_of, select_columns
+from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -71,8 +75,6 @@ class DecisionContext:
     """`/prioritize`: plugin scores of the requested nodes on which the pod fits."""
     dry_run: DryRun | None = None
     """Preemption dry run on the nodes where it was tried."""
-    scheduler_victims: BoolArray | None = None
-    """[k, node] of `dry_run`: True for the victims that kube-scheduler chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class PreemptDecision:
 
     kept: tuple[Candidate, ...]
     """Candidates in the answer, best first."""
-    dropped: dict[str, str]
+    dropped: dict[str, Dropped]
     """Sent node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
@@ -134,7 +136,7 @@ class PreemptDecision:
         """Return why the answer is empty: the veto that holds for all nodes, or the most common drop reasons."""
         if self.vetoed is not None:
             return self.vetoed
-        common = Counter(self.dropped.values()).most_common(MAX_LISTED_REASONS)
+        common = Counter(dropped.message for dropped in self.dropped.values()).most_common(MAX_LISTED_REASONS)
         return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in common)
 
 
@@ -235,14 +237,12 @@ def prioritize(
     if len(tried):
         run = find_candidates(filter_run.context, filter_run.checks, tried)
         places = np.flatnonzero(run.candidate)
-        result[run.rows[places]] = _candidate_scores(dense_rank(ranking_keys(run, places)), floor)
+        if len(places):
+            # `floor - 1` for the best candidate, the others evenly down to 1; equal ranks score the same
+            ranks = ranking_keys(run, places).ranks
+            result[run.rows[places]] = floor - 1 - ranks * (floor - 1) // len(places)
     decision_context = DecisionContext(filter_run.context, rows, filter_run, scores=scores, dry_run=run)
     return PrioritizeDecision(tuple(result[rows].tolist()), plugins, decision_context)
-
-
-def _candidate_scores(ranks: IntArray, floor: int) -> IntArray:
-    """Return [candidate]: `floor - 1` for the best, the others evenly down to 1; equal ranks score the same."""
-    return floor - 1 - ranks * (floor - 1) // max(len(ranks), 1)
 
 
 # --- /preempt -------------------------------------------------------------------------------------------------------
@@ -260,25 +260,28 @@ def preempt(
     On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
     kube-scheduler's own victims are kept there, and the node is ranked with them.
     """
-    resolved = ResolvedCandidates.resolve(snapshot, sent)
-    context, rows = scheduling_context(snapshot, pod, profile, history), resolved.rows
-    plugins, scheduler_decides = _not_evaluated_on(context, rows)
-    vetoed = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
-    if vetoed is not None:
-        dropped, decision_context = dict.fromkeys(sent, vetoed), DecisionContext(context, rows)
-        return PreemptDecision((), dropped, plugins, frozenset(), vetoed, decision_context=decision_context)
+    context, resolved = scheduling_context(snapshot, pod, profile, history), resolve_candidates(snapshot, sent)
+    plugins, scheduler_decides = _not_evaluated_on(context, resolved.rows)
+    refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
+    if refusal is not None:
+        dropped = dict.fromkeys(sent, Dropped(DropCode.REFUSED, refusal))
+        decision_context = DecisionContext(context, resolved.rows)
+        return PreemptDecision((), dropped, plugins, frozenset(), refusal, decision_context=decision_context)
     filter_run = run_filter_plugins(context)
     tried = _rows_to_dry_run(filter_run, resolved, scheduler_decides)
-    chosen = resolved.victims if may_change_victims(profile.preemption) else None
-    run = find_candidates(context, filter_run.checks, tried, chosen)
-    scheduler_victims = resolved.victims_in(run)
-    run = _apply_policies(run, scheduler_victims, scheduler_decides if plugins else None)
-    kept = _choose(run, scheduler_victims, profile.keep_candidates)
-    dropped = resolved.dropped | reasons_not_tried(filter_run, rows, tried)
-    dropped |= reasons_not_chosen(run, resolved, [candidate.node for candidate in kept])
-    as_sent = frozenset(compress(resolved.nodes, scheduler_decides[rows].tolist()))
-    decision_context = DecisionContext(context, rows, filter_run, dry_run=run, scheduler_victims=scheduler_victims)
-    return PreemptDecision(kept, dropped, plugins, as_sent, decision_context=decision_context)
+    run = dry_run_preemption(context, filter_run.checks, tried, resolved.victims)
+    run = apply_policies(run, scheduler_decides if plugins else None)
+    kept = tuple(
+        Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), int(run.violations[place]))
+        for place in best_candidates(run, profile.keep_candidates).tolist()
+    )
+    return PreemptDecision(
+        kept,
+        drop_reasons(filter_run, run, resolved, [candidate.node for candidate in kept]),
+        plugins,
+        as_sent=frozenset(compress(resolved.nodes, scheduler_decides[resolved.rows].tolist())),
+        decision_context=DecisionContext(context, resolved.rows, filter_run, dry_run=run),
+    )
 
 
 def _rows_to_dry_run(filter_run: FilterRun, resolved: ResolvedCandidates, scheduler_decides: BoolArray) -> NodeRows:
@@ -294,96 +297,3 @@ def _rows_to_dry_run(filter_run: FilterRun, resolved: ResolvedCandidates, schedu
     others = (codes == Code.UNSCHEDULABLE) & ~scheduler_decides
     others[[node_row[name] for name in resolved.dropped if name in node_row]] = False
     return np.flatnonzero(sent | others)
-
-
-def _apply_policies(run: DryRun, scheduler_victims: BoolArray, scheduler_decides: BoolArray | None) -> DryRun:
-    """Prefer kube-scheduler's victims, keep them where `scheduler_decides`, and veto other system victims.
-
-    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides; None: nowhere.
-    """
-    run = _prefer_scheduler_victims(run, scheduler_victims)
-    if scheduler_decides is not None:
-        places = np.flatnonzero(scheduler_decides[run.rows])
-        evictable = _evictable_scheduler_victims(run, scheduler_victims)
-        run = replace_victims(run, places, evictable[:, places], SCHEDULER_VICTIMS)
-    return _drop_unrequested_system_victims(run, scheduler_victims)
-
-
-def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
-    """Prefer kube-scheduler's victim where two pods are interchangeable.
-
-    kube-scheduler may know already that the other one is gone, and one UID that it cannot find fails the whole answer.
-    """
-    unrequested = run.victims & ~scheduler_victims
-    reprieved = scheduler_victims & ~run.victims & run.potential.evictable.mask
-    mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
-    places = _places_with_equal_importance(run, mixed, unrequested, reprieved)
-    if not places:
-        return run
-    victims, methods = run.victims.copy(), run.methods.copy()
-    for place in places:
-        spared = np.flatnonzero(scheduler_victims[:, place] & ~victims[:, place]).tolist()
-        for k in np.flatnonzero(victims[:, place] & ~scheduler_victims[:, place]).tolist():
-            other = next((one for one in spared if run.are_interchangeable(place, k, one)), None)
-            if other is not None:
-                victims[[k, other], place] = False, True
-                spared.remove(other)
-                methods[place] = SCHEDULER_PREFERRED
-    return replace(run, victims=victims, methods=methods)
-
-
-def _places_with_equal_importance(run: DryRun, places: IntArray, some: BoolArray, others: BoolArray) -> list[int]:
-    """Return the places where a pod of `some` [k, node] is as important as one of `others`: a fast preliminary test."""
-    pod_table = run.snapshot.pod_table
-    one, other = (run.victim_rows(places, select_columns(mask, places)) for mask in (some, others))
-
-    def importance(taken: VictimRows) -> Iterator[tuple[int, int, int]]:
-        """Return (place, priority, start time) of each pod."""
-        priority, start = pod_table.priority[taken.pods], pod_table.start[taken.pods]
-        return zip(taken.places.tolist(), priority.tolist(), start.tolist(), strict=True)
-
-    equal = set(importance(one)).intersection(importance(other))
-    return sorted({int(places[nth]) for nth, _, _ in equal})
-
-
-def _evictable_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> BoolArray:
-    """Return [k, node]: kube-scheduler's victims; none at all on a node where one of them may not be evicted."""
-    not_evictable = (scheduler_victims & ~run.potential.evictable.mask).any(axis=0)
-    return scheduler_victims & ~not_evictable
-
-
-def _drop_unrequested_system_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
-    """Veto nodes where a system pod would be evicted that kube-scheduler did not choose.
-
-    Where policies may change victims, the protections leave those pods out already.
-    """
-    if may_change_victims(run.context.profile.preemption):
-        return run
-    places = np.flatnonzero(run.candidate)
-    added = run.victim_rows(places, select_columns(run.victims & ~scheduler_victims, places))
-    pods = run.snapshot.pods
-    vetoed = [
-        place
-        for pod, place in zip(added.pods.tolist(), added.places.tolist(), strict=True)
-        if is_system_victim(pods[pod])
-    ]
-    if not vetoed:
-        return run
-    nodes = mask_of(places[vetoed], len(run.rows))
-    veto = PolicyVeto(nodes, lambda _, places: [f"would evict {UNREQUESTED_SYSTEM_POD}"] * len(places))
-    return replace(run, vetoes=(*run.vetoes, veto))
-
-
-def _choose(run: DryRun, scheduler_victims: BoolArray, limit: int | None) -> tuple[Candidate, ...]:
-    """Return the best candidates, best first, at most `limit`; None: all."""
-    places = np.flatnonzero(run.candidate)
-    best = best_candidates(run, places, limit, then=tie_breakers(run, scheduler_victims, places))
-    violations, names = run.violations, run.snapshot.node_names
-    return tuple(
-        Candidate(names[run.rows[place]], run.victims_on(place), int(violations[place])) for place in best.tolist()
-    )
-
-
-def tie_breakers(run: DryRun, scheduler_victims: BoolArray, places: IntArray) -> tuple[IntArray, IntArray]:
-    """Return keys [place] for equal cost: number of victims that kube-scheduler did not choose; node name."""
-    return count_per_node(run.victims & ~scheduler_victims)[places], run.snapshot.name_order[run.rows[places]]

@@ -17,7 +17,6 @@ from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import pod_eligible_to_preempt_others
-from extender.core.preemption.ranking import tied_for_best
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -38,18 +37,16 @@ class Evaluation:
     @property
     def selected(self) -> str | None:
         """The node that preemption would choose; the first by name where several cost the same; None: no candidate."""
-        places = np.flatnonzero(self.dry_run.candidate)
-        if not len(places):
-            return None
-        names = self.context.snapshot.name_order[self.dry_run.rows[places]]
-        (best,) = best_candidates(self.dry_run, places, 1, then=(names,))
-        return self.context.snapshot.node_names[int(self.dry_run.rows[best])]
+        best = best_candidates(self.dry_run, 1).tolist()
+        return self.context.snapshot.node_names[int(self.dry_run.rows[best[0]])] if best else None
 
     @property
     def selected_ties(self) -> list[str]:
         """Names of the candidates that cost the same as the best, sorted: kube-scheduler may choose any of them."""
         places = np.flatnonzero(self.dry_run.candidate)
-        ties = self.dry_run.rows[places[tied_for_best(ranking_keys(self.dry_run, places))]]
+        if not len(places):
+            return []
+        ties = self.dry_run.rows[places[ranking_keys(self.dry_run, places).ranks == 0]]
         return sorted(self.context.snapshot.node_names[row] for row in ties)
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,7 +104,7 @@ class Evaluation:
                 victims = [pod.metadata.uid for pod in run.victims_on(place)]
                 candidates[names[row]] = {"victims": victims, "numPDBViolations": int(violations[place])}
             else:
-                others[names[row]] = _plain(run.status(place))
+                others[names[row]] = _plain(run.statuses(np.array([place]))[0])
         return {"candidates": candidates, "nonCandidates": others}
 
 

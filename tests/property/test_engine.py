@@ -21,10 +21,10 @@ from extender.core.framework.plugins.node_ports import PortConflictConstraint
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.ranking import dense_rank, rank, tied_for_best
+from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.reprieve import reprieve
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import Profile
+from extender.core.profile import DEFAULT_RANKING, Profile
 from extender.core.snapshot.arrays import NEVER
 from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.parity.agreement import compare
@@ -56,8 +56,13 @@ def test_the_engine_says_what_the_slow_reference_says(seed):
 
 def outcome(run, place):
     """All that a dry run says of one node."""
-    keys = [int(key[0]) for key in ranking_keys(run, np.array([place]))] if run.candidate[place] else []
-    said = (bool(run.candidate[place]), run.status(place), run.emptied.status(place), int(run.violations[place]))
+    keys = [int(key[0]) for key in ranking_keys(run, np.array([place])).flat] if run.candidate[place] else []
+    said = (
+        bool(run.candidate[place]),
+        run.statuses(np.array([place])),
+        run.emptied.status(place),
+        int(run.violations[place]),
+    )
     return said, keys, run.victims_on(place), run.victims[:, place].tolist()
 
 
@@ -297,9 +302,10 @@ COSTS = st.lists(
 )
 
 
-def columns_of(ranking_keys):
-    """Keys, the smaller the better."""
-    return [np.array([key(cost)[i] for cost in ranking_keys], np.int64) for i in range(5)]
+def ranked(costs, *names):
+    """Keys of candidates with these costs, the smaller the better; then their names."""
+    keys = {name: [np.array([key(cost)[i] for cost in costs], np.int64)] for i, name in enumerate(DEFAULT_RANKING)}
+    return RankingKeys(keys | ({"name": [np.array(names, np.int64)]} if names else {}))
 
 
 def key(cost):
@@ -313,21 +319,22 @@ def test_the_rank_is_that_of_plain_sorting_of_tuples(ranking_keys, chance):
     names = list(range(len(ranking_keys)))
     chance.shuffle(names)
     expected = sorted(range(len(ranking_keys)), key=lambda place: (*key(ranking_keys[place]), names[place]))
-    assert rank(columns_of(ranking_keys), np.array(names, np.int64)).tolist() == expected
+    assert ranked(ranking_keys, *names).order.tolist() == expected
 
 
 @SOME
 @given(COSTS)
 def test_the_standing_is_the_number_of_better_candidates(ranking_keys):
     better = [sum(key(other) < key(cost) for other in ranking_keys) for cost in ranking_keys]
-    assert dense_rank(columns_of(ranking_keys)).tolist() == better
-    assert tied_for_best(columns_of(ranking_keys)).tolist() == [
-        place for place, count in enumerate(better) if count == 0
-    ]
+    assert ranked(ranking_keys).ranks.tolist() == better
 
 
 def test_the_standing_tells_all_pairs_apart():
     """Every two of 32 that differ in some criteria, so that each criterion decides."""
     for one, other in product(list(product((0, 1), repeat=5)), repeat=2):
         expected = [int(key(other) < key(one)), int(key(one) < key(other))]
-        assert dense_rank(columns_of([one, other])).tolist() == expected
+        keys = ranked([one, other])
+        assert keys.ranks.tolist() == expected
+        assert ranked([one]).is_better(ranked([other])).tolist() == [key(one) < key(other)]
+        differing = (name for name, a, b in zip(DEFAULT_RANKING, key(one), key(other), strict=True) if a != b)
+        assert keys.decided_by(0, 1) == next(differing, None)

@@ -19,7 +19,7 @@ from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.k8s.time import MINUTE, SECOND
 from extender.server.guard.guard import guard_preempt
-from tests.builders import built, typed
+from tests.builders import built, drop_messages, typed
 from tests.parity.reference.selectors import InvalidSelectorError, Selector, label_selector
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw
@@ -172,7 +172,7 @@ def test_a_veto_leaves_nothing(seed):
         decision = replace(asked.question, profile=profile, history=before).ask(asked.snapshot)
         assert decision.vetoed
         assert decision.kept == ()
-        assert decision.dropped == dict.fromkeys(asked.question.sent, decision.vetoed)
+        assert drop_messages(decision) == dict.fromkeys(asked.question.sent, decision.vetoed)
 
 
 # --- strict budgets ---------------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_strict_budgets_rule_out_no_node_where_kube_schedulers_victims_break_non
         if not broken(strict, uids):
             assert kept[node] == uids
         elif node not in kept:
-            assert strict.decision.dropped[node].startswith("would break disruption budget")
+            assert drop_messages(strict.decision)[node].startswith("would break disruption budget")
 
 
 # --- candidates: all nodes --------------------------------------------------------------------------------------------

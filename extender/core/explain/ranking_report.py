@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from extender.core.explain.record import VICTIM, DryRunRecord, PreemptRecord
 from extender.core.explain.schema import RankingReport
-from extender.core.snapshot.arrays import NEVER, IntArray
+from extender.core.preemption.ranking import RankingKeys
+from extender.core.snapshot.arrays import NEVER
 from extender.k8s.priority import PRIORITY_OFFSET
 from extender.k8s.time import SECOND, format_time
 from extender.k8s.workloads import QOS_CLASSES
@@ -21,44 +22,30 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
     dry_run, criteria = record.dry_run, list(record.request.context.profile.preemption.ranking)
     if dry_run is None:
         return None
-    # As kube-scheduler's pickOneNodeForPreemption: each criterion keeps the candidates that equal the best.
-    equal, decided_by = set(range(len(dry_run.ranked.candidates))), None
-    for name, keys in zip(criteria, dry_run.ranked.keys, strict=True):
-        left = {place for place in equal if all(key[place] == key[0] for key in keys)}
-        if len(left) == 1 < len(equal):
-            decided_by = name
-        equal = left
-    if len(equal) > 1:
-        unrequested = dry_run.ranked.tie_breakers[0]
-        decided_by = "named" if unrequested[0] < min(unrequested[place] for place in equal if place) else "name"
-    names = [dry_run.nodes[dry_run.ranked.candidates[place]].metadata.name for place in sorted(equal)]
-    candidates = len(dry_run.ranked.candidates)
-    return RankingReport(criteria=criteria, candidates=candidates, decided_by=decided_by, ties=names)
+    ranked, keys = dry_run.ranked.candidates, dry_run.ranked.keys
+    ties = ranked[RankingKeys({name: keys.by_criterion[name] for name in criteria}).ranks == 0].tolist()
+    return RankingReport(
+        criteria=criteria,
+        candidates=len(ranked),
+        # In the order of the ranking the runner-up is equal to the best by the most criteria.
+        decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
+        ties=[dry_run.nodes[node].metadata.name for node in ties],
+    )
 
 
-def losing_criterion(criteria: Sequence[str], dry_run: DryRunRecord, place: int) -> str | None:
-    """Return the first criterion by which the candidate ranked at `place` is worse than the best one, if any."""
-    if place == 0:
-        return None
-    for name, keys in zip(criteria, dry_run.ranked.keys, strict=True):
-        if any(key[place] != key[0] for key in keys):
-            return name
-    return "named" if dry_run.ranked.tie_breakers[0][place] != dry_run.ranked.tie_breakers[0][0] else "name"
+def keys_at(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> list[list[int]]:
+    """Return, per criterion of the ranking, the keys of the candidate ranked at `place`."""
+    by_criterion = dry_run.ranked.keys.by_criterion
+    return [
+        [int(key[place]) for key in by_criterion[name]] for name in record.request.context.profile.preemption.ranking
+    ]
 
 
 def render_keys(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> list[str]:
     """Return, per criterion, the keys of the candidate ranked at `place` as readable text."""
     node, criteria = int(dry_run.ranked.candidates[place]), record.request.context.profile.preemption.ranking
-    victims = int(np.count_nonzero(flags_of_node(dry_run, node) & VICTIM))
-    return [
-        _render_key(name, keys_at(keys, place), victims)
-        for name, keys in zip(criteria, dry_run.ranked.keys, strict=True)
-    ]
-
-
-def keys_at(criterion_keys: Sequence[IntArray], place: int) -> list[int]:
-    """Return the keys of one criterion for the candidate ranked at `place`."""
-    return [int(key[place]) for key in criterion_keys]
+    victims, keys = int(np.count_nonzero(flags_of_node(dry_run, node) & VICTIM)), keys_at(record, dry_run, place)
+    return [_render_key(name, own, victims) for name, own in zip(criteria, keys, strict=True)]
 
 
 def flags_of_node(dry_run: DryRunRecord, node: int) -> npt.NDArray[np.uint8]:

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision, tie_breakers
+from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.status import Status
-from extender.core.preemption.criteria import CRITERIA, CandidateVictims
+from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.node_pods import NodePods, PodsOnNode
 from extender.core.preemption.pdb.violations import budget_index
-from extender.core.preemption.ranking import rank
+from extender.core.preemption.ranking import RankingKeys
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
@@ -113,22 +113,17 @@ class PrioritizeRecord(RequestedNodes):
 
 @dataclass(frozen=True, slots=True)
 class CandidateKeys:
-    """Ranking keys that candidates were compared by, smaller is better."""
+    """The candidates and the keys that they were compared by."""
 
     candidates: IntArray
     """[candidate] -> place in `DryRunRecord.nodes`."""
-    keys: tuple[tuple[IntArray, ...], ...]
-    """Per ranking criterion its keys, each [candidate]."""
-    tie_breakers: tuple[IntArray, ...]
-    """Keys for equal cost, each [candidate]: victims that kube-scheduler did not choose; place of the node by name."""
+    keys: RankingKeys
+    """Keys of the candidates by each ranking criterion, then by TIE_BREAKERS."""
 
     def best_first(self) -> "CandidateKeys":
         """Return the same keys with the best candidate first."""
-        if not len(self.candidates):
-            return self
-        order = rank([key for of_criterion in self.keys for key in of_criterion], *self.tie_breakers)
-        keys = tuple(tuple(key[order] for key in of_criterion) for of_criterion in self.keys)
-        return CandidateKeys(self.candidates[order], keys, tuple(key[order] for key in self.tie_breakers))
+        order = self.keys.order
+        return CandidateKeys(self.candidates[order], self.keys.at(order))
 
 
 @dataclass(frozen=True)
@@ -171,7 +166,7 @@ class DryRunRecord:
     @property
     def size(self) -> int:
         """Approximate memory in bytes, without the pods: the cluster cache holds most of them anyway."""
-        keys = sum(map(len, self.candidate_keys.keys)) + len(self.candidate_keys.tie_breakers)
+        keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
         budgets = self.pods_on_node[0].budget_rows.shape[1] if self.pods_on_node else 0
         bytes_per_pod, bytes_per_node = 8 + 4 * budgets, 250
         total = self.pod_count * bytes_per_pod + len(self.nodes) * bytes_per_node
@@ -244,7 +239,7 @@ def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> Pree
     filter_run, run, snapshot = decision_context.filter_run, decision_context.dry_run, decision_context.context.snapshot
     dry_run, not_tried = None, dict[str, Status]()
     if filter_run is not None and run is not None:
-        dry_run = _record_dry_run(filter_run, run, decision_context.scheduler_victims)
+        dry_run = _record_dry_run(filter_run, run)
         rows = decision_context.rows[~mask_of(run.rows, len(snapshot.nodes))[decision_context.rows]]
         not_tried = dict(zip(_take(snapshot.node_names, rows), filter_run.statuses(rows).to_list(), strict=True))
     request, kept = _recorded_request(decision_context), replace(decision, decision_context=None)
@@ -279,11 +274,11 @@ def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
 # --- preemption -------------------------------------------------------------------------------------------------------
 
 
-def _record_dry_run(filter_run: FilterRun, run: DryRun, scheduler_victims: BoolArray | None) -> DryRunRecord:
+def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
     snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
     pods = run.pods.reshape(-1)
     pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
-    budgets = budget_index(snapshot, policy)
+    budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
     insufficient = np.flatnonzero(~run.emptied.fits & run.potential.evictable.mask.any(axis=0))
     return DryRunRecord(
         nodes=_take(snapshot.nodes, run.rows),
@@ -294,11 +289,11 @@ def _record_dry_run(filter_run: FilterRun, run: DryRun, scheduler_victims: BoolA
         # A place without a pod holds -1, which is never sampled: all its low bits are set.
         sampled_pods=_take(snapshot.pod_table.pods, pods[pods & (POD_SAMPLE_STRIDE - 1) == 0]),
         pod_count=int(np.count_nonzero(pods >= 0)),
-        flags=_flags(run, scheduler_victims),
+        flags=_flags(run),
         allowed=budgets.allowances,
         budgets=budgets.names,
         violations=run.violations,
-        candidate_keys=_candidate_keys(run, scheduler_victims),
+        candidate_keys=CandidateKeys(candidates, ranking_keys(run, candidates, TIE_BREAKERS)),
     )
 
 
@@ -309,7 +304,7 @@ def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
     return tuple(values[place] for place in wanted) if len(wanted) < 2 else itemgetter(*wanted)(values)
 
 
-def _flags(run: DryRun, scheduler_victims: BoolArray | None) -> npt.NDArray[np.uint8]:
+def _flags(run: DryRun) -> npt.NDArray[np.uint8]:
     """Return [k, node]: the bits of each pod."""
     potential, pods = run.potential, run.pods
     flags = potential.evictable.mask * np.uint8(EVICTABLE)
@@ -317,19 +312,6 @@ def _flags(run: DryRun, scheduler_victims: BoolArray | None) -> npt.NDArray[np.u
     flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
     if potential.protected is not None:
         flags |= potential.protected[pods] * np.uint8(PROTECTED)
-    if scheduler_victims is not None:
-        flags |= scheduler_victims * np.uint8(SCHEDULER_VICTIM)
+    if run.scheduler_victims is not None:
+        flags |= run.scheduler_victims * np.uint8(SCHEDULER_VICTIM)
     return flags
-
-
-def _candidate_keys(run: DryRun, scheduler_victims: BoolArray | None) -> CandidateKeys:
-    places, ranking = np.flatnonzero(run.candidate), run.context.profile.preemption.ranking
-    if not len(places):
-        return CandidateKeys(places, tuple(() for _ in ranking), ())
-    candidate_victims = CandidateVictims(run, places)
-    keys = tuple(tuple(CRITERIA[name](candidate_victims)) for name in ranking)
-    return CandidateKeys(
-        places,
-        keys,
-        tie_breakers(run, np.zeros_like(run.victims) if scheduler_victims is None else scheduler_victims, places),
-    )

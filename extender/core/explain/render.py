@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from extender.core.explain.ranking_report import flags_of_node, keys_at, losing_criterion, render_keys, report_ranking
+from extender.core.explain.ranking_report import flags_of_node, keys_at, render_keys, report_ranking
 from extender.core.explain.record import (
     EVICTABLE,
     PROTECTED,
@@ -41,9 +41,8 @@ from extender.core.explain.schema import (
     StatusReport,
 )
 from extender.core.framework.status import SUCCESS, Code, Status
-from extender.core.preemption.drop_reasons import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.dry_run import REPRIEVE, SCHEDULER_PREFERRED, VICTIM_SELECTION_METHODS
-from extender.core.preemption.protections import is_system_victim, protection_reasons
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim, protection_reasons
 from extender.core.profile import UPSTREAM, Profile
 from extender.k8s import requests
 from extender.k8s.objects import Pod
@@ -202,10 +201,9 @@ class _TriedNode:
 
     def report(self) -> NodeReport:
         record, dry_run, node, place, victims = self.record, self.dry_run, self.node, self.place, self.victims
-        criteria, method = record.request.context.profile.preemption.ranking, int(dry_run.methods[node])
-        outcome, budgets = self.outcome(), self.budgets()
-        emptied = dry_run.emptied.get(node)
-        why = record.decision.dropped.get(self.name) or (emptied.message if emptied else "")
+        method, outcome, budgets = int(dry_run.methods[node]), self.outcome(), self.budgets()
+        emptied, dropped = dry_run.emptied.get(node), record.decision.dropped.get(self.name)
+        why = dropped.message if dropped else emptied.message if emptied else ""
         if not why and outcome == "rejectedByPolicy":  # no reason was recorded: kube-scheduler did not send the node
             broken = [budget.name for budget in budgets if budget.after < 0]
             why = f"would break {', '.join(broken)}" if broken else "a policy forbids evicting its victims"
@@ -218,9 +216,9 @@ class _TriedNode:
             filter=_status(dry_run.filter.status(node)),
             emptied=_status(emptied) if emptied else None,
             rank=None if place is None else place + 1,
-            keys=[] if place is None else [keys_at(criterion_keys, place) for criterion_keys in dry_run.ranked.keys],
+            keys=[] if place is None else keys_at(record, dry_run, place),
             shown=[] if place is None else render_keys(record, dry_run, place),
-            loses_by=None if place is None else losing_criterion(criteria, dry_run, place),
+            loses_by=None if place is None else dry_run.ranked.keys.decided_by(0, place),
             victims=[pods[k].key for k in victims] if self.answered is None else self.answered,
             violations=int(dry_run.violations[node]) if victims else 0,
             chosen_by=VICTIM_SELECTION_METHODS[method] if victims and method != REPRIEVE else "",
@@ -307,7 +305,7 @@ def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
             outcome = "vetoed"
         elif status is not None and status == SUCCESS:
             outcome = "fits"
-        why = record.decision.dropped.get(name, "")
+        why = record.decision.dropped[name].message if name in record.decision.dropped else ""
         yield NodeReport(name=name, outcome=outcome, why=why, filter=_status(status) if status else None)
 
 

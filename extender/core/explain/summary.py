@@ -5,10 +5,12 @@ Rule: a sentence states only facts that were compared or counted at the decision
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from extender.core.explain.ranking_report import pluralize, render_keys, report_ranking
 from extender.core.explain.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.core.framework.status import Code
+from extender.core.preemption.sent_candidates import Dropped
 
 MAX_LISTED = 3
 """Number of victims or reasons that a sentence lists."""
@@ -87,12 +89,13 @@ def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
     return sentence if len(kept) == 1 else f"{sentence}; kube-scheduler chooses among {len(kept)} nodes"
 
 
-def _drop_reasons(dropped: Mapping[str, str]) -> str:
+def _drop_reasons(dropped: Mapping[str, Dropped]) -> str:
     """Render `No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
     nodes: dict[str, list[str]] = {}
     for node, why in dropped.items():
-        reason, protected, _ = why.partition("; not evictable: ")  # the protected pods differ from node to node
-        nodes.setdefault(f"{reason}, and some pods are protected" if protected else reason, []).append(node)
+        # The protected pods differ from node to node.
+        reason = f"{replace(why, protected='').message}, and some pods are protected" if why.protected else why.message
+        nodes.setdefault(reason, []).append(node)
     common = sorted(nodes.items(), key=lambda one: -len(one[1]))
     shown = [f"{why} ({of[0] if len(of) == 1 else pluralize(len(of), 'node')})" for why, of in common[:MAX_LISTED]]
     more = sum(len(of) for _, of in common[MAX_LISTED:])
@@ -116,7 +119,7 @@ def _why_best(record: PreemptRecord) -> str:
     cost = f"{which} candidates cost the same"
     if ranking.decided_by == "name":
         return f"{cost}, and its name comes first"
-    if dry_run.ranked.tie_breakers[0][0]:
+    if dry_run.ranked.keys.by_criterion["named"][0][0]:
         return f"{cost}, and its victims differ least from those that kube-scheduler chose"
     return f"{cost}, and kube-scheduler had chosen its victims"
 

@@ -1,13 +1,14 @@
 """Find the preemption candidates (framework/preemption Evaluator.findCandidates, v1.36) and apply the policies to them.
 
     dry run                          the victims that kube-scheduler would select
+    policy vetoes                    a candidate whose victims a policy rejects is not a candidate
     least important first (Strict)   on nodes where these exceed a budget: count the least important pods first instead
     whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
-    policy vetoes                    a candidate whose victims a policy rejects is not a candidate
+    kube-scheduler's victims         of two interchangeable pods evict the one that kube-scheduler chose; where a plugin
+                                     decides that is not modelled, evict what it chose; evict no other system pods
 
-Without policies only the first step runs. Each later step proposes other victims for some nodes, and they replace the
-earlier ones only if they are better: vetoed victims are worse than victims that are not, then the profile's ranking
-decides.
+Without policies and without candidates from kube-scheduler only the first step runs. Each later step proposes other
+victims for some nodes.
 
 Rule: pods are put back in `dry_run` only; this module decides in which groups and in which order.
 """
@@ -17,10 +18,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
-from extender.core.preemption.criteria import CandidateVictims, iter_ranking_keys
+from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
+from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
     LEAST_IMPORTANT_FIRST,
+    SCHEDULER_PREFERRED,
+    SCHEDULER_VICTIMS,
     WHOLE_POD_GROUPS,
     DryRun,
     PolicyVeto,
@@ -29,27 +32,22 @@ from extender.core.preemption.dry_run import (
 )
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
 from extender.core.preemption.potential_victims import potential_victims
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim, may_change_victims
+from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
+from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
+from extender.k8s.workloads import workload_of
 
 
-def find_candidates(
-    context: SchedulingContext, checks: Sequence[Check], rows: NodeRows, scheduler_victims: BoolArray | None = None
-) -> DryRun:
-    """Dry-run the preemption on `rows`, with the victims that the profile's policies prefer and with their vetoes.
+def find_candidates(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> DryRun:
+    """Dry-run the preemption on `rows` and apply the policies; `checks` cover the whole snapshot.
 
-    Mirrors framework/preemption Evaluator.findCandidates, v1.36. `checks` cover the whole snapshot;
-    `scheduler_victims`: see `core.preemption.protections.ProtectionIndex.protected`.
+    Mirrors framework/preemption Evaluator.findCandidates, v1.36.
     """
-    policy = context.profile.preemption
-    run = dry_run_preemption(context, checks, rows, scheduler_victims)
-    run = replace(run, vetoes=tuple(_policy_vetoes(run, np.arange(len(rows)))))
-    if policy.disruption_budgets == "Strict":
-        run = _retry_least_important_first(run, run.vetoes[0].nodes, scheduler_victims)
-    if policy.reads_pod_groups:
-        run = _evict_whole_pod_groups(run)
-    return run
+    return apply_policies(dry_run_preemption(context, checks, rows))
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
@@ -64,27 +62,31 @@ def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], r
     return helped
 
 
-def replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
-    """Replace the victims on the nodes in `places` by `victims` [k, place]; `method`: how they were selected.
+def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> DryRun:
+    """Return the dry run with the victims that the profile's policies prefer and with their vetoes.
 
-    Updates the vetoes as well. `method` is a place in `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
+    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides; None: nowhere. Our reprieve
+    could spare a pod there that must be evicted, so kube-scheduler's own victims are kept.
     """
-    if not len(places):
+    policy = run.context.profile.preemption
+    vetoes = tuple(_policy_vetoes(run, np.arange(len(run.rows))))
+    if vetoes:
+        run = replace(run, vetoes=vetoes)
+    if policy.disruption_budgets == "Strict":
+        run = _retry_least_important_first(run, vetoes[0].nodes)
+    if policy.reads_pod_groups:
+        run = _evict_whole_pod_groups(run)
+    named = run.scheduler_victims
+    if named is None:
         return run
-    changed = run.victims.copy()
-    changed[:, places] = victims
-    methods = run.methods.copy()
-    methods[places] = method
-    run = replace(run, victims=changed, methods=methods)
-    return replace(run, vetoes=tuple(_updated_vetoes(run, places)))
-
-
-def _updated_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield the vetoes of `run` with those on the nodes in `places` decided again."""
-    for before, after in zip(run.vetoes, _policy_vetoes(run, places), strict=True):
-        nodes = before.nodes.copy()
-        nodes[places] = after.nodes
-        yield replace(before, nodes=nodes)
+    run = _prefer_scheduler_victims(run, named)
+    if scheduler_decides is not None:
+        places = np.flatnonzero(scheduler_decides[run.rows])
+        # None at all on a node where one of them may not be evicted.
+        victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
+        run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
+    # Where policies may change victims, the protections leave system pods out already.
+    return run if may_change_victims(policy) else _veto_unrequested_system_pods(run, named)
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
@@ -94,28 +96,21 @@ def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     yield from victim_limit_vetoes(run, places)
 
 
-def _replace_where_better(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
-    """Replace the victims on those nodes in `places` where `victims` [k, place] are better, and not empty."""
-    other = replace_victims(run, places, victims, method)
-    better = _is_better(other, run, places) & victims.any(axis=0)
-    return replace_victims(run, places[better], victims[:, better], method)
+def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
+    """Replace the victims on the nodes in `places` by `victims` [k, place], and decide the vetoes there again.
 
-
-def _is_better(run: DryRun, other: DryRun, places: IntArray) -> BoolArray:
-    """Return [place]: whether the victims of `run` rank before those of `other`, by the first key that differs."""
-    better, equal = np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
-    for this, that in zip(_comparison_keys(run, places), _comparison_keys(other, places), strict=True):
-        better |= equal & (this < that)
-        equal &= this == that
-        if not equal.any():
-            break
-    return better
-
-
-def _comparison_keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
-    """Yield the keys [place] for comparing two selections of victims, the smaller the better."""
-    yield run.vetoed[places].astype(np.int64)
-    yield from iter_ranking_keys(run, places)
+    `method` is a place in `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
+    """
+    if not len(places):
+        return run
+    changed, methods, vetoes = run.victims.copy(), run.methods.copy(), []
+    changed[:, places], methods[places] = victims, method
+    run = replace(run, victims=changed, methods=methods)
+    for before, after in zip(run.vetoes, _policy_vetoes(run, places), strict=True):
+        nodes = before.nodes.copy()
+        nodes[places] = after.nodes
+        vetoes.append(replace(before, nodes=nodes))
+    return replace(run, vetoes=tuple(vetoes)) if vetoes else run
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
@@ -149,13 +144,13 @@ def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
     ]
 
 
-def _retry_least_important_first(run: DryRun, exceeds: BoolArray, scheduler_victims: BoolArray | None) -> DryRun:
+def _retry_least_important_first(run: DryRun, exceeds: BoolArray) -> DryRun:
     """Retry the nodes whose victims exceed a budget, with budgets counted from the least important pod on.
 
     The order of counting decides which pods of a budget are violating and so get the headroom first. Where one order
     keeps the wrong ones, so that more of the budget must go than it allows, the other order sometimes does not.
     """
-    other_groups = potential_victims(run.context, scheduler_victims, reverse_of=run.potential)
+    other_groups = potential_victims(run.context, reverse_of=run.potential)
     differs = (select_columns(other_groups.violating, run.rows) != run.potential.violating).any(axis=0)
     places = np.flatnonzero(run.makes_room & exceeds & differs)
     if not len(places):
@@ -163,7 +158,7 @@ def _retry_least_important_first(run: DryRun, exceeds: BoolArray, scheduler_vict
     potential = other_groups.at(run.rows[places])
     other = run.rerun(places, potential, (potential.violating, potential.non_violating))
     within_budgets = other.makes_room & ~_exceeds_budgets(other, np.arange(len(places)))
-    return replace_victims(run, places[within_budgets], other.victims[:, within_budgets], LEAST_IMPORTANT_FIRST)
+    return _replace_victims(run, places[within_budgets], other.victims[:, within_budgets], LEAST_IMPORTANT_FIRST)
 
 
 # --- pod groups -------------------------------------------------------------------------------------------------------
@@ -181,16 +176,97 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
     potential = run.potential.at(places)
     last = members & potential.evictable.mask
     other = run.rerun(places, potential, (potential.violating & ~last, potential.non_violating & ~last, last))
-    return _replace_where_better(run, places, other.victims, WHOLE_POD_GROUPS)
+    changed = _replace_victims(run, places, other.victims, WHOLE_POD_GROUPS)
+    # Vetoed victims are worse than victims that are not; then the profile's ranking decides.
+    before, after = (
+        RankingKeys({"vetoes": [one.vetoed[places].astype(np.int64)], **ranking_keys(one, places).by_criterion})
+        for one in (run, changed)
+    )
+    better = after.is_better(before) & other.victims.any(axis=0)
+    return _replace_victims(run, places[better], other.victims[:, better], WHOLE_POD_GROUPS)
 
 
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
     """Return [k, place]: members of pod groups that fall below their minimum; and [place]: whether there are any."""
-    groups, victims = run.snapshot.index(PodGroupIndex), CandidateVictims(run, places)
-    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_of)
+    groups, victims = run.snapshot.index(PodGroupIndex), run.victim_rows(places)
+    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.places)
     pods = run.pods[:, places]
     group_of = np.where(pods >= 0, groups.of_pod[pods], NO_GROUP)
     members = np.zeros(pods.shape, np.bool_)
     for place, group in zip(broken_at.tolist(), broken_group.tolist(), strict=True):
         members[:, place] |= group_of[:, place] == group
     return members, mask_of(broken_at, len(places))
+
+
+# --- kube-scheduler's victims -----------------------------------------------------------------------------------------
+
+
+def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
+    """Prefer kube-scheduler's victim where two pods are interchangeable.
+
+    kube-scheduler may know already that the other one is gone, and one UID that it cannot find fails the whole answer.
+    """
+    unrequested = run.victims & ~scheduler_victims
+    reprieved = scheduler_victims & ~run.victims & run.potential.evictable.mask
+    mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
+    if not len(mixed):
+        return run
+    common = _importances(run, mixed, unrequested) & _importances(run, mixed, reprieved)
+    victims, methods = run.victims.copy(), run.methods.copy()
+    for place in sorted({place for place, _, _ in common}):
+        spared = np.flatnonzero(scheduler_victims[:, place] & ~victims[:, place]).tolist()
+        for k in np.flatnonzero(victims[:, place] & ~scheduler_victims[:, place]).tolist():
+            other = next((one for one in spared if _are_interchangeable(run, place, k, one)), None)
+            if other is not None:
+                victims[[k, other], place] = False, True
+                spared.remove(other)
+                methods[place] = SCHEDULER_PREFERRED
+    return replace(run, victims=victims, methods=methods)
+
+
+def _importances(run: DryRun, places: IntArray, mask: BoolArray) -> set[tuple[int, int, int]]:
+    """Return (place, priority, start time) of each pod of `mask` [k, node]: interchangeable pods have the same."""
+    pods, pod_table = run.victim_rows(places, select_columns(mask, places)), run.snapshot.pod_table
+    priority, start = pod_table.priority[pods.pods], pod_table.start[pods.pods]
+    return set(zip(places[pods.places].tolist(), priority.tolist(), start.tolist(), strict=True))
+
+
+def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
+    """Return whether the node's pods of ranks `k` and `other` can be exchanged as victims.
+
+    They can if they are equally important, have the same demand, and no policy distinguishes them.
+    """
+    policy, pod_table, one = run.context.profile.preemption, run.snapshot.pod_table, np.array([place])
+    row, other_row = run.pods[[k, other], place].tolist()
+    demands = (check.ranked_demand.at(one).to_dense()[:, :, 0] for check in run.checks if isinstance(check, Constraint))
+    same = (run.potential.violating, run.potential.non_violating)
+    if (
+        pod_table.priority[row] != pod_table.priority[other_row]
+        or pod_table.start[row] != pod_table.start[other_row]
+        or any(mask[k, place] != mask[other, place] for mask in same)
+        or any((demand[k] != demand[other]).any() for demand in demands)
+    ):
+        return False
+    if policy == UPSTREAM.preemption:
+        return True
+    pods, budgets = [run.snapshot.pods[row], run.snapshot.pods[other_row]], budget_index(run.snapshot, policy)
+    costs = run.snapshot.index(PodCosts, policy.eviction_cost_annotation).by_criterion.values()
+    return (
+        bool(pod_table.terminating[row] == pod_table.terminating[other_row])
+        and budgets.budgets_of(row) == budgets.budgets_of(other_row)
+        and workload_of(pods[0]) == workload_of(pods[1])
+        and pods[0].pod_group == pods[1].pod_group
+        and all(cost[row] == cost[other_row] for cost in costs)
+    )
+
+
+def _veto_unrequested_system_pods(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
+    """Veto nodes where a system pod would be evicted that kube-scheduler did not choose."""
+    places, pods = np.flatnonzero(run.candidate), run.snapshot.pods
+    added = run.victim_rows(places, select_columns(run.victims & ~scheduler_victims, places))
+    of_system = [is_system_victim(pods[row]) for row in added.pods.tolist()]
+    if not any(of_system):
+        return run
+    nodes = mask_of(places[added.places[of_system]], len(run.rows))
+    veto = PolicyVeto(nodes, lambda _, places: [f"would evict {UNREQUESTED_SYSTEM_POD}"] * len(places))
+    return replace(run, vetoes=(*run.vetoes, veto))

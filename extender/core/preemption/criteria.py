@@ -12,19 +12,18 @@ The default ranking is kube-scheduler's, in this order (pickOneNodeForPreemption
 2^31 makes every summand positive: without it, one more victim of negative priority would make a candidate look better.
 The other criteria in `CRITERIA` are this extender's own; operators may put them anywhere in the ranking.
 
-Rule: a key is [candidate], int64, the smaller the better.
+Rule: a criterion is a function of a dry run and of the places of some candidates in it; a key is [candidate], int64.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.ranking import RankingKeys, rank
+from extender.core.preemption.ranking import RankingKeys
 from extender.core.profile import DEFAULT_IMPORTANCE
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.arrays import NEVER, IntArray, count_per_node, select_columns
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.workloads import PodGroupIndex, WorkloadIndex
 from extender.k8s.priority import PRIORITY_OFFSET
@@ -37,203 +36,139 @@ _PARTS_PER_MILLION = 10**6
 """Keys are integers, so shares of a node's capacity are counted in parts per million."""
 
 
-def ranking_keys(run: DryRun, places: IntArray) -> RankingKeys:
-    """Return the keys of the candidates in `places` of the dry run; one or more for each criterion."""
-    return list(iter_ranking_keys(run, places))
-
-
-def iter_ranking_keys(run: DryRun, places: IntArray) -> Iterator[IntArray]:
-    """Yield the keys of `ranking_keys` one by one, so that a caller that stops early computes no more than it needs."""
-    victims = CandidateVictims(run, places)
-    for name in run.context.profile.preemption.ranking:
-        yield from CRITERIA[name](victims)
-
-
-def best_candidates(run: DryRun, places: IntArray, limit: int | None, then: RankingKeys = ()) -> IntArray:
+def best_candidates(run: DryRun, limit: int | None) -> IntArray:
     """Return the places of the best `limit` candidates (None: all), best first.
 
-    With limit 1 this is pickOneNodeForPreemption (framework/preemption, v1.36). `then`: keys [candidate] that decide
-    after the profile's ranking.
+    With limit 1 this is pickOneNodeForPreemption (framework/preemption, v1.36). After each criterion only candidates
+    with fewer than `limit` better ones are kept, so expensive criteria are computed for few candidates.
     """
-    best = places if limit is None else top_k(run, places, limit, then=then)
-    if len(best) <= 1:
-        return best
-    which = np.searchsorted(places, best)
-    order: IntArray = best[rank([*ranking_keys(run, best), *(key[which] for key in then)])]
+    best = np.flatnonzero(run.candidate)
+    ranks, wanted = np.zeros(len(best), np.int64), len(best) if limit is None else limit
+    for name in (*run.context.profile.preemption.ranking, *TIE_BREAKERS):
+        if len(best) <= 1:
+            break
+        ranks = RankingKeys({"earlier criteria": [ranks], name: CRITERIA[name](run, best)}).ranks
+        kept = ranks < wanted
+        best, ranks = best[kept], ranks[kept]
+    order: IntArray = best[np.argsort(ranks)]
     return order
 
 
-def top_k(run: DryRun, places: IntArray, limit: int, first: RankingKeys = (), then: RankingKeys = ()) -> IntArray:
-    """Return the places of the best `limit` candidates, ascending, not by rank.
-
-    A partial sort, criterion by criterion. Let `bound` be the smallest key value so that at least the wanted number of
-    candidates is at or below it: candidates below `bound` are among the best whatever the later criteria say,
-    candidates above it are not, and only those equal to it go on to the next criterion. So expensive criteria are
-    computed for few candidates.
-
-    `first`, `then`: keys [candidate] that decide before and after the profile's ranking.
-    """
-    selected: list[int] = []
-    tied = np.arange(len(places))
-    for keys_of in _iter_criteria(run, places, first, then):
-        if len(selected) + len(tied) <= limit:
-            break
-        keys = keys_of(tied)
-        while keys and len(selected) + len(tied) > limit:
-            key, *keys = keys
-            wanted, bound = limit - len(selected), key.min()
-            if np.count_nonzero(key == bound) < wanted:
-                bound = np.partition(key, wanted - 1)[wanted - 1]
-            equal = key == bound
-            selected += tied[key < bound].tolist()
-            tied, keys = tied[equal], [later[equal] for later in keys]
-    return places[sorted([*selected, *tied[: limit - len(selected)].tolist()])]
-
-
-def _iter_criteria(
-    run: DryRun, places: IntArray, first: RankingKeys, then: RankingKeys
-) -> Iterator[Callable[[IntArray], RankingKeys]]:
-    """Yield the criteria in order, as functions from some of the candidates to their keys."""
-    for key in first:
-        yield partial(_select_keys, key)
-    for name in run.context.profile.preemption.ranking:
-        yield partial(_criterion_keys, run, places, CRITERIA[name])
-    for key in then:
-        yield partial(_select_keys, key)
-
-
-def _select_keys(key: IntArray, tied: IntArray) -> RankingKeys:
-    return [key[tied]]
-
-
-def _criterion_keys(run: DryRun, places: IntArray, criterion: "Criterion", tied: IntArray) -> RankingKeys:
-    return criterion(CandidateVictims(run, places[tied]))
-
-
-@dataclass(frozen=True)
-class CandidateVictims:
-    """The victims of some candidates, with the sums and maxima that criteria need."""
-
-    run: DryRun
-    places: IntArray
-    """[candidate]: place in the dry run."""
-
-    @cached_property
-    def mask(self) -> BoolArray:
-        """[k, candidate]: True if the pod is a victim."""
-        mask: BoolArray = select_columns(self.run.victims, self.places)
-        return mask
-
-    @cached_property
-    def rows(self) -> IntArray:
-        """[candidate]: node row."""
-        return self.run.rows[self.places]
-
-    @cached_property
-    def count(self) -> IntArray:
-        """[candidate]: number of victims."""
-        return count_per_node(self.mask)
-
-    @cached_property
-    def victim_rows(self) -> VictimRows:
-        """List of the victims one by one; computed once, for several criteria."""
-        return self.run.victim_rows(self.places)
-
-    @property
-    def pods(self) -> IntArray:
-        """[victim]: pod row."""
-        return self.victim_rows.pods
-
-    @property
-    def candidate_of(self) -> IntArray:
-        """[victim]: place of its candidate in `places`."""
-        return self.victim_rows.places
-
-    def total(self, amounts: IntArray) -> IntArray:
-        """Sum `amounts` [victim] per candidate."""
-        total = np.zeros(len(self.places), np.int64)
-        np.add.at(total, self.candidate_of, amounts)
-        return total
-
-    def highest(self, amounts: IntArray) -> IntArray:
-        """Take the maximum of `amounts` [victim] per candidate."""
-        highest = np.full(len(self.places), _LOWEST_KEY, np.int64)
-        np.maximum.at(highest, self.candidate_of, amounts)
-        return highest
-
-    @cached_property
-    def highest_priority(self) -> IntArray:
-        """[candidate]: highest priority of a victim."""
-        # Sorted by priority first, the most important victim has it: no need to list the victims.
-        if self.run.context.profile.preemption.importance[0] == "Priority":
-            return self.run.first_victim_priority[self.places]
-        return self.highest(self.run.snapshot.pod_table.priority[self.pods])
-
-    @property
-    def earliest_start(self) -> IntArray:
-        """[candidate]: earliest start time, in nanoseconds, among the victims of the highest priority.
-
-        Mirrors util.GetEarliestPodStartTime (pkg/scheduler/util, v1.36).
-        """
-        layout, pod_table = self.run.context.layout, self.run.snapshot.pod_table
-        if self.run.context.profile.preemption.importance[:2] == DEFAULT_IMPORTANCE:
-            first: IntArray = pod_table.start[layout.pod[self.run.first_victim[self.places], self.rows]]
-            return first
-        top = pod_table.priority[self.pods] == self.highest_priority[self.candidate_of]
-        earliest = np.full(len(self.places), NEVER)
-        np.minimum.at(earliest, self.candidate_of[top], pod_table.start[self.pods[top]])
-        return earliest
-
-    def pod_cost(self, name: str) -> IntArray:
-        """Return [victim]: its value by one of the criteria in `PodCosts`."""
-        annotation = self.run.context.profile.preemption.eviction_cost_annotation
-        return self.run.snapshot.index(PodCosts, annotation).by_criterion[name][self.pods]
+def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> RankingKeys:
+    """Return the keys of the candidates in `places` by the profile's ranking, and `then` by some of TIE_BREAKERS."""
+    return RankingKeys({name: CRITERIA[name](run, places) for name in (*run.context.profile.preemption.ranking, *then)})
 
 
 # --- kube-scheduler's criteria ----------------------------------------------------------------------------------------
 
 
-def _violations(victims: CandidateVictims) -> RankingKeys:
+def _violations(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the number of victims whose eviction violates a disruption budget."""
-    return [victims.run.violations[victims.places]]
+    return [run.violations[places]]
 
 
-def _priority_sum(victims: CandidateVictims) -> RankingKeys:
+def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    """Return the priority of the most important victim."""
+    priority = run.snapshot.pod_table.priority
+    # Sorted by priority first, the most important victim has it: no need to list the victims.
+    if run.context.profile.preemption.importance[0] == "Priority":
+        return [priority[_first_victims(run, places)]]
+    return [_highest(run, places, priority)]
+
+
+def _first_victims(run: DryRun, places: IntArray) -> IntArray:
+    """Return [candidate]: pod row of the most important victim."""
+    if not len(places):  # a cluster without pods has no ranks to search
+        return np.zeros(0, np.int64)
+    first = select_columns(run.victims, places).argmax(axis=0)
+    pods: IntArray = run.context.layout.pod[first, run.rows[places]]
+    return pods
+
+
+def _priority_sum(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the sum over the victims of (priority + 2^31)."""
-    priorities = np.multiply(select_columns(victims.run.context.layout.priority, victims.rows), victims.mask)
-    return [priorities.sum(axis=0) + victims.count * PRIORITY_OFFSET]
+    victims = select_columns(run.victims, places)
+    priorities = np.multiply(select_columns(run.context.layout.priority, run.rows[places]), victims)
+    return [priorities.sum(axis=0) + count_per_node(victims) * PRIORITY_OFFSET]
+
+
+def _victim_count(run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    return [count_per_node(select_columns(run.victims, places))]
+
+
+def _latest_start_time(run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    """Return minus the earliest start time, in nanoseconds, among the victims of the highest priority.
+
+    Mirrors util.GetEarliestPodStartTime (pkg/scheduler/util, v1.36).
+    """
+    pod_table = run.snapshot.pod_table
+    if run.context.profile.preemption.importance[:2] == DEFAULT_IMPORTANCE:
+        return [-pod_table.start[_first_victims(run, places)]]
+    victims, (highest,) = run.victim_rows(places), _highest_priority(run, places)
+    top = pod_table.priority[victims.pods] == highest[victims.places]
+    earliest = np.full(len(places), NEVER)
+    np.minimum.at(earliest, victims.places[top], pod_table.start[victims.pods[top]])
+    return [-earliest]
 
 
 # --- this extender's criteria -----------------------------------------------------------------------------------------
 
 
-def _workloads(victims: CandidateVictims) -> RankingKeys:
+def _total_cost(name: str, run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    """Return the sum over the victims of one of the criteria in `PodCosts`."""
+    costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
+    return [_total(run, places, costs)]
+
+
+def _highest_cost(name: str, run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    """Return the maximum over the victims of one of the criteria in `PodCosts`."""
+    costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
+    return [_highest(run, places, costs)]
+
+
+def _total(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
+    """Return [candidate]: the sum of `amounts` [pod] over its victims."""
+    victims, total = run.victim_rows(places), np.zeros(len(places), np.int64)
+    np.add.at(total, victims.places, amounts[victims.pods])
+    return total
+
+
+def _highest(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
+    """Return [candidate]: the maximum of `amounts` [pod] over its victims."""
+    victims, highest = run.victim_rows(places), np.full(len(places), _LOWEST_KEY, np.int64)
+    np.maximum.at(highest, victims.places, amounts[victims.pods])
+    return highest
+
+
+def _workloads(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the number of workloads with a victim."""
-    numbers = victims.run.snapshot.index(WorkloadIndex).of_pod[victims.pods]
+    victims = run.victim_rows(places)
+    numbers = run.snapshot.index(WorkloadIndex).of_pod[victims.pods]
     size = int(numbers.max(initial=0)) + 1
-    return [np.bincount(np.unique(victims.candidate_of * size + numbers) // size, minlength=len(victims.places))]
+    return [np.bincount(np.unique(victims.places * size + numbers) // size, minlength=len(places))]
 
 
-def _pod_groups(victims: CandidateVictims) -> RankingKeys:
+def _pod_groups(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the number of pod groups that fall below their minimum, and of the victims outside them.
 
     A group below its minimum is lost as a whole, so further victims from that group add no cost.
     """
-    candidate, _, lost = victims.run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.candidate_of)
-    of_broken = np.zeros(len(victims.places), np.int64)
+    victims, (count,) = run.victim_rows(places), _victim_count(run, places)
+    candidate, _, lost = run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.places)
+    of_broken = np.zeros(len(places), np.int64)
     np.add.at(of_broken, candidate, lost)
-    return [np.bincount(candidate, minlength=len(victims.places)), victims.count - of_broken]
+    return [np.bincount(candidate, minlength=len(places)), count - of_broken]
 
 
-def _unused_capacity(victims: CandidateVictims) -> RankingKeys:
+def _unused_capacity(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the share of cpu plus memory that the victims free and the preemptor leaves unused, parts per million.
 
     Per resource: clip(allocatable - used + freed - requested, 0, freed) / allocatable.
     """
-    snapshot, rows = victims.run.snapshot, victims.rows
-    requests, unused = incoming_requests(victims.run.context.pod), np.zeros(len(rows), np.int64)
+    snapshot, rows = run.snapshot, run.rows[places]
+    requests, unused = incoming_requests(run.context.pod), np.zeros(len(rows), np.int64)
     for resource, name in enumerate(("cpu", "memory")):
-        freed = victims.total(snapshot.pod_table.demand[victims.pods, resource])
+        freed = _total(run, places, snapshot.pod_table.demand[:, resource])
         capacity = snapshot.allocatable[resource, rows]
         unclipped = capacity - snapshot.used[resource, rows] + freed - requests.get(name, 0)
         share = np.clip(unclipped, 0, freed) / np.maximum(capacity, 1)
@@ -241,21 +176,41 @@ def _unused_capacity(victims: CandidateVictims) -> RankingKeys:
     return [unused]
 
 
-Criterion = Callable[[CandidateVictims], RankingKeys]
-"""Computes the keys of some candidates, the most significant first."""
+# --- candidates of equal cost -----------------------------------------------------------------------------------------
+
+
+def _unrequested_victims(run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    """Return the number of victims that kube-scheduler did not choose; 0 for all if it sent no candidates."""
+    if run.scheduler_victims is None:
+        return [np.zeros(len(places), np.int64)]
+    return [count_per_node(select_columns(run.victims & ~run.scheduler_victims, places))]
+
+
+def _name(run: DryRun, places: IntArray) -> Sequence[IntArray]:
+    """Return the place of the node in the order of names."""
+    return [run.snapshot.name_order[run.rows[places]]]
+
+
+Criterion = Callable[[DryRun, IntArray], Sequence[IntArray]]
+"""Computes the keys of the candidates in some places of a dry run, the most significant first."""
+
+TIE_BREAKERS = ("named", "name")
+"""Criteria for candidates that are equal by the profile's ranking, as decisions name them."""
 
 CRITERIA: dict[str, Criterion] = {
     "PDBViolations": _violations,
-    "HighestPriority": lambda victims: [victims.highest_priority],
+    "HighestPriority": _highest_priority,
     "PrioritySum": _priority_sum,
-    "VictimCount": lambda victims: [victims.count],
-    "LatestStartTime": lambda victims: [-victims.earliest_start],
-    "PodDeletionCost": lambda victims: [victims.total(victims.pod_cost("PodDeletionCost"))],
-    "EvictionCost": lambda victims: [victims.total(victims.pod_cost("EvictionCost"))],
-    "QoSClass": lambda victims: [victims.highest(victims.pod_cost("QoSClass"))],
-    "GracePeriod": lambda victims: [victims.highest(victims.pod_cost("GracePeriod"))],
+    "VictimCount": _victim_count,
+    "LatestStartTime": _latest_start_time,
+    "PodDeletionCost": partial(_total_cost, "PodDeletionCost"),
+    "EvictionCost": partial(_total_cost, "EvictionCost"),
+    "QoSClass": partial(_highest_cost, "QoSClass"),
+    "GracePeriod": partial(_highest_cost, "GracePeriod"),
     "Workloads": _workloads,
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,
+    "named": _unrequested_victims,
+    "name": _name,
 }
-"""Name in the profile's ranking (`extender.core.profile`) -> function that returns one or more keys."""
+"""Name in the profile's ranking (`extender.core.profile`) or in TIE_BREAKERS -> function that returns its keys."""

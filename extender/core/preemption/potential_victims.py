@@ -13,7 +13,7 @@ import numpy as np
 
 from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
-from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs, pods_violating_pdbs_on_node
+from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
 from extender.core.preemption.protections import ProtectionIndex, may_change_victims
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray
@@ -110,7 +110,7 @@ class _Split:
         """Compute all nodes."""
         mask, freed = self._evictable(slice(None))
         violating = pods_violating_pdbs(
-            self.budgets, self.layout, mask, least_important_first=self.least_important_first
+            self.budgets, self.layout.pod, mask, least_important_first=self.least_important_first
         )
         evictable = EvictablePods(mask, freed, bool((self.layout.demand < 0).any()))
         return PotentialVictims(evictable, violating, mask & ~violating)
@@ -134,11 +134,9 @@ class _Split:
         if not potential.evictable.has_negative_demand and (self.layout.demand[:, :, nodes] < 0).any():
             return False
         mask, freed = self._evictable(nodes)
-        violating = np.zeros_like(mask)
-        for place, node in enumerate(nodes.tolist()):
-            ranks = np.flatnonzero(mask[:, place])[:: -1 if self.least_important_first else 1]
-            pods = zip(ranks.tolist(), self.layout.pod[ranks, node].tolist(), strict=True)
-            violating[pods_violating_pdbs_on_node(self.budgets, pods), place] = True
+        violating = pods_violating_pdbs(
+            self.budgets, self.layout.pod[:, nodes], mask, least_important_first=self.least_important_first
+        )
         potential.evictable.mask[:, nodes] = mask
         if potential.evictable.freed is not None:
             potential.evictable.freed[:, nodes] = freed

@@ -28,6 +28,9 @@ from extender.k8s.priority import BELOW_ALL_PRIORITIES, SYSTEM_CRITICAL_PRIORITY
 from extender.k8s.time import SECOND
 from extender.k8s.workloads import Workload, workload_of
 
+UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, and not chosen by kube-scheduler"
+"""Reason for a pod of `is_system_victim` that may not be evicted."""
+
 _FOREVER_NANOSECONDS = 2**62
 """Cap on durations, 146 years, so that sums with a timestamp stay within int64."""
 

@@ -1,37 +1,62 @@
-"""Rank preemption candidates by their keys: each criterion decides among those that are equal by all earlier ones.
+"""Compare preemption candidates by their keys: each criterion decides among those that are equal by all earlier ones.
 
-Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; callers
-here add the node name as the last key.
+Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; here the
+node name is the last criterion. `criteria` computes the keys.
 
-Rule: a key is [candidate], the smaller the better; keys come in the order of the criteria. `criteria` computes them.
+Rule: this is the only place that decides which candidate is better.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
-from extender.core.snapshot.arrays import IntArray
-
-RankingKeys = Sequence[IntArray]
-"""Keys [candidate], the most significant first."""
+from extender.core.snapshot.arrays import BoolArray, IntArray
 
 
-def rank(keys: RankingKeys, *then: IntArray) -> IntArray:
-    """Return the candidates' places in `keys`, best first; `then`: further keys, less significant than all `keys`."""
-    return np.lexsort((*reversed(then), *reversed(keys)))
+@dataclass(frozen=True, slots=True)
+class RankingKeys:
+    """Keys of some candidates, the smaller the better."""
 
+    by_criterion: Mapping[str, Sequence[IntArray]]
+    """Criterion -> its keys, each [candidate]; the most significant criterion, and of its keys, comes first."""
 
-def dense_rank(keys: RankingKeys) -> IntArray:
-    """Return [candidate]: how many candidates are better; candidates with equal keys have equal ranks."""
-    stacked = np.stack(keys)
-    order = np.lexsort(stacked[::-1])
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (stacked[:, order[1:]] != stacked[:, order[:-1]]).any(axis=0)
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-    return ranks
+    def at(self, places: IntArray) -> "RankingKeys":
+        """Return the keys of the candidates in `places`."""
+        return RankingKeys({name: [key[places] for key in keys] for name, keys in self.by_criterion.items()})
 
+    @property
+    def flat(self) -> list[IntArray]:
+        """The keys of all criteria, the most significant first."""
+        return [*chain.from_iterable(self.by_criterion.values())]
 
-def tied_for_best(keys: RankingKeys) -> IntArray:
-    """Return the places of the best candidate and of all candidates with equal keys."""
-    return np.flatnonzero(dense_rank(keys) == 0)
+    @property
+    def order(self) -> IntArray:
+        """The places of the candidates, best first."""
+        return np.lexsort(self.flat[::-1])
+
+    @property
+    def ranks(self) -> IntArray:
+        """[candidate]: how many candidates are better; candidates with equal keys have equal ranks."""
+        keys = self.flat
+        order = np.lexsort(keys[::-1])
+        differs = np.zeros(len(order), np.bool_)
+        for key in keys:
+            differs[1:] |= np.diff(key[order]) != 0
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.maximum.accumulate(np.where(differs, np.arange(len(order)), 0))
+        return ranks
+
+    def decided_by(self, one: int, other: int) -> str | None:
+        """Return the first criterion by which two candidates differ; None: they are equal."""
+        criteria = self.by_criterion.items()
+        return next((name for name, keys in criteria if any(key[one] != key[other] for key in keys)), None)
+
+    def is_better(self, other: "RankingKeys") -> BoolArray:
+        """Return [candidate]: whether it is better than the same candidate with the keys of `other`."""
+        compared = ((this < that, this == that) for this, that in zip(self.flat, other.flat, strict=True))
+        better, equal = next(compared)
+        for is_less, is_equal in compared:
+            better, equal = better | (equal & is_less), equal & is_equal
+        return better

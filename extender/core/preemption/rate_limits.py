@@ -28,8 +28,12 @@ def preemption_refusal(context: SchedulingContext) -> str | None:
 
 
 def _refusals(context: SchedulingContext) -> Iterator[str]:
-    yield from _unreadable_kinds(context)
-    policy, history = context.profile.preemption, context.history
+    policy, history, unread = context.profile.preemption, context.history, context.snapshot.unreadable_tables
+    # A protection that needs a kind without list permission: its result must not be guessed.
+    if policy.tenant_label is not None and "namespaces" in unread:
+        yield "cannot determine the pod's tenant: no permission to list Namespaces"
+    if policy.preemption_toleration and "priority_classes" in unread:
+        yield "cannot determine preemption tolerations: no permission to list PriorityClasses"
     limits, pod = policy.limits, context.pod
     created = pod.metadata.creation_timestamp
     pending = history.now - parse_time(created) if policy.min_pending_duration and created else 0
@@ -51,15 +55,6 @@ def _refusals(context: SchedulingContext) -> Iterator[str]:
         wait = _wait_nanoseconds(ages, MINUTE, limits.evictions_per_minute)
         if wait is not None:
             yield f"eviction rate limit ({limits.evictions_per_minute} per minute) reached: not {history.until(wait)}"
-
-
-def _unreadable_kinds(context: SchedulingContext) -> Iterator[str]:
-    """Yield a refusal for each protection that needs a kind without list permission: its result must not be guessed."""
-    policy, unread = context.profile.preemption, context.snapshot.unreadable_tables
-    if policy.tenant_label is not None and "namespaces" in unread:
-        yield "cannot determine the pod's tenant: no permission to list Namespaces"
-    if policy.preemption_toleration and "priority_classes" in unread:
-        yield "cannot determine preemption tolerations: no permission to list PriorityClasses"
 
 
 def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int = 1) -> int | None:
@@ -96,7 +91,8 @@ def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     limits = tuple(_victim_limits(run.context))
     if not limits:
         return
-    evicted = _running_victims(run, places)
+    evicted: BoolArray = select_columns(run.victims, places)
+    evicted = evicted & ~run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     count = count_per_node(evicted)
     for limit in limits:
         nodes = count > limit.always_allowed
@@ -113,13 +109,6 @@ def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[Dr
 def has_victim_limits(context: SchedulingContext) -> bool:
     """Return whether the profile limits the victims of one node, so that candidates may be vetoed."""
     return next(_victim_limits(context), None) is not None
-
-
-def _running_victims(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [k, place]: the victims that are not yet terminating."""
-    victims: BoolArray = select_columns(run.victims, places)
-    terminating = run.snapshot.pod_table.terminating
-    return victims & ~terminating[select_columns(run.pods, places)] if terminating.any() else victims
 
 
 def _victim_limits(context: SchedulingContext) -> Iterator[_VictimLimit]:

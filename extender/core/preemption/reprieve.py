@@ -24,6 +24,7 @@ Rule: this is the only reprieve loop; the pods, their order and what they take a
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -67,13 +68,8 @@ class _FollowedColumns:
 
     def reject(self, k: int, fits: BoolArray) -> None:
         """Clear `fits` [node] where the pod of rank `k` does not fit into these columns."""
-        fits[self._nodes] &= self._fits(self._demand[k])
-
-    def _fits(self, demand: IntArray) -> BoolArray:
-        """Return [place]: whether a pod that takes `demand` [column, place] fits."""
-        np.less_equal(demand, self._headroom, out=self._enough)
-        fits: BoolArray = np.logical_and.reduce(self._enough, axis=0)
-        return fits
+        np.less_equal(self._demand[k], self._headroom, out=self._enough)
+        fits[self._nodes] &= np.logical_and.reduce(self._enough, axis=0)
 
     def put_back(self, k: int, amounts: IntArray) -> None:
         """Subtract the demand of the pods of rank `k` times `amounts` [node], which is 1 (put back) or 0."""
@@ -89,10 +85,11 @@ class _FollowedConstraint(_FollowedColumns):
         super().__init__(nodes, headroom, demand)
         self._constraint = constraint
 
-    def _fits(self, demand: IntArray) -> BoolArray:
-        headroom, nominated = self._headroom - demand, self._constraint.nominated_demand
-        fits = self._constraint.fits(headroom)
-        return fits if nominated is None else fits & self._constraint.fits(headroom - nominated)
+    def reject(self, k: int, fits: BoolArray) -> None:
+        headroom, nominated = self._headroom - self._demand[k], self._constraint.nominated_demand
+        fits[self._nodes] &= self._constraint.fits(headroom)
+        if nominated is not None:
+            fits[self._nodes] &= self._constraint.fits(headroom - nominated)
 
 
 def _followed_columns(emptied: FilterResults, evictable: EvictablePods) -> Iterator[_FollowedColumns]:
@@ -103,28 +100,19 @@ def _followed_columns(emptied: FilterResults, evictable: EvictablePods) -> Itera
             # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. Headroom with
             # them is the smaller one, unless one of them takes a negative amount; so follow the minimum.
             least = headroom if beside is headroom else np.minimum(headroom, beside)
-            yield from _base_resources(check, least, emptied.fits, evictable)
-            sparse += [(least[taking.column], taking) for taking in _sparse_columns(check, evictable)]
+            # BASE_RESOURCES, for all nodes: the columns from the first to the last that may run short.
+            base = list(check.ranked_demand.base)
+            if evictable.freed is not None and not evictable.has_negative_demand:
+                short = [(emptied.fits & (least[column] < evictable.freed[column])).any() for column in base]
+                base = list(compress(base, short))
+            if base:
+                columns = slice(base[0], base[-1] + 1)
+                yield _FollowedColumns(slice(None), least[columns].copy(), check.ranked_demand.demand(columns))
+            # Columns that few pods use, restricted to the evictable pods.
+            sparse += [(least[taking.column], taking.among(evictable.mask)) for taking in check.ranked_demand.sparse]
         elif isinstance(check, Constraint):
             yield from _constraint_room(check, headroom, emptied.fits, evictable)
     yield from _where_short(sparse, emptied.fits, len(evictable.mask))
-
-
-def _base_resources(
-    check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
-) -> Iterator[_FollowedColumns]:
-    """Yield the BASE_RESOURCES columns from the first to the last that may run short, for all nodes."""
-    base = list(check.ranked_demand.base)
-    if evictable.freed is not None and not evictable.has_negative_demand:
-        base = [column for column in base if (fits & (headroom[column] < evictable.freed[column])).any()]
-    if base:
-        columns = slice(base[0], base[-1] + 1)
-        yield _FollowedColumns(slice(None), headroom[columns].copy(), check.ranked_demand.demand(columns))
-
-
-def _sparse_columns(check: Constraint, evictable: EvictablePods) -> list[SparseDemand]:
-    """Return the columns that few pods use, restricted to the evictable pods."""
-    return [taking.among(evictable.mask) for taking in check.ranked_demand.sparse]
 
 
 def _where_short(
@@ -146,7 +134,7 @@ def _constraint_room(
     check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
 ) -> Iterator[_FollowedColumns]:
     """Yield the constraint for the nodes where evictable pods have demand on it; no reprieve affects it elsewhere."""
-    sparse = _sparse_columns(check, evictable)
+    sparse = [taking.among(evictable.mask) for taking in check.ranked_demand.sparse]
     has_demand = np.zeros(len(fits), np.bool_)
     for taking in sparse:
         has_demand[taking.places] = True

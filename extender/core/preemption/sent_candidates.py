@@ -6,20 +6,50 @@ ours may differ by a few watch events, so a candidate may name a node or a pod t
 Rule: a candidate is resolved as a whole or dropped, because one unknown UID fails the whole answer in kube-scheduler.
 """
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, compress, repeat
-from typing import Self
 
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows
-from extender.core.preemption.dry_run import DryRun
 from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 
-UNKNOWN_NODE = "node is not in the cluster cache"
-UNKNOWN_VICTIM = "a victim that kube-scheduler sent does not run on this node in the cluster cache"
+
+class DropCode(enum.Enum):
+    """Why a node that kube-scheduler sent is not in the answer to `/preempt`, with the message unless details say more.
+
+    The first two are decided here, REJECTED by the guard, and the others by `core.engine.preempt`.
+    """
+
+    UNKNOWN_NODE = "node is not in the cluster cache"
+    UNKNOWN_VICTIM = "a victim that kube-scheduler sent does not run on this node in the cluster cache"
+    REFUSED = "the pod may not preempt on any node now"
+    FITS = "the pod fits without evicting anyone"
+    UNRESOLVABLE = "preemption is not helpful for scheduling"
+    NO_ROOM = "no victims would make the pod fit"
+    POLICY = "a policy rejects the victims"
+    OUTRANKED = "another node is the better candidate"
+    REJECTED = "rejected by the guard"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The reason why a sent node is not in the answer."""
+
+    code: DropCode
+    details: str = ""
+    """Filter status, refusal, or what the policy says; "": the code says it all."""
+    protected: str = ""
+    """Pods that policies protect, where no victims make room."""
+
+    @property
+    def message(self) -> str:
+        """The reason as the answer's log line, the decision and the audit log show it."""
+        protected = f"; not evictable: {self.protected}" if self.protected else ""
+        return f"{self.details or self.code.value}{protected}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +69,24 @@ class ResolvedCandidates:
     """Names of the nodes whose candidates could be resolved."""
     rows: NodeRows
     """[nodes] -> node row."""
-    dropped: dict[str, str]
+    dropped: dict[str, Dropped]
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray
     """[pod]: True if it was sent as a victim on its own node."""
 
-    @classmethod
-    def resolve(cls, snapshot: Snapshot, sent: Mapping[str, SentCandidate]) -> Self:
-        """Look up every node and victim; candidates with an unknown node or victim go to `dropped`."""
-        names, uids = list(sent), [candidate.victims for candidate in sent.values()]
-        rows = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
-        # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
-        pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
-        found = (map(pods_on[row].get, victims, repeat(-1)) for row, victims in zip(rows.tolist(), uids, strict=True))
-        sizes = np.fromiter(map(len, uids), np.int64, len(uids))
-        pods = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
-        unknown = mask_of(np.repeat(np.arange(len(names)), sizes)[pods < 0], len(names))
-        resolved = (rows >= 0) & ~unknown
-        dropped = {names[place]: UNKNOWN_VICTIM for place in np.flatnonzero((rows >= 0) & unknown)}
-        dropped |= {names[place]: UNKNOWN_NODE for place in np.flatnonzero(rows < 0)}
-        victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
-        return cls(list(compress(names, resolved.tolist())), rows[resolved], dropped, victims)
 
-    def victims_in(self, run: DryRun) -> BoolArray:
-        """Return [k, node] of the dry run: whether kube-scheduler chose the pod as a victim."""
-        pods = run.pods
-        victims: BoolArray = self.victims[pods] & (pods >= 0)  # -1: the node has fewer pods
-        return victims
+def resolve_candidates(snapshot: Snapshot, sent: Mapping[str, SentCandidate]) -> ResolvedCandidates:
+    """Look up every node and victim; candidates with an unknown node or victim go to `dropped`."""
+    names, uids = list(sent), [candidate.victims for candidate in sent.values()]
+    rows = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
+    # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
+    pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
+    found = (map(pods_on[row].get, victims, repeat(-1)) for row, victims in zip(rows.tolist(), uids, strict=True))
+    sizes = np.fromiter(map(len, uids), np.int64, len(uids))
+    pods = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
+    unknown = mask_of(np.repeat(np.arange(len(names)), sizes)[pods < 0], len(names))
+    resolved = (rows >= 0) & ~unknown
+    dropped = {names[place]: Dropped(DropCode.UNKNOWN_VICTIM) for place in np.flatnonzero((rows >= 0) & unknown)}
+    dropped |= {names[place]: Dropped(DropCode.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
+    victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
+    return ResolvedCandidates(list(compress(names, resolved.tolist())), rows[resolved], dropped, victims)

@@ -27,7 +27,6 @@ from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import pod_eligible_to_preempt_others
-from extender.core.preemption.ranking import tied_for_best
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.simulator.fit_error import (
@@ -215,7 +214,7 @@ def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
 def _select_candidate(run: DryRun, draw: Draw | None) -> Candidate:
     """Select the best of kube-scheduler's own candidates (SelectCandidate)."""
     places = np.flatnonzero(run.candidate)
-    ties = places[tied_for_best(ranking_keys(run, places))]
+    ties = places[ranking_keys(run, places).ranks == 0]
     ties = ties[np.argsort(run.snapshot.name_order[run.rows[ties]])]
     place = int(ties[_draw_place(len(ties), draw)])
     name = run.snapshot.node_names[int(run.rows[place])]

@@ -160,7 +160,7 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
     """Return the keys of a line that depend on the decision; call it before the decision is applied to the cache."""
     dropped: dict[str, list[str]] = {}
     for node, why in decision.dropped.items():
-        dropped.setdefault(why, []).append(node)
+        dropped.setdefault(why.message, []).append(node)
     kept: list[AuditNode] = []
     if decision.decision_context is not None and decision.kept:
         context = decision.decision_context.context

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 from extender.core.engine import PreemptDecision
 from extender.core.framework.plugins import UNEVALUATED_FILTERS
 from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
-from extender.core.preemption.sent_candidates import UNKNOWN_NODE, UNKNOWN_VICTIM
+from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.errors import DeadlineMissed, ExtenderError, GuardError, NotReady, Overloaded, UnknownNode
 from extender.server.guard.guard import DUPLICATE_NODE, rules
 from extender.server.observability.decision_log import VERBS
@@ -70,7 +70,7 @@ INTERNAL_ERROR = "Internal"
 """Reason of an unexpected exception, hence a bug; the log has its stack trace."""
 FAILURE_REASONS = (*(one.__name__ for one in COUNTED_ERRORS), OTHER_ERROR, INTERNAL_ERROR)
 
-UNKNOWN_LABELS = {UNKNOWN_NODE: "node", UNKNOWN_VICTIM: "victim"}
+UNKNOWN_LABELS = {DropCode.UNKNOWN_NODE: "node", DropCode.UNKNOWN_VICTIM: "victim"}
 """Reason why the engine drops a sent candidate -> label value of extender_unknown_candidates_total."""
 
 # A `_created` series beside each counter would double the number of series; the client library offers only this
@@ -222,11 +222,11 @@ class Metrics:
         """Count one candidate that violates the rule."""
         self._counters["guard_rejections", rule].inc()
 
-    def count_unknown_candidates(self, reasons: Iterable[str]) -> None:
-        """Count the dropped candidates among these reasons whose node or victim is not in the cluster cache."""
-        for reason in reasons:
-            if reason in UNKNOWN_LABELS:
-                self._counters["unknown_candidates", UNKNOWN_LABELS[reason]].inc()
+    def count_unknown_candidates(self, dropped: Iterable[Dropped]) -> None:
+        """Count the dropped candidates whose node or victim is not in the cluster cache."""
+        for one in dropped:
+            if one.code in UNKNOWN_LABELS:
+                self._counters["unknown_candidates", UNKNOWN_LABELS[one.code]].inc()
 
     def count_bind(self, outcome: str) -> None:
         """Count one request to bind."""

@@ -18,6 +18,7 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
+from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.errors import GuardError
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
@@ -242,7 +243,10 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 sent.pop(node, None)
                 rejected[node] = rule
             if result.kept or not decision.kept:
-                reasons = {node: f"rejected by the guard ({rule})" for node, rule in rejected.items()}
+                reasons = {
+                    node: Dropped(DropCode.REJECTED, f"rejected by the guard ({rule})")
+                    for node, rule in rejected.items()
+                }
                 return replace(decision, kept=result.kept, dropped=decision.dropped | reasons, rejected=rejected)
             deadline.check()
         raise GuardError("the guard rejected every candidate node; see the log")

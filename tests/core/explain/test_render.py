@@ -16,8 +16,8 @@ from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.explain.record import record_filter, record_preempt, record_prioritize
 from extender.core.explain.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
 from extender.core.explain.schema import BudgetReport, DecisionReport, NodeReport, PodReport
-from extender.core.preemption.drop_reasons import NO_VICTIMS_MAKE_ROOM, OUTRANKED, UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import UNKNOWN_NODE, UNKNOWN_VICTIM, SentCandidate
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidate
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
 from extender.k8s.time import MINUTE, SECOND, parse_time
@@ -48,7 +48,9 @@ def preempted(
     decision = engine.preempt(snapshot, wanted, made, profile, history or EvictionHistory(NOW))
     if rejected is not None:
         kept = tuple(one for one in decision.kept if one.node not in rejected)
-        dropped = {name: f"rejected by the last check ({rule})" for name, rule in rejected.items()}
+        dropped = {
+            name: Dropped(DropCode.REJECTED, f"rejected by the last check ({rule})") for name, rule in rejected.items()
+        }
         decision = replace(decision, kept=kept, dropped=decision.dropped | dropped, rejected=rejected)
     record = record_preempt(decision, made)
     return KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, profile, "answered", "version=1", record).decision()
@@ -87,7 +89,7 @@ def test_the_best_candidate_is_chosen_and_the_other_one_outranked():
     ]
     assert (found.chosen, found.victims) == (["n1"], ["default/a"])
     assert [one.victims for one in found.nodes] == [["default/a"], ["default/b"]]
-    assert on(found, "n2").why == OUTRANKED
+    assert on(found, "n2").why == DropCode.OUTRANKED.value
 
 
 def test_as_many_are_chosen_as_are_answered():
@@ -145,14 +147,14 @@ def test_as_many_are_chosen_as_are_answered():
             {node("n1", cpu="1"): [pod("a")]},
             {"sent": {"n1": ["unknown"]}},
             "notEvaluated",
-            UNKNOWN_VICTIM,
+            DropCode.UNKNOWN_VICTIM.value,
             id="7: kube-scheduler named a pod that is not known",
         ),
         pytest.param(
             {node("n2", cpu="1"): []},
             {"sent": {"n1": []}},
             "notEvaluated",
-            UNKNOWN_NODE,
+            DropCode.UNKNOWN_NODE.value,
             id="8: an unknown node",
         ),
         pytest.param(
@@ -173,7 +175,7 @@ def test_as_many_are_chosen_as_are_answered():
             {node("n1", cpu="1"): [pod("a")]},
             {"preemptor": incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])},
             "notEvaluated",
-            NO_VICTIMS_MAKE_ROOM,
+            DropCode.NO_ROOM.value,
             id="11: kube-scheduler alone knows whom to evict, and named nobody",
         ),
     ],
@@ -191,7 +193,9 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_again_is_r
     rest = {"n2": SentCandidate(())}
     decision = engine.preempt(snapshot, wanted, rest, Profile())
     why = "rejected by the last check (x)"
-    decision = replace(decision, dropped=decision.dropped | {"n1": why}, rejected={"n1": "x"})
+    decision = replace(
+        decision, dropped=decision.dropped | {"n1": Dropped(DropCode.REJECTED, why)}, rejected={"n1": "x"}
+    )
     record = record_preempt(decision, {"n1": SentCandidate(()), **rest})
     found = KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
     assert {one.name: one.outcome for one in found.nodes} == {"n1": "rejected", "n2": "chosen"}

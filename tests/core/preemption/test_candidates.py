@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.drop_reasons import OUTRANKED, UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import UNKNOWN_VICTIM, SentCandidate
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
-from tests.builders import JSON, STARTED, budget, built, cluster, incoming, node, pod, thing, typed
+from tests.builders import JSON, STARTED, budget, built, cluster, drop_messages, incoming, node, pod, thing, typed
 
 ALL_NODES = PreemptionPolicy(candidates="AllNodes")
 OFFERED = PreemptionPolicy()
@@ -74,7 +74,7 @@ def test_only_sent_nodes_are_reported_as_outranked():
     nodes = {node(f"n{cost}", cpu="1"): [pod(f"a{cost}", priority=cost)] for cost in (1, 2, 3)}
     decision = decide(nodes, {"n2": ["a2"], "n3": ["a3"]}, ALL_NODES, keep=1)
     assert [one.node for one in decision.kept] == ["n1"]
-    assert decision.dropped == dict.fromkeys(("n2", "n3"), OUTRANKED)
+    assert drop_messages(decision) == dict.fromkeys(("n2", "n3"), DropCode.OUTRANKED.value)
 
 
 MIRROR = {"annotations": {"kubernetes.io/config.mirror": "x"}}
@@ -126,7 +126,7 @@ def test_a_node_sent_with_an_unknown_victim_is_not_a_candidate(sent):
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=10)]}
     decision = decide(nodes, sent, ALL_NODES)
     assert [one.node for one in decision.kept] == ["n2"]
-    assert decision.dropped == {"n1": UNKNOWN_VICTIM}
+    assert drop_messages(decision) == {"n1": DropCode.UNKNOWN_VICTIM.value}
 
 
 def test_nodes_on_which_the_pod_fits_or_that_eviction_does_not_help_are_not_added():
@@ -157,7 +157,7 @@ def test_the_node_within_its_budgets_is_found_that_was_not_sent():
     strict, budgets = replace(ALL_NODES, disruption_budgets="Strict"), [budget(app="x")]
     decision = decide(nodes, {"n1": ["a"]}, strict, budgets=budgets)
     assert [one.node for one in decision.kept] == ["n2"]
-    assert decision.dropped == {"n1": "would break disruption budget default/budget"}
+    assert drop_messages(decision) == {"n1": "would break disruption budget default/budget"}
     assert kept(nodes, {"n1": ["a"]}, replace(strict, candidates="Sent"), budgets=budgets) == []
 
 
@@ -175,7 +175,7 @@ def test_a_node_is_not_a_candidate_if_a_system_pod_would_go_that_was_not_selecte
     assert kept(nodes, {"n1": ["a"], "n2": ["b"]}, OFFERED) == [("n1", ["a"]), ("n2", ["b"])]
     assert kept(nodes, {"n1": [], "n2": ["b"]}, OFFERED) == [("n2", ["b"])]
     decision = decide(nodes, {"n1": []}, OFFERED)
-    assert decision.dropped == {"n1": f"would evict {UNREQUESTED_SYSTEM_POD}"}
+    assert drop_messages(decision) == {"n1": f"would evict {UNREQUESTED_SYSTEM_POD}"}
 
 
 def test_the_guard_counts_pods_that_are_equally_important_in_the_engines_order():

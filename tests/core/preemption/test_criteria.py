@@ -15,7 +15,7 @@ from extender.core import engine
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
-from extender.core.preemption.criteria import CRITERIA, ranking_keys
+from extender.core.preemption.criteria import CRITERIA, TIE_BREAKERS, ranking_keys
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
@@ -70,7 +70,7 @@ def keys(nodes, *ranking, preemptor=None, **others):
     run = tried(built(cluster(nodes, **others)), typed(preemptor or incoming()), profile(*ranking))
     places = np.flatnonzero(run.candidate)
     names = [run.snapshot.node_names[row] for row in run.rows[places]]
-    return dict(zip(names, zip(*(key.tolist() for key in ranking_keys(run, places)), strict=True), strict=True))
+    return dict(zip(names, zip(*(key.tolist() for key in ranking_keys(run, places).flat), strict=True), strict=True))
 
 
 def annotated(amount, key=DELETION_COST):
@@ -185,7 +185,7 @@ def test_nodes_that_are_equal_stay_equal_and_go_by_name(criterion):
 
 
 def test_every_criterion_that_may_be_named_is_there():
-    assert set(CRITERIA) == set(ALL)
+    assert set(CRITERIA) == {*ALL, *TIE_BREAKERS}
 
 
 # --- several ----------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
         importance = DEFAULT_IMPORTANCE if seed % 2 else tuple(chance.sample(every, chance.randint(1, 3)))
         run = tried(built(sample.cluster), typed(sample.pod), profile(importance=importance))
         places = np.flatnonzero(run.candidate)
-        found = [list(one) for one in zip(*(key.tolist() for key in ranking_keys(run, places)), strict=True)]
+        found = [list(one) for one in zip(*(key.tolist() for key in ranking_keys(run, places).flat), strict=True)]
         assert found == [plain_costs(run, place) for place in places.tolist()]
         seen += len(places)
     assert seen > 150

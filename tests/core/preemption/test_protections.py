@@ -29,7 +29,7 @@ from extender.k8s.objects import LabelSelector, Namespace, PriorityClass
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND
 from tests.builders import STARTED as STARTED_TEXT
-from tests.builders import built, cluster, incoming, namespace, node, placed, pod, snapshot, thing, typed
+from tests.builders import built, cluster, drop_messages, incoming, namespace, node, placed, pod, snapshot, thing, typed
 from tests.profiles import SEEDS, examples
 
 STARTED = 1_767_225_600 * SECOND
@@ -515,7 +515,7 @@ def test_a_node_on_which_protected_pods_take_too_much_is_no_candidate():
     nodes = {node("n1", cpu="2"): [pod("a"), daemon("agent", namespace="shop")], node("n2", cpu="2"): [pod("b", "2")]}
     decision = decide(nodes, profile(DAEMONS), preemptor=incoming(cpu="2"))
     assert kept(decision) == {"n2": ["b"]}
-    assert decision.dropped == {
+    assert drop_messages(decision) == {
         "n1": "Insufficient cpu; not evictable: shop/agent is protected by daemonSets",
     }
 
@@ -542,13 +542,13 @@ def test_of_three_protected_pods_is_said_why(agents, listed):
     nodes = {node("n1", cpu=str(agents)): [daemon(f"d{n}") for n in range(agents)]}
     decision = decide(nodes, profile(DAEMONS))
     said = "No preemption victims found for incoming pod; not evictable: "
-    assert decision.dropped == {"n1": said + ", ".join(listed)}
+    assert drop_messages(decision) == {"n1": said + ", ".join(listed)}
 
 
 def test_all_reasons_of_a_pod_stand_in_the_message():
     nodes = {node("n1", cpu="1"): [daemon("agent")]}
     decision = decide(nodes, profile(DAEMONS, Protection("young", min_runtime=60 * SECOND)))
-    assert decision.dropped["n1"].endswith(
+    assert drop_messages(decision)["n1"].endswith(
         "not evictable: default/agent is protected by daemonSets; protected by young until 2026-01-01T00:01:00Z"
     )
 
@@ -556,7 +556,7 @@ def test_all_reasons_of_a_pod_stand_in_the_message():
 def test_pods_that_are_too_important_are_not_in_the_message():
     nodes = {node("n1", cpu="2"): [daemon("equal", priority=1000), daemon("agent")]}
     decision = decide(nodes, profile(DAEMONS))
-    assert decision.dropped["n1"].endswith("not evictable: default/agent is protected by daemonSets")
+    assert drop_messages(decision)["n1"].endswith("not evictable: default/agent is protected by daemonSets")
 
 
 def test_a_protected_pod_is_no_victim_although_kube_scheduler_named_it():
@@ -776,7 +776,7 @@ def answer(here, preemptor, chosen, history):
     sent = {name: SentCandidate(()) for name in sorted(here.node_names)}
     every = Profile(keep_candidates=None, preemption=chosen.preemption)
     decision = engine.preempt(here, asked, sent, every, history)
-    return {one.node: [victim.metadata.uid for victim in one.victims] for one in decision.kept}, decision.dropped
+    return {one.node: [victim.metadata.uid for victim in one.victims] for one in decision.kept}, drop_messages(decision)
 
 
 def test_random_cases_have_all_sorts_of_outcomes():

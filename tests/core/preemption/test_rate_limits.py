@@ -7,11 +7,10 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
-from extender.core.preemption.drop_reasons import OUTRANKED
-from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.k8s.time import MINUTE, SECOND
-from tests.builders import incoming, node, pod, snapshot, typed
+from tests.builders import drop_messages, incoming, node, pod, snapshot, typed
 
 NOW = (1_767_225_600 + 3600) * SECOND
 
@@ -55,7 +54,9 @@ def check_veto(chosen, history, preemptor, vetoed):
     """All three verbs heed it."""
     decision = decide(chosen, history, preemptor)
     assert decision.vetoed == vetoed
-    assert decision.dropped == (dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": OUTRANKED})
+    assert drop_messages(decision) == (
+        dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": DropCode.OUTRANKED.value}
+    )
     assert kept(decision) == ({} if vetoed else {"n1": ["a"]})
     here = snapshot(FULL)
     filtered = engine.filter(here, typed(preemptor), ["n1", "n2"], chosen, history)
@@ -171,7 +172,7 @@ LEFT = "victims exceed what remains of the eviction rate limit (3 per minute):"
 def test_a_node_with_more_victims_than_are_left_is_no_candidate(victims, evicted, said):
     decision = decide(profile(evictions_per_minute=3), past(evicted), incoming(cpu=str(victims)), four())
     assert decision.vetoed is None
-    assert decision.dropped == ({} if said is None else {"n1": said})
+    assert drop_messages(decision) == ({} if said is None else {"n1": said})
     assert len(kept(decision).get("n1", [])) == (0 if said else victims)
 
 
@@ -209,7 +210,7 @@ def test_every_namespace_has_a_limit_of_its_own(victims, evicted, said):
     pods = [pod(f"p{number}", namespace=names[one]) for number, one in enumerate(victims)]
     chosen = profile(namespace_evictions_per_minute=2)
     decision = decide(chosen, past(evicted), incoming(cpu=str(len(pods))), {node("n1", cpu=str(len(pods))): pods})
-    assert decision.dropped == ({} if said is None else {"n1": said})
+    assert drop_messages(decision) == ({} if said is None else {"n1": said})
 
 
 @pytest.mark.parametrize(
@@ -223,13 +224,13 @@ def test_every_namespace_has_a_limit_of_its_own(victims, evicted, said):
 )
 def test_a_preemption_has_so_many_victims_at_most(victims, said):
     decision = decide(profile(max_victims=2), past([1, 2, 3]), incoming(cpu=str(victims)), four())
-    assert decision.dropped == ({} if said is None else {"n1": said})
+    assert drop_messages(decision) == ({} if said is None else {"n1": said})
 
 
 def test_all_limits_that_a_node_exceeds_are_named():
     chosen = profile(max_victims=2, evictions_per_minute=3, namespace_evictions_per_minute=1)
     decision = decide(chosen, past([10]), incoming(cpu="3"), four())
-    assert decision.dropped["n1"] == (
+    assert drop_messages(decision)["n1"] == (
         "3 victims exceed the limit of 2 per preemption, "
         "3 victims exceed what remains of the eviction rate limit (3 per minute): not until 2026-01-01T01:00:50Z, "
         "3 victims in default exceed what remains of its eviction rate limit (1 per minute): never"
@@ -257,7 +258,7 @@ def test_terminating_pods_do_not_count():
         fewer = dict.fromkeys(limit, 1)
         decision = decide(profile(**fewer), past(), incoming(cpu="3"), nodes)
         assert kept(decision) == {}
-        assert decision.dropped["n1"].startswith("2 victims ")
+        assert drop_messages(decision)["n1"].startswith("2 victims ")
 
 
 def test_the_first_veto_is_the_one_that_is_said():

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import UNKNOWN_NODE, UNKNOWN_VICTIM, ResolvedCandidates, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode, SentCandidate, resolve_candidates
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 
@@ -57,16 +57,16 @@ def test_a_victim_is_known_on_its_own_node_only():
     snapshot = built(cluster({node(name): [pod(f"{name}-a"), pod(f"{name}-b")] for name in ("n1", "n2", "n3")}))
     uids = ("uid-n1-a", "uid-unknown")
     sent = {"n4": (), "n1": uids, "n2": uids, "n3": (), "n5": ("uid-n3-a",)}
-    resolved = ResolvedCandidates.resolve(snapshot, {name: SentCandidate(uids) for name, uids in sent.items()})
+    resolved = resolve_candidates(snapshot, {name: SentCandidate(uids) for name, uids in sent.items()})
     assert resolved.nodes == ["n3"]
     assert resolved.rows.tolist() == [snapshot.node_row["n3"]]
-    assert resolved.dropped == {
-        "n1": UNKNOWN_VICTIM,
-        "n2": UNKNOWN_VICTIM,
-        "n4": UNKNOWN_NODE,
-        "n5": UNKNOWN_NODE,
+    assert {name: dropped.code for name, dropped in resolved.dropped.items()} == {
+        "n1": DropCode.UNKNOWN_VICTIM,
+        "n2": DropCode.UNKNOWN_VICTIM,
+        "n4": DropCode.UNKNOWN_NODE,
+        "n5": DropCode.UNKNOWN_NODE,
     }
     assert resolved.victims.nonzero()[0].tolist() == [snapshot.pod_table.row_of["uid-n1-a"]]
-    nothing = ResolvedCandidates.resolve(snapshot, {})
+    nothing = resolve_candidates(snapshot, {})
     assert not nothing.nodes
     assert not nothing.victims.any()

@@ -18,16 +18,13 @@ allows, whatever the split says. Profiles with disruptionBudgets Strict reject s
 Rule: pure functions of the budget index and of masks of pods.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-
 import numpy as np
+import numpy.typing as npt
 
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import LiveBudgetIndex
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, over_limit
-from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Snapshot
 
 
@@ -38,58 +35,29 @@ def budget_index(snapshot: Snapshot, policy: PreemptionPolicy) -> BudgetIndex:
 
 
 def pods_violating_pdbs(
-    pdbs: BudgetIndex, layout: NodeLayout, evictable: BoolArray, *, least_important_first: bool = False
+    pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictable: BoolArray, *, least_important_first: bool = False
 ) -> BoolArray:
     """Return [k, node]: the evictable pods whose eviction would violate a budget.
 
-    Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36. `least_important_first`: count the pods from the least
-    important one on, which upstream does not do.
+    Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36. `pods`: [k, node] -> pod row, of all nodes or some.
+    `least_important_first`: count the pods from the least important one on, which upstream does not do.
     """
-    pod_node, sign = pdbs.snapshot.pod_node, -1 if least_important_first else 1
-    # A budget that allows nothing: all of its pods violate, in any order.
-    spent = np.append(pdbs.allowances <= 0, False)  # the last entry is what _NO_BUDGET_ROW (-1) picks
-    by_pod = np.zeros(len(pod_node), np.bool_)
-    budget_rows = pdbs.budget_rows[: len(by_pod)]
-    by_pod[: len(budget_rows)] = spent[budget_rows].any(axis=1)
-    result: BoolArray = by_pod[layout.pod] & evictable
-    # The others: on each node, sort the pods of a budget by rank; from the nth = allowed on they violate.
-    for allowed, groups in _scarce_budgets(pdbs).items():
-        pods = np.array([row for rows in groups for row in rows], np.int64)
-        group = np.repeat(np.arange(len(groups)), np.fromiter(map(len, groups), np.int64, len(groups)))
-        kept = evictable[layout.rank[pods], pod_node[pods]]
-        pods, group = pods[kept], group[kept]
-        pods = pods[np.lexsort((sign * layout.rank[pods], group))]
-        nth = np.arange(len(group)) - np.searchsorted(group, group)
-        over = pods[nth >= allowed]
-        result[layout.rank[over], pod_node[over]] = True
+    # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
+    budget_rows = pdbs.budget_rows[pods]
+    uses = np.flatnonzero(((budget_rows >= 0) & evictable[:, :, None]).reshape(-1))
+    if least_important_first:
+        uses = uses[::-1]
+    pod, budget = uses // budget_rows.shape[2], budget_rows.reshape(-1)[uses].astype(np.int64)
+    violates = pdbs.allowances[budget] <= 0
+    # The nth pod of a budget on its node violates if the budget allows n or fewer.
+    some = np.flatnonzero(~violates)
+    group = pod[some] % pods.shape[1] * len(pdbs.allowances) + budget[some]
+    order = np.argsort(group, kind="stable")
+    some, group = some[order], group[order]
+    violates[some] = np.arange(len(group)) - np.searchsorted(group, group) >= pdbs.allowances[budget[some]]
+    result = np.zeros(evictable.shape, np.bool_)
+    result.reshape(-1)[pod[violates]] = True
     return result
-
-
-def _scarce_budgets(pdbs: BudgetIndex) -> dict[int, list[set[int]]]:
-    """Return allowance -> sets of pod rows: the pods of one budget on one node, where they outnumber the allowance.
-
-    Only budgets that allow something; on all other nodes no order of the pods can exhaust them.
-    """
-    found: dict[int, list[set[int]]] = defaultdict(list)
-    for budget, nodes in pdbs.several_on_node.items():
-        allowed = pdbs.allowed[budget]
-        if allowed > 0:
-            found[allowed].extend(rows for rows in nodes.values() if len(rows) > allowed)
-    return found
-
-
-def pods_violating_pdbs_on_node(pdbs: BudgetIndex, evictable: Iterable[tuple[int, int]]) -> list[int]:
-    """Return the ranks of the violating pods of one node, as `pods_violating_pdbs` finds them.
-
-    `evictable`: the evictable pods of the node as (rank, pod row), in the order in which they count.
-    """
-    violating, counts = [], Counter[int]()
-    for k, row in evictable:
-        budgets = pdbs.budgets_of(row)
-        counts.update(budgets)
-        if any(counts[budget] > pdbs.allowed[budget] for budget in budgets):
-            violating.append(k)
-    return violating
 
 
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:

@@ -21,7 +21,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import PodDisruptionBudget
 from extender.server.guard.guard import guard_preempt
-from tests.builders import JSON, STARTED, budget, built, cluster, incoming, node, pod, typed
+from tests.builders import JSON, STARTED, budget, built, cluster, drop_messages, incoming, node, pod, typed
 from tests.profiles import SEEDS, examples
 
 LIVE = PreemptionPolicy(disruption_budgets="Strict", budget_accounting="Live")
@@ -62,7 +62,7 @@ def ask(snapshot, policy, count=1, names=("n1",)):
     rejected = guard_preempt(snapshot, waiting, sent, decision.kept, profile=profile).rejected
     assert rejected == {}
     victims = {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
-    return victims, {one.node: one.num_pdb_violations for one in decision.kept}, decision.dropped
+    return victims, {one.node: one.num_pdb_violations for one in decision.kept}, drop_messages(decision)
 
 
 def may_lose(snapshot, policy=LIVE) -> int:

@@ -13,7 +13,7 @@ from extender.core.engine import MAX_EXTENDER_SCORE
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
-from tests.builders import JSON, budget, built, cluster, incoming, node, pod, typed
+from tests.builders import JSON, budget, built, cluster, drop_messages, incoming, node, pod, typed
 
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
 BEST_EFFORT = PreemptionPolicy()
@@ -40,7 +40,7 @@ def ask(nodes, preemptor=None, policy=STRICT, sent=None, keep=None, **others) ->
     return Answer(
         {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept},
         {one.node: one.num_pdb_violations for one in decision.kept},
-        decision.dropped,
+        drop_messages(decision),
     )
 
 
