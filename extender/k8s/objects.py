@@ -232,9 +232,7 @@ class GCEPersistentDisk(Value, frozen=True):
     read_only: bool = False
 
 
-class VolumeID(Value, frozen=True):
-    """A volume of AWS, Cinder or Portworx."""
-
+class AWSElasticBlockStore(Value, frozen=True):
     volume_id: str = field(default="", name="volumeID")
 
 
@@ -242,14 +240,22 @@ class AzureDisk(Value, frozen=True):
     disk_uri: str = field(default="", name="diskURI")
 
 
+class CinderVolume(Value, frozen=True):
+    volume_id: str = field(default="", name="volumeID")
+
+
+class PortworxVolume(Value, frozen=True):
+    volume_id: str = field(default="", name="volumeID")
+
+
 class InTreeDisk(Value, frozen=True):
     """In-tree volume sources that have migrated to CSI drivers; at most one is set."""
 
     gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: VolumeID | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
     azure_disk: AzureDisk | None = None
-    cinder: VolumeID | None = None
-    portworx_volume: VolumeID | None = None
+    cinder: CinderVolume | None = None
+    portworx_volume: PortworxVolume | None = None
 
 
 class ISCSIVolume(Value, frozen=True):

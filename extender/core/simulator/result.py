@@ -29,7 +29,7 @@ class ClusterSize(SimulationStruct, frozen=True):
 
 
 class CycleScore(SimulationStruct, frozen=True):
-    """Score of the chosen node, where several nodes were feasible."""
+    """Score of the node that was chosen."""
 
     total: int
     plugins: dict[str, int]
