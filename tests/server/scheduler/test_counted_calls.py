@@ -443,7 +443,7 @@ def test_counting_a_call_takes_microseconds(benchmark):
         of_one.count_answer("filter", "fits")
 
     benchmark(call)
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(1000):
         call()
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.05
