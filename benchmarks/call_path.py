@@ -26,7 +26,7 @@ from extender.server.app import create_app
 
 PACKAGE = Path(extender.__file__).parent
 VERBS = ("filter", "prioritize", "preempt")
-COLUMNS = tuple(f"core/snapshot/{name}.py" for name in ("arrays", "snapshot", "node_layout", "pod_table"))
+COLUMNS = tuple(f"core/snapshot/{name}.py" for name in ("arrays", "derived", "snapshot", "node_layout", "pod_table"))
 VOCABULARY = ("core/framework/plugins/", "k8s/")
 PLAN = Plan(seed=1, nodes=50)
 

@@ -19,9 +19,9 @@ from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import (
     FilterRun,
     Statuses,
-    filters_not_evaluated,
     last_filter_run,
     node_rows,
+    not_evaluated_on,
     run_filter_plugins,
     scheduling_context,
 )
@@ -39,7 +39,6 @@ from extender.core.preemption.rate_limits import preemption_refusal
 from extender.core.preemption.sent_candidates import (
     DropCode,
     Dropped,
-    ResolvedCandidates,
     SentCandidate,
     resolve_candidates,
 )
@@ -162,7 +161,7 @@ def filter(
     """Decide which of the requested nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
-    plugins, _ = _not_evaluated_on(filter_run.context, rows)
+    plugins, _ = not_evaluated_on(filter_run.context, rows)
     fits = filter_run.codes[rows] == Code.SUCCESS
     statuses, helps = filter_run.statuses(rows), _preemption_helps(filter_run, rows)
     messages = [status.message for status in statuses.distinct]
@@ -178,13 +177,6 @@ def filter(
     return FilterDecision(
         accepted, messages_by_node(helps), messages_by_node(~fits & ~helps), plugins, decision_context
     )
-
-
-def _not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
-    """Return the plugins that only kube-scheduler evaluates on some of `rows`, and [node] where any of them decides."""
-    masks = filters_not_evaluated(context)
-    scheduler_decides = np.logical_or.reduce([*masks.values()])
-    return tuple(name for name, mask in masks.items() if mask[rows].any()), scheduler_decides
 
 
 def _rows_with_code(filter_run: FilterRun, rows: NodeRows, code: Code) -> NodeRows:
@@ -225,7 +217,7 @@ def prioritize(
     """
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
-    plugins, _ = _not_evaluated_on(filter_run.context, rows)
+    plugins, _ = not_evaluated_on(filter_run.context, rows)
     fitting = _rows_with_code(filter_run, rows, Code.SUCCESS)
     result = np.zeros(len(filter_run.codes), np.int64)
     scores = score(filter_run.context, fitting)
@@ -260,16 +252,25 @@ def preempt(
     On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
     kube-scheduler's own victims are kept there, and the node is ranked with them.
     """
-    context, resolved = scheduling_context(snapshot, pod, profile, history), resolve_candidates(snapshot, sent)
-    plugins, scheduler_decides = _not_evaluated_on(context, resolved.rows)
+    resolved = resolve_candidates(snapshot, sent)
+    context = scheduling_context(snapshot, pod, profile, history)
+    plugins, scheduler_decides = not_evaluated_on(context, resolved.rows)
     refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
     if refusal is not None:
         dropped = dict.fromkeys(sent, Dropped(DropCode.REFUSED, refusal))
         decision_context = DecisionContext(context, resolved.rows)
         return PreemptDecision((), dropped, plugins, frozenset(), refusal, decision_context=decision_context)
     filter_run = run_filter_plugins(context)
-    tried = _rows_to_dry_run(filter_run, resolved, scheduler_decides)
-    run = dry_run_preemption(context, filter_run.checks, tried, resolved.victims)
+    # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
+    codes = filter_run.codes
+    tried = mask_of(resolved.rows, len(codes))
+    tried &= (codes == Code.UNSCHEDULABLE) | (scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+    if profile.preemption.candidates == "AllNodes":
+        others = (codes == Code.UNSCHEDULABLE) & ~scheduler_decides
+        # kube-scheduler knows pods there that the snapshot lacks.
+        others[[snapshot.node_row[name] for name in resolved.dropped if name in snapshot.node_row]] = False
+        tried |= others
+    run = dry_run_preemption(context, filter_run.checks, np.flatnonzero(tried), resolved.victims)
     run = apply_policies(run, scheduler_decides if plugins else None)
     kept = tuple(
         Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), int(run.violations[place]))
@@ -282,18 +283,3 @@ def preempt(
         as_sent=frozenset(compress(resolved.nodes, scheduler_decides[resolved.rows].tolist())),
         decision_context=DecisionContext(context, resolved.rows, filter_run, dry_run=run),
     )
-
-
-def _rows_to_dry_run(filter_run: FilterRun, resolved: ResolvedCandidates, scheduler_decides: BoolArray) -> NodeRows:
-    """Return the rows of the sent nodes, or with AllNodes of all nodes, on which preemption may help.
-
-    A node whose sent candidate was dropped is left out: kube-scheduler knows pods there that the snapshot lacks.
-    """
-    codes, node_row = filter_run.codes, filter_run.context.snapshot.node_row
-    sent = mask_of(resolved.rows, len(codes))
-    sent &= (codes == Code.UNSCHEDULABLE) | (scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
-    if filter_run.context.profile.preemption.candidates == "Sent":
-        return np.flatnonzero(sent)
-    others = (codes == Code.UNSCHEDULABLE) & ~scheduler_decides
-    others[[node_row[name] for name in resolved.dropped if name in node_row]] = False
-    return np.flatnonzero(sent | others)

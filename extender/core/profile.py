@@ -145,6 +145,22 @@ class PreemptionPolicy:
         """Return whether the policy reads PodGroup objects."""
         return "PodGroups" in self.ranking
 
+    @property
+    def may_change_victims(self) -> bool:
+        """Return whether the policy protects pods, or can select victims that kube-scheduler would not.
+
+        If so, system pods are protected as well, unless kube-scheduler selected them itself.
+        """
+        return bool(
+            self.protections
+            or self.preemption_toleration
+            or self.tenant_label is not None
+            or self.limits.workload_cooldown
+            or self.candidates == "AllNodes"
+            or self.importance != DEFAULT_IMPORTANCE
+            or self.reads_pod_groups
+        )
+
 
 # --- profile --------------------------------------------------------------------------------------------------------
 

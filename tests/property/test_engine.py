@@ -18,6 +18,7 @@ from extender.core import engine
 from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.node_ports import PortConflictConstraint
+from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.potential_victims import potential_victims
@@ -239,7 +240,7 @@ def follows_the_plain_way(checks, grouped):
     ]
     emptied = evaluate_constraints(checks, grouped.violating.shape[1], grouped.evictable)
     order = (grouped.violating, grouped.non_violating)
-    plain = put_back_plainly(checks, headrooms, order) & emptied.fits
+    plain = put_back_plainly(checks, headrooms, order) & (emptied.codes == Code.SUCCESS)
     assert (reprieve(emptied, grouped.evictable, order) == plain).all()
 
 

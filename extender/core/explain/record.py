@@ -20,7 +20,7 @@ from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingCo
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
-from extender.core.framework.status import Status
+from extender.core.framework.status import Code, Status
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.node_pods import NodePods, PodsOnNode
@@ -279,7 +279,7 @@ def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
     pods = run.pods.reshape(-1)
     pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
     budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
-    insufficient = np.flatnonzero(~run.emptied.fits & run.potential.evictable.mask.any(axis=0))
+    insufficient = np.flatnonzero((run.emptied.codes != Code.SUCCESS) & run.potential.evictable.mask.any(axis=0))
     return DryRunRecord(
         nodes=_take(snapshot.nodes, run.rows),
         filter=filter_run.statuses(run.rows),

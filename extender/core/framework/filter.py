@@ -72,12 +72,6 @@ class FilterResults:
     rejected_by: IntArray
     """[node]: 2 * index of the first check that rejects, + 1 in the pass without nominated pods; -1: none."""
 
-    @property
-    def fits(self) -> BoolArray:
-        """Return [node]: whether every check accepts the node."""
-        fits: BoolArray = self.codes == Code.SUCCESS
-        return fits
-
     def rows(self, code: Code) -> NodeRows:
         """Return the nodes that have this code."""
         return np.flatnonzero(self.codes == code)
@@ -239,3 +233,10 @@ def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]
     skipped = plugins_missing_permissions(context, "filter") & set(context.profile.filter_plugins)
     masks = {name: nodes_not_evaluated(context) for name, nodes_not_evaluated in UNEVALUATED_FILTERS.items()}
     return masks | dict.fromkeys(sorted(skipped), all_nodes)
+
+
+def not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
+    """Return the plugins that only kube-scheduler evaluates on some of `rows`, and [node] where any of them decides."""
+    masks = filters_not_evaluated(context)
+    scheduler_decides = np.logical_or.reduce([*masks.values()])
+    return tuple(name for name, mask in masks.items() if mask[rows].any()), scheduler_decides

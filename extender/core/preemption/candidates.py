@@ -32,7 +32,7 @@ from extender.core.preemption.dry_run import (
 )
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim, may_change_victims
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.profile import UPSTREAM
@@ -69,7 +69,7 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
     could spare a pod there that must be evicted, so kube-scheduler's own victims are kept.
     """
     policy = run.context.profile.preemption
-    vetoes = tuple(_policy_vetoes(run, np.arange(len(run.rows))))
+    vetoes, changes_victims = tuple(_policy_vetoes(run, np.arange(len(run.rows)))), policy.may_change_victims
     if vetoes:
         run = replace(run, vetoes=vetoes)
     if policy.disruption_budgets == "Strict":
@@ -86,7 +86,7 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
         victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
         run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
     # Where policies may change victims, the protections leave system pods out already.
-    return run if may_change_victims(policy) else _veto_unrequested_system_pods(run, named)
+    return run if changes_victims else _veto_unrequested_system_pods(run, named)
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:

@@ -62,11 +62,6 @@ def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> Ran
 # --- kube-scheduler's criteria ----------------------------------------------------------------------------------------
 
 
-def _violations(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the number of victims whose eviction violates a disruption budget."""
-    return [run.violations[places]]
-
-
 def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """Return the priority of the most important victim."""
     priority = run.snapshot.pod_table.priority
@@ -186,11 +181,6 @@ def _unrequested_victims(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     return [count_per_node(select_columns(run.victims & ~run.scheduler_victims, places))]
 
 
-def _name(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the place of the node in the order of names."""
-    return [run.snapshot.name_order[run.rows[places]]]
-
-
 Criterion = Callable[[DryRun, IntArray], Sequence[IntArray]]
 """Computes the keys of the candidates in some places of a dry run, the most significant first."""
 
@@ -198,7 +188,7 @@ TIE_BREAKERS = ("named", "name")
 """Criteria for candidates that are equal by the profile's ranking, as decisions name them."""
 
 CRITERIA: dict[str, Criterion] = {
-    "PDBViolations": _violations,
+    "PDBViolations": lambda run, places: [run.violations[places]],
     "HighestPriority": _highest_priority,
     "PrioritySum": _priority_sum,
     "VictimCount": _victim_count,
@@ -211,6 +201,6 @@ CRITERIA: dict[str, Criterion] = {
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,
     "named": _unrequested_victims,
-    "name": _name,
+    "name": lambda run, places: [run.snapshot.name_order[run.rows[places]]],
 }
 """Name in the profile's ranking (`extender.core.profile`) or in TIE_BREAKERS -> function that returns its keys."""

@@ -12,7 +12,6 @@ from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.protections import (
     UNREQUESTED_SYSTEM_POD,
     is_system_victim,
-    may_change_victims,
     protection_reasons,
 )
 from extender.core.preemption.sent_candidates import DropCode, Dropped, ResolvedCandidates
@@ -41,7 +40,7 @@ def drop_reasons(
     tried = np.flatnonzero(places >= 0)
     dropped |= dict.fromkeys([sent.nodes[nth] for nth in tried.tolist()], Dropped(DropCode.OUTRANKED))
     others = tried[~run.candidate[places[tried]]]
-    explained = _MAX_EXPLAINED_NODES if may_change_victims(run.context.profile.preemption) else 0
+    explained = _MAX_EXPLAINED_NODES if run.context.profile.preemption.may_change_victims else 0
     for nth, status in zip(others.tolist(), run.statuses(places[others]), strict=True):
         code, protected = DropCode.POLICY, ""
         if not run.makes_room[places[nth]]:

@@ -92,7 +92,7 @@ class DryRun:
 
     def __post_init__(self) -> None:
         self.snapshot = self.context.snapshot
-        self.makes_room = self.emptied.fits & self.victims.any(axis=0)
+        self.makes_room = (self.emptied.codes == Code.SUCCESS) & self.victims.any(axis=0)
         self.vetoed = np.zeros(len(self.rows), np.bool_)
         for veto in self.vetoes:
             self.vetoed |= veto.nodes
@@ -191,4 +191,5 @@ def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[
     removed and does not fit with all of them put back, some pod cannot be put back.
     """
     evictable = potential_victims(context).evictable
-    return evaluate_constraints(checks, len(context.snapshot.nodes), evictable).fits
+    fits: BoolArray = evaluate_constraints(checks, len(context.snapshot.nodes), evictable).codes == Code.SUCCESS
+    return fits

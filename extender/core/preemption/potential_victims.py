@@ -14,7 +14,7 @@ import numpy as np
 from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
-from extender.core.preemption.protections import ProtectionIndex, may_change_victims
+from extender.core.preemption.protections import ProtectionIndex
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import NodeLayout
@@ -87,7 +87,7 @@ class KeptVictims(Index):
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         super().__init__(snapshot)
         self.budgets = budget_index(snapshot, policy)
-        self.protections = snapshot.index(ProtectionIndex, policy) if may_change_victims(policy) else None
+        self.protections = snapshot.index(ProtectionIndex, policy) if policy.may_change_victims else None
         self.by_key: dict[tuple[object, ...], tuple[int, PotentialVictims]] = {}
         """(lowest priority that is not evictable, order, protection key) -> the latest node version of the budgets by
         then, and the potential victims; the least recently used first."""

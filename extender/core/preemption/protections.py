@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext
-from extender.core.profile import DEFAULT_IMPORTANCE, PreemptionPolicy, Protection
+from extender.core.profile import PreemptionPolicy, Protection
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -33,22 +33,6 @@ UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, 
 
 _FOREVER_NANOSECONDS = 2**62
 """Cap on durations, 146 years, so that sums with a timestamp stay within int64."""
-
-
-def may_change_victims(policy: PreemptionPolicy) -> bool:
-    """Return whether the profile protects pods, or can select victims that kube-scheduler would not.
-
-    If so, system pods are protected as well, unless kube-scheduler selected them itself (`is_system_victim`).
-    """
-    return bool(
-        policy.protections
-        or policy.preemption_toleration
-        or policy.tenant_label is not None
-        or policy.limits.workload_cooldown
-        or policy.candidates == "AllNodes"
-        or policy.importance != DEFAULT_IMPORTANCE
-        or policy.reads_pod_groups
-    )
 
 
 def rule_matches(rule: Protection, pod: Pod) -> bool:

@@ -24,21 +24,17 @@ from extender.k8s.time import MINUTE, SECOND, parse_time
 
 def preemption_refusal(context: SchedulingContext) -> str | None:
     """Return why the pod may not preempt on any node now, and until when; None if it may."""
-    return next(_refusals(context), None)
-
-
-def _refusals(context: SchedulingContext) -> Iterator[str]:
     policy, history, unread = context.profile.preemption, context.history, context.snapshot.unreadable_tables
     # A protection that needs a kind without list permission: its result must not be guessed.
     if policy.tenant_label is not None and "namespaces" in unread:
-        yield "cannot determine the pod's tenant: no permission to list Namespaces"
+        return "cannot determine the pod's tenant: no permission to list Namespaces"
     if policy.preemption_toleration and "priority_classes" in unread:
-        yield "cannot determine preemption tolerations: no permission to list PriorityClasses"
+        return "cannot determine preemption tolerations: no permission to list PriorityClasses"
     limits, pod = policy.limits, context.pod
     created = pod.metadata.creation_timestamp
     pending = history.now - parse_time(created) if policy.min_pending_duration and created else 0
     if pending < policy.min_pending_duration:
-        yield (
+        return (
             f"pending for less than {policy.min_pending_duration / SECOND:g}s: may not preempt "
             f"{history.until(policy.min_pending_duration - pending)}"
         )
@@ -46,7 +42,7 @@ def _refusals(context: SchedulingContext) -> Iterator[str]:
         attempts = [attempt.ago for attempt in history.attempts if attempt.preemptor == pod.metadata.uid]
         wait = _wait_nanoseconds(attempts, limits.attempts_within, limits.max_attempts)
         if wait is not None:
-            yield (
+            return (
                 f"the pod has preempted {limits.max_attempts} times without starting to run: "
                 f"may not preempt {history.until(wait)}"
             )
@@ -54,7 +50,8 @@ def _refusals(context: SchedulingContext) -> Iterator[str]:
         ages = [eviction.ago for eviction in history.evictions]
         wait = _wait_nanoseconds(ages, MINUTE, limits.evictions_per_minute)
         if wait is not None:
-            yield f"eviction rate limit ({limits.evictions_per_minute} per minute) reached: not {history.until(wait)}"
+            return f"eviction rate limit ({limits.evictions_per_minute} per minute) reached: not {history.until(wait)}"
+    return None
 
 
 def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int = 1) -> int | None:
@@ -88,13 +85,12 @@ class _VictimLimit:
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
-    limits = tuple(_victim_limits(run.context))
-    if not limits:
+    if not has_victim_limits(run.context):
         return
     evicted: BoolArray = select_columns(run.victims, places)
     evicted = evicted & ~run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     count = count_per_node(evicted)
-    for limit in limits:
+    for limit in _victim_limits(run.context):
         nodes = count > limit.always_allowed
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
@@ -108,7 +104,9 @@ def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[Dr
 
 def has_victim_limits(context: SchedulingContext) -> bool:
     """Return whether the profile limits the victims of one node, so that candidates may be vetoed."""
-    return next(_victim_limits(context), None) is not None
+    limits = context.profile.preemption.limits
+    per_node = (limits.max_victims, limits.evictions_per_minute, limits.namespace_evictions_per_minute)
+    return any(limit is not None for limit in per_node)
 
 
 def _victim_limits(context: SchedulingContext) -> Iterator[_VictimLimit]:

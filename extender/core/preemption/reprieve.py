@@ -30,6 +30,7 @@ import numpy as np
 
 from extender.core.framework.constraint import ColumnwiseConstraint, Constraint, EvictablePods
 from extender.core.framework.filter import FilterResults
+from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import SparseDemand
 
@@ -41,7 +42,8 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
     removed. `order`: masks [k, node] that partition the evictable pods; the pods of the first mask are put back first,
     within a mask the most important ones.
     """
-    followed = list(_followed_columns(emptied, evictable))
+    fits_emptied: BoolArray = emptied.codes == Code.SUCCESS
+    followed = list(_followed_columns(emptied, fits_emptied, evictable))
     reprieved = np.zeros_like(evictable.mask)
     for group in order:
         for k in np.flatnonzero(group.any(axis=1)).tolist():
@@ -53,8 +55,7 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
             for columns in followed:
                 columns.put_back(k, amounts)
             reprieved[k] |= fits
-    victims: BoolArray = evictable.mask & emptied.fits & ~reprieved
-    return victims
+    return evictable.mask & fits_emptied & ~reprieved
 
 
 class _FollowedColumns:
@@ -92,8 +93,8 @@ class _FollowedConstraint(_FollowedColumns):
             fits[self._nodes] &= self._constraint.fits(headroom - nominated)
 
 
-def _followed_columns(emptied: FilterResults, evictable: EvictablePods) -> Iterator[_FollowedColumns]:
-    """Yield the columns that may run short on a node where the pod fits."""
+def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: EvictablePods) -> Iterator[_FollowedColumns]:
+    """Yield the columns that may run short on a node where the pod fits; `fits`: [node], where it does."""
     sparse: list[tuple[IntArray, SparseDemand]] = []
     for check, beside, headroom in zip(emptied.checks, *emptied.headrooms, strict=True):
         if isinstance(check, ColumnwiseConstraint):
@@ -103,7 +104,7 @@ def _followed_columns(emptied: FilterResults, evictable: EvictablePods) -> Itera
             # BASE_RESOURCES, for all nodes: the columns from the first to the last that may run short.
             base = list(check.ranked_demand.base)
             if evictable.freed is not None and not evictable.has_negative_demand:
-                short = [(emptied.fits & (least[column] < evictable.freed[column])).any() for column in base]
+                short = [(fits & (least[column] < evictable.freed[column])).any() for column in base]
                 base = list(compress(base, short))
             if base:
                 columns = slice(base[0], base[-1] + 1)
@@ -111,22 +112,16 @@ def _followed_columns(emptied: FilterResults, evictable: EvictablePods) -> Itera
             # Columns that few pods use, restricted to the evictable pods.
             sparse += [(least[taking.column], taking.among(evictable.mask)) for taking in check.ranked_demand.sparse]
         elif isinstance(check, Constraint):
-            yield from _constraint_room(check, headroom, emptied.fits, evictable)
-    yield from _where_short(sparse, emptied.fits, len(evictable.mask))
-
-
-def _where_short(
-    sparse: Sequence[tuple[IntArray, SparseDemand]], fits: BoolArray, depth: int
-) -> Iterator[_FollowedColumns]:
-    """Yield these columns, each with its headroom [node], on the nodes where at least one of them may run short."""
-    short = np.zeros(len(fits), np.bool_)
+            yield from _constraint_room(check, headroom, fits, evictable)
+    # The columns that few pods use, on the nodes where at least one of them may run short.
+    has_short = np.zeros(len(fits), np.bool_)
     for headroom, taking in sparse:
         total = np.zeros(len(fits), np.int64)
         np.add.at(total, taking.places, np.maximum(taking.amounts, 0))
-        short |= (total > headroom) & (total > 0)
-    nodes = np.flatnonzero(short & fits)
+        has_short |= (total > headroom) & (total > 0)
+    nodes = np.flatnonzero(has_short & fits)
     if len(nodes):
-        demand = _dense_demand([taking for _, taking in sparse], nodes, (depth, len(fits)))
+        demand = _dense_demand([taking for _, taking in sparse], nodes, evictable.mask.shape)
         yield _FollowedColumns(nodes, np.stack([headroom[nodes] for headroom, _ in sparse]), demand)
 
 

@@ -16,7 +16,7 @@ from operator import ge
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
-from extender.core.preemption.protections import may_change_victims, protection_reasons
+from extender.core.preemption.protections import protection_reasons
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -127,7 +127,7 @@ def _is_system_pod(pod: Pod) -> bool:
 
 def _potential_victims(case: GuardCase) -> Iterator[Pod]:
     """Yield the potential victims: the pods of the node that the preemptor may evict."""
-    keeps_system_pods = may_change_victims(case.policy)
+    keeps_system_pods = case.policy.may_change_victims
     for uid, pod in case.pods_by_uid.items():
         is_excluded = keeps_system_pods and uid not in case.sent_uids and _is_system_pod(pod)
         if pod.priority < case.preemptor.priority and not is_excluded and not protection_reasons(case.context, pod):

@@ -289,7 +289,7 @@ def test_a_terminating_pod_is_not_protected():
 
 def test_no_pod_is_protected_without_a_policy():
     assert why(SHOP, Profile()) == ()
-    assert not policies.may_change_victims(PreemptionPolicy())
+    assert not PreemptionPolicy().may_change_victims
 
 
 # --- tolerations ------------------------------------------------------------------------------------------------------
