@@ -175,6 +175,6 @@ def _progress(
         task = progress.add_task("pods tried", total=count * runs)
 
         def watch(step: Step) -> None:
-            progress.update(task, advance=step.attempt == 1)
+            progress.update(task, advance=step.report.attempt == 1)
 
         yield watch

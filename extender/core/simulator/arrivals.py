@@ -26,12 +26,12 @@ def pending_pods(snapshot: Snapshot) -> list[Pod]:
         for pod in snapshot.objects.pods.values()
         if not pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None
     )
-    return sorted(pending, key=lambda pod: (-pod.priority, _created(pod), pod.metadata.namespace, pod.metadata.name))
 
+    def queue_order(pod: Pod) -> tuple[int, int, str, str]:
+        created = pod.metadata.creation_timestamp
+        return -pod.priority, parse_time(created) if created else 0, pod.metadata.namespace, pod.metadata.name
 
-def _created(pod: Pod) -> int:
-    created = pod.metadata.creation_timestamp
-    return parse_time(created) if created else 0
+    return sorted(pending, key=queue_order)
 
 
 def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
@@ -39,15 +39,16 @@ def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
 
     A pending pod of the same name is replaced. Raises RequestError for a pod that cannot be admitted.
     """
-    names: set[str] = set()
-    admitted = []
-    for pod in map(_with_identity, pods):
-        if pod.key in names:
+    admitted: dict[str, Pod] = {}
+    for given in pods:
+        namespace = given.metadata.namespace or "default"
+        uid = given.metadata.uid or f"{namespace}/{given.metadata.name}"
+        pod = replace(given, metadata=replace(given.metadata, namespace=namespace, uid=uid))
+        if pod.key in admitted:
             raise RequestError(f"duplicate pod {pod.key!r}")
-        names.add(pod.key)
-        admitted.append(_put_pod(snapshot, admit_pod(snapshot, pod)))
+        admitted[pod.key] = _put_pod(snapshot, admit_pod(snapshot, pod))
     snapshot.refresh_layout()
-    return admitted
+    return list(admitted.values())
 
 
 def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
@@ -66,16 +67,6 @@ def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     return pod
 
 
-# --- API server defaults --------------------------------------------------------------------------------------------
-
-
-def _with_identity(pod: Pod) -> Pod:
-    """Return the pod with a namespace and a UID."""
-    namespace = pod.metadata.namespace or "default"
-    uid = pod.metadata.uid or f"{namespace}/{pod.metadata.name}"
-    return replace(pod, metadata=replace(pod.metadata, namespace=namespace, uid=uid))
-
-
 def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     """Return the pod as the API server would store it, as far as the scheduler reads it.
 
@@ -86,12 +77,8 @@ def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
         priority_class = _priority_class(snapshot, pod)
         policy = spec.preemption_policy or priority_class.preemption_policy
         spec = replace(spec, priority=priority_class.value, preemption_policy=policy)
-    spec = replace(
-        spec,
-        containers=_with_requests(spec.containers),
-        init_containers=_with_requests(spec.init_containers),
-    )
-    return replace(pod, spec=spec)
+    containers, init_containers = map(_with_requests, (spec.containers, spec.init_containers))
+    return replace(pod, spec=replace(spec, containers=containers, init_containers=init_containers))
 
 
 def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass:

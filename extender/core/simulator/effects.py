@@ -15,30 +15,22 @@ from extender.core.framework.plugins.volume_binding import NO_VOLUME_ROW, match_
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
-from extender.k8s.kinds import key_of
-from extender.k8s.objects import Pod, PodDisruptionBudget
+from extender.k8s.kinds import Key, key_of
+from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim, PhaseStatus
-from extender.k8s.storage.volumes import (
-    BIND_COMPLETED,
-    SELECTED_NODE,
-    claim_uses,
-    is_bound,
-)
+from extender.k8s.storage.volumes import BIND_COMPLETED, SELECTED_NODE, claim_uses, is_bound
 
 # --- nomination -----------------------------------------------------------------------------------------------------
 
 
-def nominate(snapshot: Snapshot, pod: Pod, node: str) -> Pod:
-    """Set status.nominatedNodeName, which reserves room for the pod; "" clears it. Return the pod as it is then."""
-    if pod.status.nominated_node_name == node:
-        return pod
-    nominated: Pod = replace(pod, status=replace(pod.status, nominated_node_name=node))
-    snapshot.put("Pod", nominated)
-    return nominated
+def nominate(snapshot: Snapshot, pod: Pod, node: str) -> None:
+    """Set status.nominatedNodeName, which reserves room for the pod; "" clears it."""
+    if pod.status.nominated_node_name != node:
+        snapshot.put("Pod", replace(pod, status=replace(pod.status, nominated_node_name=node)))
 
 
-def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers: frozenset[str]) -> list[Pod]:
-    """Clear the nominations of pods of lower priority to the node; return those pods.
+def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers: frozenset[str]) -> None:
+    """Clear the nominations of pods of lower priority to the node.
 
     Mirrors getLowerPriorityNominatedPods, v1.36. It concerns pods of `schedulers`, or if that is empty of the
     preemptor's own scheduler.
@@ -50,21 +42,20 @@ def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers:
         if pod.status.nominated_node_name == node and pod.priority < preemptor.priority
         if pod.spec.scheduler_name in own
     ]
-    return [nominate(snapshot, pod, "") for pod in lower]
+    for pod in lower:
+        nominate(snapshot, pod, "")
 
 
 # --- binding --------------------------------------------------------------------------------------------------------
 
 
-def bind(snapshot: Snapshot, pod: Pod, node: str) -> Pod:
-    """Bind the pod and its unbound claims to the node. Return the bound pod."""
+def bind(snapshot: Snapshot, pod: Pod, node: str) -> None:
+    """Bind the pod and its unbound claims to the node."""
     for claim, volume in list(_volume_bindings(snapshot, pod, snapshot.node_row[node])):
         _bind_claim(snapshot, claim, volume, node)
     spec, status = replace(pod.spec, node_name=node), replace(pod.status, nominated_node_name="")
-    bound: Pod = replace(pod, spec=spec, status=status)
-    snapshot.put("Pod", bound)
+    snapshot.put("Pod", replace(pod, spec=spec, status=status))
     snapshot.refresh_layout()
-    return bound
 
 
 def _volume_bindings(
@@ -99,43 +90,32 @@ def _bind_claim(snapshot: Snapshot, claim: PersistentVolumeClaim, volume: Persis
 # --- eviction -------------------------------------------------------------------------------------------------------
 
 
-def budgets_counting(snapshot: Snapshot, pod: Pod, empty_selector: str) -> tuple[str, ...]:
+def budgets_counting(snapshot: Snapshot, pod: Pod, empty_selector: str) -> list[str]:
     """Return `namespace/name` of the disruption budgets that a running pod's eviction counts against, sorted."""
     index, row = snapshot.index(BudgetIndex, empty_selector), snapshot.running_row(pod)
-    return () if row is None else tuple(sorted(index.names[budget] for budget in index.budgets_of(row)))
+    return [] if row is None else sorted(index.names[budget] for budget in index.budgets_of(row))
 
 
 def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> None:
-    """Remove the victims and use up the disruption budgets that they count against."""
-    used: Counter[str] = Counter()
-    for victim in victims:
-        if victim.metadata.deletion_timestamp is None:  # a terminating pod was counted when it was deleted
-            used.update(_budgets_used_by(snapshot, victim, empty_selector))
-    for name, count in used.items():
-        namespace, _, own = name.partition("/")
-        _use_up(snapshot, snapshot.objects.budgets[namespace, own], count)
-    for victim in victims:
-        snapshot.remove("Pod", key_of("Pod", victim))
-    snapshot.refresh_layout()
-
-
-def _budgets_used_by(snapshot: Snapshot, victim: Pod, empty_selector: str) -> Iterator[str]:
-    """Return the budgets whose allowance shrinks by the pod.
+    """Remove the victims and use up the disruption budgets that they count against.
 
     The disruption controller counts healthy pods only; where its status has no healthy pods at all, it may not have run
     yet, and every pod counts.
     """
-    for name in budgets_counting(snapshot, victim, empty_selector):
-        namespace, _, own = name.partition("/")
-        if victim.is_ready or not snapshot.objects.budgets[namespace, own].status.current_healthy:
-            yield name
-
-
-def _use_up(snapshot: Snapshot, budget: PodDisruptionBudget, count: int) -> None:
-    status = budget.status
-    used_up = replace(
-        status,
-        disruptions_allowed=max(0, status.disruptions_allowed - count),
-        current_healthy=max(0, status.current_healthy - count),
-    )
-    snapshot.put("PodDisruptionBudget", replace(budget, status=used_up))
+    budgets = snapshot.objects.budgets
+    used: Counter[Key] = Counter()
+    for victim in victims:
+        if victim.metadata.deletion_timestamp is not None:
+            continue  # it was counted when it was deleted
+        for name in budgets_counting(snapshot, victim, empty_selector):
+            namespace, _, own = name.partition("/")
+            if victim.is_ready or not budgets[namespace, own].status.current_healthy:
+                used[namespace, own] += 1
+    for key, count in used.items():
+        status = budgets[key].status
+        allowed, healthy = max(0, status.disruptions_allowed - count), max(0, status.current_healthy - count)
+        status = replace(status, disruptions_allowed=allowed, current_healthy=healthy)
+        snapshot.put("PodDisruptionBudget", replace(budgets[key], status=status))
+    for victim in victims:
+        snapshot.remove("Pod", key_of("Pod", victim))
+    snapshot.refresh_layout()

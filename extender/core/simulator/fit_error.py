@@ -5,14 +5,13 @@ Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the pl
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from extender.core.framework.filter import FilterResults, FilterRun, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.dry_run import DryRun
+from extender.core.simulator.result import CyclePostFilter
 
 NO_NODES = "no nodes available to schedule pods"
 """Complete message for a cluster without nodes (ErrNoNodesAvailable)."""
@@ -30,40 +29,26 @@ NO_CANDIDATE = "no candidate node for preemption"
 """Preemption status when the extenders left no candidate."""
 
 
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
-    """Status of the PostFilter plugins, which run after the filters rejected every node."""
-
-    code: Literal["Success", "Unschedulable", "Error"]
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def message(self) -> str:
-        """The reasons as Status.Message joins them."""
-        return ", ".join(self.reasons)
-
-    @classmethod
-    def unschedulable(cls, preemption: str) -> "PostFilterResult":
-        """Build the status of a pod that no eviction helps, or for which none is allowed."""
-        return cls("Unschedulable", (NO_NEW_CLAIMS, f"preemption: {preemption}"))
-
-
-POST_FILTER_ERROR = PostFilterResult("Error", (CYCLE_STATE_NOT_FOUND,))
+POST_FILTER_ERROR = CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND])
 """Status after an unresolvable rejection at PreFilter: preemption is not tried."""
 
-POST_FILTER_SUCCESS = PostFilterResult("Success")
+POST_FILTER_SUCCESS = CyclePostFilter(code="Success", reasons=[])
 """Status of a pod that was nominated to a node."""
+
+
+def preemption_failed(reason: str) -> CyclePostFilter:
+    """Build the status of a pod that no eviction helps, or for which none is allowed."""
+    return CyclePostFilter(code="Unschedulable", reasons=[NO_NEW_CLAIMS, f"preemption: {reason}"])
 
 
 def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:
     """Build the message: that of PreFilter, or else the number of nodes per reason; then that of PostFilter."""
-    counted = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
-    first = prefilter or counted
+    first = prefilter or ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     parts = [f"0/{nodes} nodes are available:", f"{first}." if first else "", post_filter]
     return " ".join(filter(None, parts))
 
 
-def fit_error_message(filter_run: FilterRun, post_filter: PostFilterResult) -> str:
+def fit_error_message(filter_run: FilterRun, post_filter: CyclePostFilter) -> str:
     """Build the message for a pod that the filters rejected on every node."""
     nodes, rejection = len(filter_run.context.snapshot.nodes), filter_run.prefilter_status
     if rejection is not None:
@@ -88,9 +73,8 @@ def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
     """Return the plugins that rejected a node (Diagnosis.UnschedulablePlugins); their events requeue the pod."""
     if filter_run.prefilter_status is not None:
         return frozenset({filter_run.prefilter_status.plugin})
-    results, prefilter_plugins = _without_prefilter(filter_run), frozenset[str]()
-    if filter_run.prefilter_node_names is not None:
-        prefilter_plugins = frozenset({"NodeAffinity"})
+    results = _without_prefilter(filter_run)
+    prefilter_plugins = frozenset[str]() if filter_run.prefilter_node_names is None else frozenset({"NodeAffinity"})
     places = np.unique(results.rejected_by[results.rejected_by >= 0] // 2)
     return prefilter_plugins | {results.checks[place].plugin for place in places.tolist()}
 
@@ -115,9 +99,8 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
 
 def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:
     """Return reason -> number of nodes that have it; statuses are counted first, because many nodes share one."""
-    by_status = Counter(statuses)
     found: Counter[str] = Counter()
-    for status, count in by_status.items():
+    for status, count in Counter(statuses).items():
         for reason in status.reasons:
             found[reason] += count
     return found

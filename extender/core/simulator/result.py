@@ -47,6 +47,11 @@ class CyclePostFilter(SimulationStruct, frozen=True):
     """Success, Unschedulable or Error."""
     reasons: list[str]
 
+    @property
+    def message(self) -> str:
+        """The reasons as Status.Message joins them."""
+        return ", ".join(self.reasons)
+
 
 class EvictedPod(SimulationStruct, frozen=True):
     """A pod that was evicted."""
@@ -70,6 +75,7 @@ class CycleReport(SimulationStruct, frozen=True):
     uid: str
     priority: int
     attempt: int
+    """1 for the first attempt to schedule the pod."""
     outcome: CycleOutcome
     node: str | None
     """The node that it was bound to, or null."""

@@ -34,12 +34,12 @@ from extender.core.simulator.fit_error import (
     NO_NODES,
     POST_FILTER_ERROR,
     POST_FILTER_SUCCESS,
-    PostFilterResult,
     fit_error_message,
     no_candidates_message,
+    preemption_failed,
     unschedulable_plugins,
 )
-from extender.core.simulator.result import CycleOutcome, CycleScore
+from extender.core.simulator.result import CycleOutcome, CyclePostFilter, CycleScore
 from extender.core.snapshot.pod_table import identity, is_finished, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -82,7 +82,7 @@ class Cycle:
     feasible: int = 0
     """Number of nodes that passed the filters; 1 if the nominated node did, which is filtered first."""
     score: CycleScore | None = None
-    post_filter: PostFilterResult | None = None
+    post_filter: CyclePostFilter | None = None
     nominated_node: str = ""
     """status.nominatedNodeName of the pod after the cycle; "" for none."""
     victims: tuple[Pod, ...] = ()
@@ -113,7 +113,10 @@ def schedule_one(
     upstream = replace(profile, preemption=PreemptionPolicy())
     filter_run = run_filter_plugins(scheduling_context(snapshot, pod, upstream, history))
     plugins = tuple(name for name, mask in filters_not_evaluated(filter_run.context).items() if mask.any())
-    fitting = _feasible_rows(filter_run)
+    fitting = filter_run.rows(Code.SUCCESS)
+    nominated = snapshot.node_row.get(pod.status.nominated_node_name)
+    if nominated is not None and nominated in fitting:  # it is filtered first (evaluateNominatedNode)
+        fitting = fitting[fitting == nominated]
     if len(fitting):
         node, scored = _select_host(filter_run.context, fitting, draw)
         return Cycle(pod, "Scheduled", node=node, feasible=len(fitting), score=scored, not_evaluated=plugins)
@@ -142,14 +145,6 @@ def skip_reason(pod: Pod, profile: Profile) -> str | None:
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
-def _feasible_rows(filter_run: FilterRun) -> NodeRows:
-    """Return only the nominated node if the pod fits there (evaluateNominatedNode), else all nodes on which it fits."""
-    fitting = filter_run.rows(Code.SUCCESS)
-    context = filter_run.context
-    nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
-    return fitting[fitting == nominated] if nominated is not None and nominated in fitting else fitting
-
-
 def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> tuple[str, CycleScore | None]:
     """Select the node with the highest total; a single feasible node is not scored (selectHost)."""
     names = context.snapshot.node_names
@@ -174,28 +169,24 @@ def _draw_place(count: int, draw: Draw | None) -> int:
 
 def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
     """Run the PostFilter plugins DynamicResources and DefaultPreemption."""
-    context = filter_run.context
-    pod = context.pod
+    context, pod, rejection = filter_run.context, filter_run.context.pod, filter_run.prefilter_status
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
-    if (
-        filter_run.prefilter_status is not None
-        and filter_run.prefilter_status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    ):
+    if rejection is not None and rejection.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return replace(unchanged, post_filter=POST_FILTER_ERROR)
     may_preempt, reason = pod_eligible_to_preempt_others(filter_run)
     if not may_preempt:
-        return replace(unchanged, post_filter=PostFilterResult.unschedulable(reason))
+        return replace(unchanged, post_filter=preemption_failed(reason))
     run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
     places = np.flatnonzero(run.candidate)
     if not len(places):
-        status = PostFilterResult.unschedulable(no_candidates_message(run))
+        status = preemption_failed(no_candidates_message(run))
         return replace(unchanged, post_filter=status, nominated_node="", dry_run=run)
     if profile.preemption == PreemptionPolicy():
         return replace(_nominated(pod, _select_candidate(run, draw)), dry_run=run)
     decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, history)
     if not decision.kept:
-        status, reason = PostFilterResult.unschedulable(NO_CANDIDATE), decision.no_candidate_reason
-        return replace(unchanged, post_filter=status, vetoed=reason, dry_run=run, decision=decision)
+        status, vetoed = preemption_failed(NO_CANDIDATE), decision.no_candidate_reason
+        return replace(unchanged, post_filter=status, vetoed=vetoed, dry_run=run, decision=decision)
     return replace(_nominated(pod, pick_one_node_for_preemption(decision.kept, draw)), dry_run=run, decision=decision)
 
 

@@ -20,7 +20,6 @@ from extender.core.simulator import effects
 from extender.core.simulator.arrivals import add_arrivals, pending_pods
 from extender.core.simulator.result import (
     ClusterSize,
-    CyclePostFilter,
     CycleReport,
     EvictedPod,
     NodeAmounts,
@@ -48,9 +47,7 @@ class Step:
     """A cycle before its effects: `cycle.dry_run` and `cycle.decision` are valid only until the next step."""
 
     cycle: Cycle
-    attempt: int
-    """1 for the first attempt to schedule the pod."""
-    victims: tuple[EvictedPod, ...]
+    report: CycleReport
 
 
 class SchedulingQueue:
@@ -116,62 +113,66 @@ class Scheduler:
             key, attempt = turn
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
             cycle = schedule_one(self.snapshot, pod, self.profile, self.history, self._draw)
-            yield Step(cycle, attempt, tuple(self._evicted_pods(cycle)))
-            self._apply(cycle)
+            yield Step(cycle, self._report(cycle, attempt))
+            if cycle.outcome != "Skipped":
+                self._apply(cycle)
 
-    def _evicted_pods(self, cycle: Cycle) -> Iterator[EvictedPod]:
-        for victim in cycle.victims:
-            yield EvictedPod(
+    def _report(self, cycle: Cycle, attempt: int) -> CycleReport:
+        empty_selector = self.profile.preemption.empty_selector
+        victims = [
+            EvictedPod(
                 pod=victim.key,
                 uid=victim.metadata.uid,
                 priority=victim.priority,
                 node=cycle.node or "",
-                budgets=list(effects.budgets_counting(self.snapshot, victim, self._empty_selector)),
+                budgets=effects.budgets_counting(self.snapshot, victim, empty_selector),
                 preemptor=cycle.pod.key,
                 terminating=victim.metadata.deletion_timestamp is not None,
             )
-
-    @property
-    def _empty_selector(self) -> str:
-        return self.profile.preemption.empty_selector
-
-    # --- effects of a cycle -----------------------------------------------------------------------------------
+            for victim in cycle.victims
+        ]
+        return CycleReport(
+            pod=cycle.pod.key,
+            uid=cycle.pod.metadata.uid,
+            priority=cycle.pod.priority,
+            attempt=attempt,
+            outcome=cycle.outcome,
+            node=cycle.node if cycle.outcome == "Scheduled" else None,
+            feasible=cycle.feasible,
+            score=cycle.score,
+            message=cycle.message,
+            post_filter=cycle.post_filter,
+            nominated_node=cycle.nominated_node or None,
+            victims=victims,
+            num_pdb_violations=cycle.num_pdb_violations,
+            vetoed=cycle.vetoed,
+            not_evaluated=list(cycle.not_evaluated),
+        )
 
     def _apply(self, cycle: Cycle) -> None:
-        if cycle.outcome == "Skipped":
-            return
+        """Bind the pod, or evict the victims and nominate it; requeue the unschedulable pods that this may help."""
         if cycle.outcome == "Scheduled":
-            self._bind(cycle)
+            assert cycle.node is not None
+            effects.bind(self.snapshot, cycle.pod, cycle.node)
+            self._queue.move_to_active(lambda _, plugins: bool(plugins & REQUEUED_BY_POD_ADD))
         else:
             self._queue.add_unschedulable(cycle.pod, cycle.unschedulable_plugins)
-            self._preempt(cycle)
-        self._requeue_after_lost_nomination(cycle)
-
-    def _bind(self, cycle: Cycle) -> None:
-        assert cycle.node is not None
-        effects.bind(self.snapshot, cycle.pod, cycle.node)
-        self._queue.move_to_active(lambda _, plugins: bool(plugins & REQUEUED_BY_POD_ADD))
-
-    def _preempt(self, cycle: Cycle) -> None:
-        """Evict the victims, clear nominations of lower priority to the node and requeue every unschedulable pod."""
-        if cycle.victims:
-            assert cycle.node is not None
-            effects.clear_nominations(self.snapshot, cycle.pod, cycle.node, self.profile.scheduler_names)
-            effects.evict(self.snapshot, cycle.victims, self._empty_selector)
-            self._record_evictions(cycle)
-        effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
-        if cycle.victims:
-            self._queue.move_to_active(lambda _pod, _by: True)
-
-    def _requeue_after_lost_nomination(self, cycle: Cycle) -> None:
-        """Requeue pods that had to yield to a nomination that the pod has lost (hasNominatedNodeNameChanged)."""
+            if cycle.victims:
+                self._evict(cycle)
+            effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
+            if cycle.victims:
+                self._queue.move_to_active(lambda _pod, _by: True)
+        # Pods that had to yield to a nomination that the pod has lost (hasNominatedNodeNameChanged).
         before, now = cycle.pod.status.nominated_node_name, cycle.nominated_node or cycle.node
         if before and before != now:
             highest, key = cycle.pod.priority, cycle.pod.key
             self._queue.move_to_active(lambda pod, _by: pod.priority <= highest and pod.key != key)
 
-    def _record_evictions(self, cycle: Cycle) -> None:
-        """Add the evictions to the history that rate limits read."""
+    def _evict(self, cycle: Cycle) -> None:
+        """Evict the victims, clear nominations of lower priority, and add the evictions that rate limits read."""
+        assert cycle.node is not None
+        effects.clear_nominations(self.snapshot, cycle.pod, cycle.node, self.profile.scheduler_names)
+        effects.evict(self.snapshot, cycle.victims, self.profile.preemption.empty_selector)
         evicted = [workload_of(one) for one in cycle.victims if one.metadata.deletion_timestamp is None]
         if evicted:
             evictions = (*(Eviction(0, workload) for workload in evicted), *self.history.evictions)
@@ -205,97 +206,48 @@ def simulate(
     before = [pod for pod in pending_pods(snapshot) if pod.key not in own] if include_pending else []
     scheduler = Scheduler(snapshot, profile, history, draw)
     scheduler.add([*before, *arrived])
-    report = _ReportBuilder(snapshot)
+    cycles: list[CycleReport] = []
+    requests_before: dict[str, NodeAmounts] = {}
     for step in scheduler:
         if on_step is not None:
             on_step(step)
-        report.add(step)
-    return report.build(cluster, name, seed)
-
-
-class _ReportBuilder:
-    """Collect the steps of a simulation and build its result."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self._cycles: list[CycleReport] = []
-        self._last: dict[str, CycleReport] = {}
-        self._evicted: list[EvictedPod] = []
-        self._before: dict[str, NodeAmounts] = {}
-
-    def add(self, step: Step) -> None:
-        """Add a step before its effects: the requests on its node are those before the first change."""
-        report = _cycle_report(step)
-        self._cycles.append(report)
-        self._last[report.pod] = report
-        self._evicted += report.victims
+        cycles.append(step.report)
         changed = step.cycle.node
-        if changed is not None and changed not in self._before:
-            self._before[changed] = _requests_on(self._snapshot, changed)
+        if changed is not None and changed not in requests_before:
+            requests_before[changed] = _requests_on(snapshot, changed)
+    nodes = [_node_usage(snapshot, node, requests_before[node]) for node in sorted(requests_before)]
+    return _result(cluster, name, seed, cycles, nodes)
 
-    def build(self, cluster: ClusterSize, name: str, seed: int | None) -> Simulation:
-        pending = [_pending(one) for one in self._last.values() if one.outcome in ("Unschedulable", "Nominated")]
-        evicted = {one.pod for one in self._evicted}
-        scheduled = [one for one in self._last.values() if one.outcome == "Scheduled" and one.pod not in evicted]
-        summary = SimulationSummary(
-            scheduled=len(scheduled),
-            pending=len(pending),
-            skipped=sum(one.outcome == "Skipped" for one in self._last.values()),
-            evicted=len(self._evicted),
-            pdb_violations=sum(one.num_pdb_violations for one in self._cycles),
-            nodes=[self._node_usage(one) for one in sorted(self._before)],
+
+def _result(
+    cluster: ClusterSize, name: str, seed: int | None, cycles: list[CycleReport], nodes: list[NodeUsage]
+) -> Simulation:
+    last = {one.pod: one for one in cycles}.values()
+    evicted = [victim for one in cycles for victim in one.victims]
+    evicted_keys = {victim.pod for victim in evicted}
+    pending = [
+        PendingPod(
+            pod=one.pod,
+            uid=one.uid,
+            priority=one.priority,
+            attempts=one.attempt,
+            message=one.message,
+            nominated_node=one.nominated_node,
+            vetoed=one.vetoed,
         )
-        return Simulation(
-            cluster=cluster,
-            profile=name,
-            seed=seed,
-            cycles=self._cycles,
-            pending=pending,
-            evicted=self._evicted,
-            summary=summary,
-        )
-
-    def _node_usage(self, name: str) -> NodeUsage:
-        before, after = self._before[name], _requests_on(self._snapshot, name)
-        resources = list(dict.fromkeys((*before, *after)))
-        return NodeUsage(
-            name=name,
-            before={resource: before.get(resource, 0) for resource in resources},
-            after={resource: after.get(resource, 0) for resource in resources},
-            allocatable=_allocatable(self._snapshot, name, resources),
-        )
-
-
-def _cycle_report(step: Step) -> CycleReport:
-    cycle, result = step.cycle, step.cycle.post_filter
-    return CycleReport(
-        pod=cycle.pod.key,
-        uid=cycle.pod.metadata.uid,
-        priority=cycle.pod.priority,
-        attempt=step.attempt,
-        outcome=cycle.outcome,
-        node=cycle.node if cycle.outcome == "Scheduled" else None,
-        feasible=cycle.feasible,
-        score=cycle.score,
-        message=cycle.message,
-        post_filter=None if result is None else CyclePostFilter(code=result.code, reasons=list(result.reasons)),
-        nominated_node=cycle.nominated_node or None,
-        victims=list(step.victims),
-        num_pdb_violations=cycle.num_pdb_violations,
-        vetoed=cycle.vetoed,
-        not_evaluated=list(cycle.not_evaluated),
+        for one in last
+        if one.outcome in ("Unschedulable", "Nominated")
+    ]
+    summary = SimulationSummary(
+        scheduled=sum(one.outcome == "Scheduled" and one.pod not in evicted_keys for one in last),
+        pending=len(pending),
+        skipped=sum(one.outcome == "Skipped" for one in last),
+        evicted=len(evicted),
+        pdb_violations=sum(one.num_pdb_violations for one in cycles),
+        nodes=nodes,
     )
-
-
-def _pending(last: CycleReport) -> PendingPod:
-    return PendingPod(
-        pod=last.pod,
-        uid=last.uid,
-        priority=last.priority,
-        attempts=last.attempt,
-        message=last.message,
-        nominated_node=last.nominated_node,
-        vetoed=last.vetoed,
+    return Simulation(
+        cluster=cluster, profile=name, seed=seed, cycles=cycles, pending=pending, evicted=evicted, summary=summary
     )
 
 
@@ -309,7 +261,15 @@ def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
     return amounts
 
 
-def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
-    row = snapshot.node_row[node]
+def _node_usage(snapshot: Snapshot, node: str, before: NodeAmounts) -> NodeUsage:
+    row, after = snapshot.node_row[node], _requests_on(snapshot, node)
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
-    return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}
+    resources = dict.fromkeys((*before, *after))
+    return NodeUsage(
+        name=node,
+        before={one: before.get(one, 0) for one in resources},
+        after={one: after.get(one, 0) for one in resources},
+        allocatable={
+            one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources
+        },
+    )
