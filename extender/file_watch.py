@@ -1,11 +1,13 @@
 """Decide when a changed file is reloaded: cluster files, configuration, certificates, keys and CA bundles, all polled.
 
-A change is loaded once two polls in a row saw the same signature, so that a partly written file is not read; and after
-MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
+A change is loaded once two polls in a row saw the same signature, so that a partly written file is not read. The
+configuration and certificates are loaded after MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
+Cluster files are not: half a cluster may be valid, and decisions on it are wrong.
 
 Rule: knows file signatures, not file contents.
 """
 
+import math
 import os
 from pathlib import Path
 
@@ -13,7 +15,7 @@ POLL_INTERVAL_SECONDS = 2.0
 """Time between two polls of a file."""
 
 MAX_UNSETTLED_POLLS = 3
-"""Number of polls after which a file that keeps changing is reloaded anyway."""
+"""Number of polls after which a configuration or certificate file that keeps changing is reloaded anyway."""
 
 Signature = tuple[object, ...]
 """Signature of a file, or of a set of files: it differs after a change."""
@@ -22,16 +24,20 @@ Signature = tuple[object, ...]
 class ChangeDetector:
     """Detects that a file, or a set of files, has changed and settled."""
 
-    def __init__(self, loaded: Signature | None = None) -> None:
-        """`loaded`: signature of what is in use; None: whatever the next poll sees counts as a change."""
+    def __init__(self, loaded: Signature | None = None, *, max_unsettled_polls: float = math.inf) -> None:
+        """`loaded`: signature of what is in use; None: whatever the next poll sees counts as a change.
+
+        `max_unsettled_polls`: polls after which a change is loaded although it has not settled.
+        """
         self._last_attempt = self._previous = loaded
+        self._max_unsettled_polls = max_unsettled_polls
         self._unsettled_polls = 0
 
     def should_reload(self, now: Signature) -> bool:
         """Return whether `now`, the signature of this poll, is a change to load: settled, or unsettled for too long."""
         has_changed, has_settled, self._previous = now != self._last_attempt, now == self._previous, now
         self._unsettled_polls = self._unsettled_polls + 1 if has_changed else 0
-        if not has_changed or not (has_settled or self._unsettled_polls >= MAX_UNSETTLED_POLLS):
+        if not has_changed or not (has_settled or self._unsettled_polls >= self._max_unsettled_polls):
             return False
         self._last_attempt, self._unsettled_polls = now, 0
         return True

@@ -299,7 +299,7 @@ def _read(body: bytes, decoder: Decoder[T], shape: Shape, one_of: tuple[str, ...
             return value
     except msgspec.ValidationError:
         pass
-    return decoder.decode(_respell(Raw(body.strip()), shape))
+    return decoder.decode(_respell(Raw(body.strip(b" \t\r\n")), shape))
 
 
 def _check_text(body: bytes) -> None:

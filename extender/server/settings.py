@@ -15,7 +15,13 @@ from typing import Literal
 from extender.config import Configuration
 from extender.core.profile import Profile
 from extender.errors import ConfigError
-from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
+from extender.file_watch import (
+    MAX_UNSETTLED_POLLS,
+    POLL_INTERVAL_SECONDS,
+    ChangeDetector,
+    Signature,
+    file_signature,
+)
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +90,7 @@ class LiveSettings:
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
         self._file = file
-        self._changes = ChangeDetector()
+        self._changes = ChangeDetector(max_unsettled_polls=MAX_UNSETTLED_POLLS)
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""

@@ -261,16 +261,16 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
 
     def apply_effects(self, server_context: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
         """Assume the preemption if the answer has one node; of several nodes kube-scheduler chooses one itself."""
-        if server_context.source.is_live and len(decision.kept) == 1:
-            (chosen,) = decision.kept
-            try:
+        try:
+            if server_context.source.is_live and len(decision.kept) == 1:
+                (chosen,) = decision.kept
                 server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
                 server_context.eviction_log.record(request.pod, chosen.victims)
-            except Exception:
-                # A half-assumed preemption must not outlive the failed call: its answer evicts no pod.
-                server_context.cache.assumed.forget_preemption(request.pod)
-                raise
-        server_context.metrics.count_preemption(request, decision)
+            server_context.metrics.count_preemption(request, decision)
+        except Exception:
+            # An assumed preemption must not outlive the failed call: its answer evicts no pod.
+            server_context.cache.assumed.forget_preemption(request.pod)
+            raise
 
 
 VERBS: dict[str, Verb[Any, Any]] = {"filter": Filter(), "prioritize": Prioritize(), "preempt": Preempt()}
