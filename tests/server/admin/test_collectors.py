@@ -10,24 +10,24 @@ from extender.config import Configuration
 from extender.server.admin.collectors import (
     LAG_SAMPLE_SECONDS,
     LAG_WINDOW_SECONDS,
-    AuditCollector,
-    CacheCollector,
-    CertificateCollector,
     EventLoopCollector,
-    SettingsCollector,
+    StateCollector,
+    cache_metrics,
+    certificate_metrics,
     read_memory_limit,
+    settings_metrics,
 )
-from extender.server.context import Lifecycle
+from extender.server.context import Lifecycle, ServerContext
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE
 from extender.server.settings import LiveSettings
 from tests.server.conftest import filled_cache
 
 
-def shown(collector):
+def shown(families):
     """(name, label values) -> value; without labels the name alone."""
     found = {}
-    for family in collector.collect():
+    for family in families:
         for sample in family.samples:
             found[(sample.name, *sample.labels.values()) if sample.labels else sample.name] = sample.value
     return found
@@ -54,7 +54,7 @@ def waits(clock, limit=None):
 
 
 def lag(one):
-    return shown(one)["extender_event_loop_lag_seconds"]
+    return shown(one.collect())["extender_event_loop_lag_seconds"]
 
 
 def test_the_longest_wait_is_shown(clock):
@@ -138,7 +138,7 @@ def test_the_memory_limit_is_what_the_container_sees(contents, limit, tmp_path):
 
 @pytest.mark.parametrize("limit", [None, 1 << 30])
 def test_without_a_limit_there_is_no_such_metric(clock, limit):
-    assert shown(waits(clock, limit)).get("extender_memory_limit_bytes") == limit
+    assert shown(waits(clock, limit).collect()).get("extender_memory_limit_bytes") == limit
 
 
 # --- the rest -------------------------------------------------------------------------------------------------------
@@ -154,38 +154,37 @@ def test_without_a_limit_there_is_no_such_metric(clock, limit):
 )
 def test_modes_are_gauges(sections, on):
     live_settings = LiveSettings(Configuration.model_validate(sections))
-    found = shown(SettingsCollector(live_settings, Lifecycle(), 7))
+    found = shown(settings_metrics(live_settings, Lifecycle(), 7))
     assert found["extender_requests_in_flight_limit"] == 7
     assert {name for name, value in found.items() if value == 1} == on | {"extender_config_valid"}
 
 
 def test_draining_is_a_gauge():
     lifecycle = Lifecycle()
-    one = SettingsCollector(LiveSettings(Configuration()), lifecycle, 7)
-    assert shown(one)["extender_draining"] == 0
+    live_settings = LiveSettings(Configuration())
+    assert shown(settings_metrics(live_settings, lifecycle, 7))["extender_draining"] == 0
     lifecycle.is_draining = True
-    assert shown(one)["extender_draining"] == 1
+    assert shown(settings_metrics(live_settings, lifecycle, 7))["extender_draining"] == 1
 
 
 def test_a_file_that_is_wrong_is_a_gauge():
     live_settings = LiveSettings(Configuration())
     live_settings.last_error = "mode: no such mode"
-    assert shown(SettingsCollector(live_settings, Lifecycle(), 7))["extender_config_valid"] == 0
+    assert shown(settings_metrics(live_settings, Lifecycle(), 7))["extender_config_valid"] == 0
 
 
 def test_objects_are_counted_by_kind_and_0_without_a_cluster():
-    found = shown(CacheCollector(filled_cache(), NO_SOURCE))
+    found = shown(cache_metrics(filled_cache(), NO_SOURCE))
     assert (found["extender_cache_objects", "Node"], found["extender_cache_objects", "Pod"]) == (3, 2)
     assert found["extender_cache_objects", "PodGroup.scheduling.x-k8s.io"] == 0
-    empty = shown(CacheCollector(ClusterCache(), NO_SOURCE))
+    empty = shown(cache_metrics(ClusterCache(), NO_SOURCE))
     assert {value for key, value in empty.items() if key[0] == "extender_cache_objects"} == {0}
     assert (found["extender_cache_ready"], empty["extender_cache_ready"]) == (1, 0)
 
 
 def test_certificates_are_shown_by_listener_as_they_are_now():
     lifecycle = Lifecycle()
-    one = CertificateCollector(lifecycle)
-    assert shown(one) == {}
+    assert shown(certificate_metrics(lifecycle)) == {}
     files = SimpleNamespace(expires=1_800_000_000.0, problem=None, refused=3)
     lifecycle.certificates["server"] = files  # type: ignore[assignment]
     name = "extender_certificate"
@@ -194,13 +193,16 @@ def test_certificates_are_shown_by_listener_as_they_are_now():
         (f"{name}_files_valid", "server"): 1,
         ("extender_refused_clients_total", "server"): 3,
     }
-    assert shown(one) == expected
+    assert shown(certificate_metrics(lifecycle)) == expected
     files.problem = "the key does not belong to the certificate"
-    assert shown(one) == expected | {(f"{name}_files_valid", "server"): 0}
+    assert shown(certificate_metrics(lifecycle)) == expected | {(f"{name}_files_valid", "server"): 0}
 
 
 def test_audit_lines_that_were_lost_are_counted():
-    audit = AuditLog()
-    assert shown(AuditCollector(audit)) == {"extender_audit_dropped_total": 0}
-    audit.count_lost()
-    assert shown(AuditCollector(audit)) == {"extender_audit_dropped_total": 1}
+    server_context = ServerContext(ClusterCache(), LiveSettings(Configuration()), audit=AuditLog())
+    assert server_context.audit is not None
+    assert shown(StateCollector(server_context).collect())["extender_audit_dropped_total"] == 0
+    server_context.audit.count_lost()
+    assert shown(StateCollector(server_context).collect())["extender_audit_dropped_total"] == 1
+    without = ServerContext(ClusterCache(), LiveSettings(Configuration()))
+    assert "extender_audit_dropped_total" not in shown(StateCollector(without).collect())

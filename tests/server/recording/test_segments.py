@@ -14,9 +14,8 @@ from extender.config.serving import RecordingSection
 from extender.core.eviction_history import EvictionHistory
 from extender.errors import RecordingError
 from extender.k8s.time import MINUTE
-from extender.server.admin.collectors import RecordingCollector
+from extender.server.admin.collectors import recording_metrics
 from extender.server.observability.cache_status import NoSource
-from extender.server.observability.metrics import Metrics
 from extender.server.recording.recorder import Recorder
 from extender.server.replay import open_recording
 from extender.server.settings import Settings
@@ -105,19 +104,17 @@ def test_its_state_can_be_asked_for(rig):
 
 
 def test_its_state_is_a_metric(rig):
-    metrics = Metrics()
-    metrics.register(RecordingCollector(rig.recorder.status))
     rig.recorder.start()
     rig.ask("filter", filter_body())
     rig.note(body=b'{"Pod":7,"NodeNames":[]}')
     until(lambda: rig.recorder.status()["waiting"] == 0)
-    shown = [line for line in metrics.exposition().decode().splitlines() if line.startswith("extender_recording")]
-    assert shown == [
-        "extender_recording 1.0",
-        f"extender_recording_bytes {float(rig.recorder.status()['size'])}",
-        "extender_recording_calls_total 1.0",
-        "extender_recording_dropped_total 1.0",
-    ]
+    families = recording_metrics(rig.recorder.status())
+    assert {sample.name: sample.value for family in families for sample in family.samples} == {
+        "extender_recording": 1,
+        "extender_recording_bytes": rig.recorder.status()["size"],
+        "extender_recording_calls_total": 1,
+        "extender_recording_dropped_total": 1,
+    }
 
 
 def test_only_the_owner_can_read_it(rig):
