@@ -10,7 +10,8 @@ Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLi
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from itertools import count
+from typing import TypeVar
 
 import numpy as np
 
@@ -48,8 +49,13 @@ class DriverVolumes:
         """Volume -> node name -> how many VolumeAttachments attach it there."""
         self.unshared: Counter[int] = Counter()
         """Pod row -> number of volumes that no other pod of its node uses."""
-        self.shared: dict[Placement, set[int]] = {}
-        """Volume on a node -> rows of the pods that use it there, if there are several."""
+        # Columns are kept up to date volume by volume: laying out thousands of shared volumes takes milliseconds.
+        self.shared: list[dict[int, int]] = []
+        """[column]: pod row -> 1 for each user; a column holds at most one volume per node."""
+        self.column_of: dict[Placement, int] = {}
+        """Volume on a node that several of its pods use -> its column in `shared`."""
+        self._columns_on: dict[str, set[int]] = defaultdict(set)
+        """Node name -> columns that hold a volume there."""
         self.used: dict[Placement, set[int]] = {}
         """Volume on a node -> rows of the pods that use it there."""
 
@@ -80,18 +86,26 @@ class DriverVolumes:
 
     def _count(self, at: Placement, sign: int) -> None:
         """Count the volume as unshared or shared (-1: no longer); not if a VolumeAttachment attaches it anyway."""
-        rows = self.used.get(at, ())
-        if not rows or at[1] in self.attached.get(at[0], ()):
+        rows, node = self.used.get(at), at[1]
+        if not rows or node in self.attached.get(at[0], ()):
             return
-        if len(rows) > 1 and sign > 0:
-            self.shared[at] = set(rows)
-        elif len(rows) > 1:
-            del self.shared[at]
-        else:
+        if len(rows) == 1:
             (row,) = rows
             self.unshared[row] += sign
             if not self.unshared[row]:
                 del self.unshared[row]
+        elif sign > 0:
+            taken = self._columns_on[node]
+            column = self.column_of[at] = next(column for column in count() if column not in taken)
+            taken.add(column)
+            if column == len(self.shared):
+                self.shared.append({})
+            self.shared[column].update(dict.fromkeys(rows, 1))
+        else:
+            column = self.column_of.pop(at)
+            _discard(self._columns_on, node, column)
+            for row in rows:
+                del self.shared[column][row]
 
 
 class AttachedVolumeIndex(Index):
@@ -220,49 +234,39 @@ def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
     return found
 
 
+@derived_by("nodes", "volumes", "volume_attachments")
+def _always_attached(snapshot: Snapshot, driver: str) -> IntArray:
+    """Return [node]: the driver's volumes that a VolumeAttachment attaches; no eviction detaches them in a dry run."""
+    found = np.zeros(len(snapshot.nodes), np.int64)
+    for volume in snapshot.index(AttachedVolumeIndex).of(driver).attached:
+        found[list(_attached_to(snapshot, volume))] += 1
+    return found
+
+
 @derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
-def _driver_load(snapshot: Snapshot, driver: str) -> tuple[IntArray, PodAmounts]:
-    """Return of one driver [node]: volumes attached by a VolumeAttachment; and the unshared volumes of each pod."""
+def _used_volumes(snapshot: Snapshot, driver: str) -> tuple[PodAmounts, ...]:
+    """Return the columns of the driver's volumes that only pods attach: the unshared ones, then the shared ones."""
     volumes = snapshot.index(AttachedVolumeIndex).of(driver)
-    always_attached = np.zeros(len(snapshot.nodes), np.int64)
-    for volume in volumes.attached:
-        always_attached[list(_attached_to(snapshot, volume))] += 1
-    return always_attached, snapshot.pod_amounts(volumes.unshared)
+    return tuple(map(snapshot.pod_amounts, (volumes.unshared, *volumes.shared)))
 
 
-@dataclass(frozen=True, slots=True)
-class DriverLoad:
-    """Attached volumes of one driver, as columns."""
-
-    always_attached: IntArray
-    """[node]: volumes attached by a VolumeAttachment; evicting pods does not detach them in a dry run."""
-    unshared: PodAmounts
-    """Unshared volumes of each pod."""
-    shared: list[PodAmounts]
-    """Columns of at most one shared volume per node; each user counts 1."""
-
-    @classmethod
-    def without(cls, snapshot: Snapshot, driver: str, excluded: Sequence[VolumeID]) -> Self:
-        """Return the driver's attached volumes without `excluded`, which get columns of their own."""
-        volumes = snapshot.index(AttachedVolumeIndex).of(driver)
-        always_attached, unshared = _driver_load(snapshot, driver)
-        always_attached, amounts = always_attached.copy(), unshared.amounts.copy()
-        for volume in excluded:
-            attached = _attached_to(snapshot, volume)
-            always_attached[list(attached)] -= 1
-            for row in volumes.users.get(volume, ()):
-                node = int(snapshot.pod_node[row])
-                if node not in attached and len(volumes.used[volume, snapshot.node_names[node]]) == 1:
-                    amounts[unshared.pods == row] -= 1
-        columns: list[dict[int, int]] = []
-        on_node = Counter[str]()
-        for (volume, name), rows in volumes.shared.items():
-            if volume not in excluded:
-                if on_node[name] == len(columns):
-                    columns.append({})
-                columns[on_node[name]].update(dict.fromkeys(rows, 1))
-                on_node[name] += 1
-        return cls(always_attached, replace(unshared, amounts=amounts), list(map(snapshot.pod_amounts, columns)))
+def _used_volumes_without(snapshot: Snapshot, driver: str, excluded: Sequence[VolumeID]) -> list[PodAmounts]:
+    """Return the columns of `_used_volumes` without the volumes `excluded`, which get columns of their own."""
+    volumes = snapshot.index(AttachedVolumeIndex).of(driver)
+    unshared, *shared = _used_volumes(snapshot, driver)
+    fewer, not_shared = np.zeros(len(snapshot.pods), np.int64), defaultdict[int, list[int]](list)
+    for volume in excluded:
+        attached = _attached_to(snapshot, volume)
+        for row in volumes.users.get(volume, ()):
+            node = int(snapshot.pod_node[row])
+            column = volumes.column_of.get((volume, snapshot.node_names[node]))
+            if column is not None:
+                not_shared[column].append(row)
+            elif node not in attached:
+                fewer[row] += 1
+    for column, rows in not_shared.items():
+        shared[column] = shared[column].without(rows)
+    return [replace(unshared, amounts=unshared.amounts - fewer[unshared.pods]), *shared]
 
 
 def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
@@ -357,21 +361,20 @@ def _constraint(
 ) -> VolumeLimitConstraint:
     """Lay out the columns: one per driver, then the shared volumes, then `own_volumes`."""
     snapshot = context.snapshot
-    loads = [
-        DriverLoad.without(snapshot, driver, [volume for volume in own_volumes if volume[0] == driver])
-        for driver in drivers
-    ]
-    shared = [(nth, column) for nth, load in enumerate(loads) for column in load.shared]
-    demand = [load.unshared for load in loads] + [column for _, column in shared]
+    own_of = {driver: [volume for volume in own_volumes if volume[0] == driver] for driver in drivers}
+    used = [_used_volumes_without(snapshot, driver, own_of[driver]) for driver in drivers]
+    shared = [(nth, column) for nth, columns in enumerate(used) for column in columns[1:]]
+    demand = [unshared for unshared, *_ in used] + [column for _, column in shared]
     index = snapshot.index(AttachedVolumeIndex)
     users = [index.of(volume[0]).users.get(volume, ()) for volume in own_volumes]
     demand += [snapshot.pod_amounts(dict.fromkeys(rows, 1)) for rows in users]
     headroom = np.stack([-column.per_node(len(snapshot.nodes)) for column in demand])
-    for nth, (driver, load) in enumerate(zip(drivers, loads, strict=True)):
-        headroom[nth] += limits[driver] - load.always_attached
     always_attached = np.zeros((len(own_volumes), len(snapshot.nodes)), np.bool_)
     for nth, volume in enumerate(own_volumes):
         always_attached[nth, list(_attached_to(snapshot, volume))] = True
+    for nth, driver in enumerate(drivers):
+        of_driver = [volume[0] == driver for volume in own_volumes]
+        headroom[nth] += limits[driver] - (_always_attached(snapshot, driver) - always_attached[of_driver].sum(axis=0))
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(snapshot).csi_volumes(pod)
