@@ -47,16 +47,14 @@ def preferred_terms(owner: Pod, affinity: PodAffinity | None, sign: int) -> tupl
 
 
 def _compile(owner: Pod, terms: Iterable[tuple[PodAffinityTerm, int]]) -> tuple[AffinityTerm, ...]:
-    return tuple(AffinityTerm(term.topology_key, _pods(owner, term), weight) for term, weight in terms)
-
-
-def _pods(owner: Pod, term: PodAffinityTerm) -> PodSelector:
-    own_only = not term.namespaces and term.namespace_selector is None
-    return PodSelector(
-        frozenset((owner.metadata.namespace,) if own_only else term.namespaces or ()),
-        compile_label_selector(term.namespace_selector),
-        compile_label_selector(term.label_selector),
-    )
+    compiled = []
+    for term, weight in terms:
+        own_only = not term.namespaces and term.namespace_selector is None
+        namespaces = frozenset((owner.metadata.namespace,) if own_only else term.namespaces or ())
+        namespace_selector = compile_label_selector(term.namespace_selector)
+        pods = PodSelector(namespaces, namespace_selector, compile_label_selector(term.label_selector))
+        compiled.append(AffinityTerm(term.topology_key, pods, weight))
+    return tuple(compiled)
 
 
 def merge_namespaces(term: AffinityTerm, namespace_labels: Mapping[str, Labels]) -> AffinityTerm:

@@ -1,8 +1,7 @@
 """Kubernetes objects that decisions read, with only the fields that are read.
 
-One Struct per API type, named as in k8s.io/api; field names become the API's camelCase. More types are in
-`storage.objects` and `controllers`. Unknown fields are ignored. Where Go writes `null` for an unset list, map or
-struct, `None` is accepted and means unset.
+One Struct per API type, named as in k8s.io/api, in camelCase there. More types: `storage.objects` and `controllers`.
+Unknown fields are ignored. Where Go writes `null` for an unset list, map or struct, `None` means unset.
 
 Rule: immutable values; nothing here decides anything.
 """
@@ -20,6 +19,9 @@ Labels = dict[str, str]
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen=True):
@@ -140,10 +142,8 @@ class PreferredSchedulingTerm(Value, frozen=True):
 
 
 class NodeAffinity(Value, frozen=True):
-    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: list[PreferredSchedulingTerm] | None = field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: NodeSelector | None = field(default=None, name=_REQUIRED)
+    preferred: list[PreferredSchedulingTerm] | None = field(default=None, name=_PREFERRED)
 
 
 class PodAffinityTerm(Value, frozen=True):
@@ -163,10 +163,8 @@ class WeightedPodAffinityTerm(Value, frozen=True):
 class PodAffinity(Value, frozen=True):
     """PodAffinity and PodAntiAffinity, which have the same fields."""
 
-    required: list[PodAffinityTerm] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
-    preferred: list[WeightedPodAffinityTerm] | None = field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: list[PodAffinityTerm] | None = field(default=None, name=_REQUIRED)
+    preferred: list[WeightedPodAffinityTerm] | None = field(default=None, name=_PREFERRED)
 
 
 class Affinity(Value, frozen=True):
@@ -298,10 +296,9 @@ COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 class PodGroupName(NamedTuple):
-    """API group and name of a PodGroup, in the namespace of the pod that names it."""
+    """API group (SCHEDULING or COSCHEDULING) and name of a PodGroup, in the namespace of the pod that names it."""
 
     api_group: str
-    """API group: SCHEDULING or COSCHEDULING."""
     name: str
 
 
@@ -366,9 +363,8 @@ class Pod(Object, frozen=True):
     @property
     def pod_group(self) -> PodGroupName | None:
         """Return the PodGroup that the pod names, whether or not it exists; the spec overrides the label."""
-        group = self.spec.scheduling_group
-        if group is not None and group.pod_group_name:
-            return PodGroupName(SCHEDULING, group.pod_group_name)
+        if self.spec.scheduling_group is not None and self.spec.scheduling_group.pod_group_name:
+            return PodGroupName(SCHEDULING, self.spec.scheduling_group.pod_group_name)
         name = (self.metadata.labels or {}).get(COSCHEDULING_LABEL)
         return PodGroupName(COSCHEDULING, name) if name else None
 

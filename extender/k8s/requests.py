@@ -62,13 +62,11 @@ def running_usage(pod: Pod) -> Usage:
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36, default gates).
     """
     requests = pod_requests(pod, use_status=True)
-    non_zero = requests
     # With pod-level requests, only resources that the pod does not request have a default
     # (framework.getNonMissingContainerRequests).
     pod_level = _asks_at_pod_level(pod)
     missing = {name: nano for name, nano in _NON_ZERO.items() if not pod_level or name not in requests}
-    if missing:
-        non_zero = pod_requests(pod, use_status=True, non_missing=missing)
+    non_zero = pod_requests(pod, use_status=True, non_missing=missing) if missing else requests
     counted = {name: _in_units(name, nano) for name, nano in requests.items() if _is_counted(name)}
     return Usage(counted, _in_units(CPU, non_zero.get(CPU, 0)), _in_units(MEMORY, non_zero.get(MEMORY, 0)))
 
@@ -107,7 +105,7 @@ def leaked_overhead(pod: Pod, resource: str) -> int:
     holds that as a big decimal, which it does for a fraction of a binary unit ("1.5Gi"). An API server writes such
     amounts in whole units, so only objects from files are affected.
     """
-    wanted = (pod.spec.resources.requests if pod.spec.resources else None) or {}
+    wanted = _requests(pod.spec.resources)
     if not _is_pod_level(resource) or not _BINARY_FRACTION.fullmatch(str(wanted.get(resource, ""))):
         return 0
     return _parse(pod.spec.overhead).get(resource, 0)
@@ -207,7 +205,7 @@ def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, i
 def _container_requests(
     container: Container, statuses: Mapping[str, ContainerStatus], infeasible: bool, non_missing: Mapping[str, int]
 ) -> Nano:
-    requests = _parse(container.resources.requests if container.resources else None)
+    requests = _parse(_requests(container.resources))
     status = statuses.get(container.name)
     if status is not None and status.resources is not None:
         requests = _effective(requests, status.resources, status.allocated_resources, infeasible)
@@ -218,8 +216,7 @@ def _container_requests(
 
 def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
     """Return the pod-level requests for cpu, memory and huge pages, the only resources that have them."""
-    wanted = _parse(pod.spec.resources.requests if pod.spec.resources else None)
-    held = wanted
+    held = wanted = _parse(_requests(pod.spec.resources))
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)
@@ -228,8 +225,7 @@ def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
 
 def _asks_at_pod_level(pod: Pod) -> bool:
     """Return whether the pod has pod-level requests (component-helpers resource.IsPodLevelRequestsSet, v1.36)."""
-    requests = pod.spec.resources.requests if pod.spec.resources else None
-    return any(map(_is_pod_level, requests or ()))
+    return any(map(_is_pod_level, _requests(pod.spec.resources)))
 
 
 def _is_pod_level(name: str) -> bool:
@@ -252,13 +248,15 @@ def _effective(wanted: Nano, actuated: ResourceRequirements, allocated: Resource
 
 def is_resize_infeasible(pod: Pod) -> bool:
     """Return whether the first PodResizePending condition is Infeasible (resource.IsPodResizeInfeasible, v1.36)."""
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
+    pending = (one for one in pod.status.conditions or () if one.type == "PodResizePending")
+    return next((one.reason == "Infeasible" for one in pending), False)
 
 
 # --- arithmetic on resource lists -----------------------------------------------------------------------------------
+
+
+def _requests(resources: ResourceRequirements | None) -> ResourceList:
+    return (resources.requests if resources is not None else None) or {}
 
 
 def _parse(resources: ResourceList | None) -> Nano:

@@ -95,15 +95,11 @@ class Requirement:
     bound: int = 0
     """Operand of Gt and Lt."""
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels satisfy the requirement; a missing key satisfies NotIn.
-
-        Mirrors labels.Requirement.Matches (apimachinery, v1.36).
-        """
-        return self.holds(labels.get(self.key))
-
     def holds(self, value: str | None) -> bool:
-        """Return whether a label of that value satisfies the requirement; None: the label is missing."""
+        """Return whether a label of that value satisfies the requirement; None: the label is missing.
+
+        Mirrors labels.Requirement.Matches (apimachinery, v1.36): a missing label satisfies NotIn.
+        """
         match self.operator:
             case "In":
                 return value in self.values
@@ -149,9 +145,6 @@ def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     return tuple(sorted(set(requirements), key=lambda one: (one.key, one.operator, sorted(one.values))))
 
 
-_NO_LABELS: Final[Mapping[str, str]] = {}
-
-
 # --- label selectors ------------------------------------------------------------------------------------------------
 
 
@@ -172,8 +165,8 @@ class LabelMatcher:
         """Return whether the labels (None: no labels) satisfy every requirement."""
         if self.is_nothing:
             return False
-        present = labels or _NO_LABELS
-        return all(one.matches(present) for one in self.requirements)
+        present = labels or {}
+        return all(one.holds(present.get(one.key)) for one in self.requirements)
 
     def with_labels(self, labels: Mapping[str, str]) -> "LabelMatcher":
         """Return this selector with a requirement for each of these labels, which are not validated.
@@ -197,11 +190,9 @@ def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
     """
     if selector is None:
         return NOTHING
-    equal = (requirement(key, "In", (value,), LABEL_OPERATORS) for key, value in (selector.match_labels or {}).items())
-    others = (
-        requirement(one.key, one.operator, one.values, LABEL_OPERATORS) for one in selector.match_expressions or ()
-    )
-    return LabelMatcher(_canonical((*equal, *others)))
+    equal = ((key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
+    others = ((one.key, one.operator, one.values) for one in selector.match_expressions or ())
+    return LabelMatcher(_canonical(requirement(*one, LABEL_OPERATORS) for one in (*equal, *others)))
 
 
 # --- node selectors -------------------------------------------------------------------------------------------------
@@ -209,19 +200,14 @@ def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FieldRequirement:
-    """One condition on a node's field; an unknown field has the value ""."""
+    """One condition on a node's field; an unknown field has the value "".
+
+    As fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36).
+    """
 
     key: str
     value: str
     negated: bool
-
-    def matches(self, node_name: str) -> bool:
-        """Return whether a node of that name satisfies the requirement.
-
-        Mirrors fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36).
-        """
-        actual = node_name if self.key == "metadata.name" else ""
-        return (actual == self.value) != self.negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,42 +217,17 @@ class NodeTerm:
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldRequirement, ...] = ()
 
-    def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
-        """Return whether a node satisfies the term; without a node name upstream does not check fields."""
-        if not all(one.matches(labels) for one in self.labels):
-            return False
-        return not node_name or all(one.matches(node_name) for one in self.fields)
-
 
 @dataclass(frozen=True, slots=True)
 class NodeMatcher:
-    """Nodes that a pod may use: `selector` must match, and one of the `terms`."""
+    """Nodes that a pod may use: `selector` must match, and one of the `terms`.
+
+    As nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36) without parse errors.
+    """
 
     selector: LabelMatcher = EVERYTHING
     terms: tuple[NodeTerm, ...] | None = None
     """None: the pod has no required affinity. An empty tuple matches no node."""
-
-    def matches(self, labels: Mapping[str, str] | None, node_name: str) -> bool:
-        """Return whether a node satisfies `selector` and one of the `terms`.
-
-        Mirrors nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36) without parse errors.
-        """
-        present = labels or _NO_LABELS
-        if not self.selector.matches(present):
-            return False
-        return self.terms is None or any(term.matches(present, node_name) for term in self.terms)
-
-
-@dataclass(frozen=True, slots=True)
-class PreferredTerms:
-    """Compiled preferred node affinity, as (weight, term)."""
-
-    terms: tuple[tuple[int, NodeTerm], ...] = ()
-
-    def score(self, labels: Mapping[str, str] | None, node_name: str) -> int:
-        """Return the sum of the weights of the terms that match. Mirrors PreferredSchedulingTerms.Score (v1.36)."""
-        present = labels or _NO_LABELS
-        return sum(weight for weight, term in self.terms if term.matches(present, node_name))
 
 
 def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
@@ -274,7 +235,7 @@ def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
 
     Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36), whose errors the scheduler ignores.
     """
-    return NodeMatcher(terms=_parsable(selector))
+    return NodeMatcher(terms=_compile_terms(selector))
 
 
 def required_node_affinity(pod: Pod) -> NodeMatcher | None:
@@ -286,20 +247,20 @@ def required_node_affinity(pod: Pod) -> NodeMatcher | None:
     required = affinity.required if affinity else None
     if not pod.spec.node_selector and required is None:
         return None
-    terms = None if required is None else _parsable(required)
+    terms = None if required is None else _compile_terms(required)
     return NodeMatcher(EVERYTHING.with_labels(pod.spec.node_selector or {}), terms)
 
 
-def preferred_score(terms: Sequence[PreferredSchedulingTerm] | None) -> PreferredTerms:
-    """Compile preferred terms; those that are empty or have the weight 0 are skipped. Raises SelectorError.
+def compile_preferred_terms(terms: Sequence[PreferredSchedulingTerm]) -> list[tuple[int, NodeTerm]]:
+    """Return (weight, term) of each preferred term, but of empty ones and of the weight 0. Raises SelectorError.
 
     Mirrors nodeaffinity.NewPreferredSchedulingTerms (component-helpers, v1.36).
     """
-    counted = [term for term in terms or () if term.weight and not _is_empty(term.preference)]
-    return PreferredTerms(tuple((term.weight, _compile_term(term.preference)) for term in counted))
+    counted = [term for term in terms if term.weight and not _is_empty(term.preference)]
+    return [(term.weight, _compile_term(term.preference)) for term in counted]
 
 
-def _parsable(selector: NodeSelector) -> tuple[NodeTerm, ...]:
+def _compile_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
     parsed = []
     for term in selector.node_selector_terms or ():
         with contextlib.suppress(SelectorError):
@@ -350,8 +311,5 @@ def find_untolerated(
 
     Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
     """
-    given = tolerations or ()
-    for taint in taints or ():
-        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in given):
-            return taint
-    return None
+    concerned = (taint for taint in taints or () if taint.effect in effects)
+    return next((taint for taint in concerned if not any(tolerates(one, taint) for one in tolerations or ())), None)

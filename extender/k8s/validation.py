@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from extender.k8s import quantity
-from extender.k8s.objects import Container, ContainerStatus, Node, Object, Pod, ResourceList, ResourceRequirements
+from extender.k8s.objects import Container, ContainerStatus, Node, Object, Pod, ResourceList
 from extender.k8s.storage.objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from extender.k8s.time import parse_time
 
@@ -24,52 +24,43 @@ def validate(loaded: Object) -> None:
             parse_time(loaded.status.start_time)
         except ValueError as error:
             raise ValueError(f"{error} at $.status.startTime") from error
-    for path, amounts in _amounts(loaded):
-        for resource, amount in amounts.items():
+    for path, amounts in _resource_lists(loaded):
+        for resource, amount in (amounts or {}).items():
             try:
                 quantity.parse(amount)
             except ValueError as error:
                 raise ValueError(f"{error} at {'.'.join(filter(None, ('$', path, resource)))}") from error
 
 
-def _amounts(loaded: Object) -> Iterator[tuple[str, ResourceList]]:
+def _resource_lists(loaded: Object) -> Iterator[tuple[str, ResourceList | None]]:
     """Yield (path, resource list) for every resource list of the object that a snapshot will parse."""
     if isinstance(loaded, Node):
-        yield from _list("status.allocatable", loaded.status.allocatable)
+        yield "status.allocatable", loaded.status.allocatable
     elif isinstance(loaded, Pod):
-        yield from _containers("spec.containers", loaded.spec.containers)
-        yield from _containers("spec.initContainers", loaded.spec.init_containers)
-        yield from _requests("spec.resources", loaded.spec.resources)
-        yield from _list("spec.overhead", loaded.spec.overhead)
-        yield from _containers("status.containerStatuses", loaded.status.container_statuses)
-        yield from _containers("status.initContainerStatuses", loaded.status.init_container_statuses)
-        yield from _requests("status.resources", loaded.status.resources)
-        yield from _list("status.allocatedResources", loaded.status.allocated_resources)
+        spec, status = loaded.spec, loaded.status
+        yield from _of_containers("spec.containers", spec.containers)
+        yield from _of_containers("spec.initContainers", spec.init_containers)
+        yield "spec.resources.requests", spec.resources.requests if spec.resources else None
+        yield "spec.overhead", spec.overhead
+        yield from _of_containers("status.containerStatuses", status.container_statuses)
+        yield from _of_containers("status.initContainerStatuses", status.init_container_statuses)
+        yield "status.resources.requests", status.resources.requests if status.resources else None
+        yield "status.allocatedResources", status.allocated_resources
     elif isinstance(loaded, PersistentVolumeClaim):
-        yield from _requests("spec.resources", loaded.spec.resources)
+        yield "spec.resources.requests", loaded.spec.resources.requests if loaded.spec.resources else None
     elif isinstance(loaded, PersistentVolume):
-        yield from _list("spec.capacity", loaded.spec.capacity)
+        yield "spec.capacity", loaded.spec.capacity
     elif isinstance(loaded, CSIStorageCapacity):
         yield "", {"capacity": loaded.capacity, "maximumVolumeSize": loaded.maximum_volume_size}
 
 
-def _containers(
+def _of_containers(
     path: str, containers: Sequence[Container | ContainerStatus] | None
-) -> Iterator[tuple[str, ResourceList]]:
-    for index, container in enumerate(containers or ()):
-        yield from _requests(f"{path}[{index}].resources", container.resources)
-        if isinstance(container, ContainerStatus):
-            yield from _list(f"{path}[{index}].allocatedResources", container.allocated_resources)
-
-
-def _requests(path: str, needs: ResourceRequirements | None) -> Iterator[tuple[str, ResourceList]]:
-    if needs is not None:
-        yield from _list(f"{path}.requests", needs.requests)
-
-
-def _list(path: str, amounts: ResourceList | None) -> Iterator[tuple[str, ResourceList]]:
-    if amounts:
-        yield path, amounts
+) -> Iterator[tuple[str, ResourceList | None]]:
+    for index, one in enumerate(containers or ()):
+        yield f"{path}[{index}].resources.requests", one.resources.requests if one.resources else None
+        if isinstance(one, ContainerStatus):
+            yield f"{path}[{index}].allocatedResources", one.allocated_resources
 
 
 def decode_error_message(error: Exception) -> str:

@@ -3,11 +3,10 @@
 Rule: facts about one pod, from the pod alone.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from extender.k8s import quantity
-from extender.k8s.objects import Container, Pod, QuantityText, ResourceList, ResourceRequirements
+from extender.k8s.objects import Pod, QuantityText, ResourceList
 
 TEMPLATE_HASH: Final = "pod-template-hash"
 """Label that a Deployment sets on its ReplicaSets and their pods; the ReplicaSet's name ends with its value."""
@@ -39,16 +38,12 @@ def qos_class(pod: Pod) -> str:
     """Return status.qosClass, or else compute it as the API server does (core/v1/helper/qos.ComputePodQOS, v1.36)."""
     if pod.status.qos_class in QOS_CLASSES:
         return pod.status.qos_class
-    if pod.spec.resources is not None:
-        return _qos([pod.spec.resources])
-    containers: Iterable[Container] = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-    return _qos([one.resources or ResourceRequirements() for one in containers])
-
-
-def _qos(given: list[ResourceRequirements]) -> str:
-    limits = [_amounts(one.limits) for one in given]
+    given = [pod.spec.resources]
+    if pod.spec.resources is None:
+        given = [one.resources for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))]
+    limits = [_amounts(one.limits if one else None) for one in given]
     # A limit without a request is also the request, as the API server defaults it.
-    requests = [_amounts({**(one.limits or {}), **(one.requests or {})}) for one in given]
+    requests = [_amounts({**(one.limits or {}), **(one.requests or {})} if one else None) for one in given]
     if not any((*requests, *limits)):
         return BEST_EFFORT
     return GUARANTEED if requests == limits and all(len(one) == len(_QOS_RESOURCES) for one in limits) else BURSTABLE

@@ -4,10 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.core.snapshot.selector_index import nodes_matching
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import (
     Affinity,
     LabelSelector,
     LabelSelectorRequirement,
+    Node,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
@@ -21,13 +25,14 @@ from extender.k8s.objects import (
 )
 from extender.k8s.selectors import (
     NOTHING,
+    NodeMatcher,
     SelectorError,
     compile_label_selector,
     compile_node_selector,
+    compile_preferred_terms,
     find_untolerated,
     is_label_value,
     is_qualified_name,
-    preferred_score,
     required_node_affinity,
     tolerates,
 )
@@ -191,6 +196,13 @@ def test_match_labels_picks_supersets(wanted, labels):
 
 NODE = {"zone": "z1", "gen": "7", "name": "x"}
 
+
+def is_matched(matcher, labels):
+    here = Snapshot.build(ClusterObjects(nodes=(Node(ObjectMeta(name="n1", labels=labels)),)))
+    (matches,) = nodes_matching(here, matcher).tolist()
+    return matches
+
+
 TERM_CASES = {
     "one requirement that holds": ([term(("zone", "In", ["z1", "z2"]))], True),
     "requirements of a term must all hold": ([term(("zone", "In", ["z1"]), ("gpu", "Exists"))], False),
@@ -230,7 +242,7 @@ TERM_CASES = {
 
 @pytest.mark.parametrize(("terms", "expected"), TERM_CASES.values(), ids=TERM_CASES)
 def test_node_selectors(terms, expected):
-    assert compile_node_selector(NodeSelector(terms)).matches(NODE, "n1") is expected
+    assert is_matched(compile_node_selector(NodeSelector(terms)), NODE) is expected
 
 
 @pytest.mark.parametrize(
@@ -247,17 +259,12 @@ def test_node_selectors(terms, expected):
 )
 def test_a_label_is_read_as_go_reads_an_integer(label, is_above_six):
     matcher = compile_node_selector(NodeSelector([term(("gen", "Gt", ["6"]))]))
-    assert matcher.matches({"gen": label}, "n1") is is_above_six
-
-
-def test_fields_of_a_node_without_a_name_are_not_checked():
-    matcher = compile_node_selector(NodeSelector([term(fields=[("metadata.name", "In", ["n1"])])]))
-    assert matcher.matches({}, "")
+    assert is_matched(matcher, {"gen": label}) is is_above_six
 
 
 def test_a_node_without_labels_is_one_with_no_label():
     matcher = compile_node_selector(NodeSelector([term(("gpu", "DoesNotExist"))]))
-    assert matcher.matches(None, "n1")
+    assert is_matched(matcher, None)
 
 
 def pod(node_selector=None, required=None):
@@ -286,7 +293,7 @@ REQUIRED_CASES = {
 def test_required_node_affinity(demanding, expected):
     matcher = required_node_affinity(demanding)
     assert matcher is not None
-    assert matcher.matches(NODE, "n1") is expected
+    assert is_matched(matcher, NODE) is expected
 
 
 def test_node_matchers_written_alike_are_equal():
@@ -304,7 +311,7 @@ def preferences(*weighted):
 
 
 SCORES = {
-    "nothing preferred": (None, 0),
+    "nothing preferred": ([], 0),
     "10 + 5 = 15": (preferences((10, term(("zone", "Exists"))), (5, term(("gen", "Exists")))), 15),
     "only what matches: 5": (preferences((10, term(("gpu", "Exists"))), (5, term(("gen", "Exists")))), 5),
     "the same term twice counts twice: 3 + 3 = 6": (preferences(*[(3, term(("zone", "Exists")))] * 2), 6),
@@ -316,12 +323,13 @@ SCORES = {
 
 @pytest.mark.parametrize(("terms", "score"), SCORES.values(), ids=SCORES)
 def test_preferred_terms(terms, score):
-    assert preferred_score(terms).score(NODE, "n1") == score
+    compiled = compile_preferred_terms(terms)
+    assert sum(weight for weight, one in compiled if is_matched(NodeMatcher(terms=(one,)), NODE)) == score
 
 
 def test_a_preferred_term_that_does_not_parse_is_an_error():
     with pytest.raises(SelectorError, match="'Is' is not a valid operator"):
-        preferred_score(preferences((1, term(("zone", "Exists"))), (1, term(("zone", "Is")))))
+        compile_preferred_terms(preferences((1, term(("zone", "Exists"))), (1, term(("zone", "Is")))))
 
 
 # --- taints and tolerations -----------------------------------------------------------------------------------------

@@ -98,14 +98,6 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
     return not reference.uid or reference.uid == metadata.uid
 
 
-def can_hold(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the volume is large enough for the claim and compatible with it.
-
-    Checks all that volume.FindMatchingVolume checks of a reserved volume, except node affinity.
-    """
-    return storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim)
-
-
 def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Return whether mode and attributes class match and the volume is not being deleted; ignores the size."""
     return (

@@ -11,7 +11,7 @@ from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.selector_index import nodes_in_term, nodes_matching
 from extender.k8s.objects import NodeSelectorTerm
-from extender.k8s.selectors import SelectorError, compile_node_selector, preferred_score, required_node_affinity
+from extender.k8s.selectors import SelectorError, compile_node_selector, compile_preferred_terms, required_node_affinity
 
 NAME = "NodeAffinity"
 REASON = "node(s) didn't match Pod's node affinity/selector"
@@ -71,10 +71,10 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     if own is None and added is None:
         return None
     try:
-        preferred = preferred_score([*(own or ()), *(added or ())])
+        preferred = compile_preferred_terms([*(own or ()), *(added or ())])
     except SelectorError:
         return None  # divergence: kube-scheduler fails such a pod in PreScore; here the plugin is skipped
     scores = np.zeros(len(context.snapshot.nodes), np.int64)
-    for weight, term in preferred.terms:
+    for weight, term in preferred:
         scores += weight * nodes_in_term(context.snapshot, term)
     return normalize(scores[rows])

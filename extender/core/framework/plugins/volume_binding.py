@@ -41,7 +41,6 @@ from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
     SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
-    can_hold,
     claim_class,
     claim_uses,
     has_storage_request,
@@ -236,7 +235,8 @@ def _find_volume(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequen
     matched, may_use_others = np.full(size, NO_VOLUME_ROW), np.ones(size, np.bool_)
     for row in found.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
         volume = found.by_number[row]
-        if volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim) and can_hold(volume, claim):
+        is_reserved = volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim)
+        if is_reserved and storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim):
             is_free = may_use_others & np.logical_and.reduce([one != row for one in taken], axis=0)
             matched[is_free & _affinity_matches(snapshot, volume.spec.node_affinity)] = row
             may_use_others &= ~is_free
