@@ -8,11 +8,13 @@ Rule: every field has a default, and the defaults decide as an unconfigured kube
 
 # ruff: noqa: RUF012  # pydantic copies defaults
 import re
+from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.config.preemption import PreemptionSection
@@ -27,12 +29,15 @@ from extender.config.serving import (
     TracingSection,
 )
 from extender.config.values import (
+    Count,
     Duration,
+    NonEmptyText,
+    PositiveDuration,
     ResourceGroup,
     ResourceName,
+    known_names,
     require_known,
-    require_known_and_unique,
-    require_unique,
+    unique,
 )
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile, ScoringStrategy
 from extender.k8s import objects as k8s
@@ -44,14 +49,14 @@ class ClusterSection(Section):
     source: Literal["files", "kubernetes"] = "files"
     """Source of the cluster cache. files: manifests as `kubectl get -o json` or `-o yaml` prints them. kubernetes: list
     and watch against an API server."""
-    path: Annotated[str, Field(min_length=1)] | None = None
+    path: NonEmptyText | None = None
     """files: the file or directory to read; unset: the example cluster that ships with the extender."""
     reload_interval: Duration = 2.0
     """files: how often to check the files for changes; 0s: read them once."""
-    kubeconfig: Annotated[str, Field(min_length=1)] | None = None
+    kubeconfig: NonEmptyText | None = None
     """kubernetes: the kubeconfig to use; unset: the service account when running in a pod, else $KUBECONFIG or
     ~/.kube/config."""
-    context: Annotated[str, Field(min_length=1)] | None = None
+    context: NonEmptyText | None = None
     """kubernetes: the kubeconfig context to use; unset: its current context."""
     stale_after: Duration = 30.0
     """kubernetes: how long the watch of a kind may be interrupted before the cache counts as stale and calls fail."""
@@ -71,7 +76,7 @@ class ClusterSection(Section):
 class BindSection(Section):
     enabled: StrictBool = False
     """Create bindings for POST /bind; requires cluster.source: kubernetes. Disabled, kube-scheduler binds itself."""
-    timeout: Annotated[Duration, Field(gt=0)] = 4.0
+    timeout: PositiveDuration = 4.0
     """Time limit for binding one pod, retries included; at most 80 % of server.httpTimeout."""
 
 
@@ -132,13 +137,13 @@ class AddedAffinitySection(Section):
 
 
 class DefaultSpreadConstraintSection(Section):
-    max_skew: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
+    max_skew: Count
     """Largest allowed difference in matching pods between a domain and the domain with the fewest."""
     topology_key: ResourceName
     """Node label whose values define the domains."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     """DoNotSchedule: a filter; ScheduleAnyway: a score."""
-    min_domains: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] | None = None
+    min_domains: Count | None = None
     """With fewer eligible domains than this, the global minimum counts as 0; only with DoNotSchedule."""
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
     """Honor: skip nodes that the pod's node affinity excludes when counting."""
@@ -152,8 +157,13 @@ class DefaultSpreadConstraintSection(Section):
         return self
 
 
+_DefaultSpreadConstraints = Annotated[
+    list[DefaultSpreadConstraintSection], unique(lambda one: f"{one.topology_key} with {one.when_unsatisfiable}")
+]
+
+
 class FilterSection(Section):
-    plugins: list[str] = list(FILTER_PLUGINS)
+    plugins: Annotated[list[str], known_names(FILTER_PLUGINS), unique()] = list(FILTER_PLUGINS)
     """Filter plugins that a node must pass. The order here does not matter: kube-scheduler's order decides which
     plugin's reason is reported. Default: all of kube-scheduler's that are implemented."""
     ignored_resources: list[ResourceName] = []
@@ -162,22 +172,9 @@ class FilterSection(Section):
     """Groups of extended resources (the name before the slash) that NodeResourcesFit ignores."""
     added_affinity: AddedAffinitySection | None = None
     """Node affinity added to every pod's own (NodeAffinityArgs.addedAffinity)."""
-    default_spread_constraints: list[DefaultSpreadConstraintSection] | None = None
+    default_spread_constraints: _DefaultSpreadConstraints | None = None
     """Constraints for pods that have none of their own (PodTopologySpreadArgs with defaultingType: List); []: none.
     Unset: the system defaults, which only affect scores."""
-
-    @field_validator("default_spread_constraints")
-    @classmethod
-    def _each_key_once(
-        cls, constraints: list[DefaultSpreadConstraintSection] | None
-    ) -> list[DefaultSpreadConstraintSection] | None:
-        require_unique([f"{one.topology_key} with {one.when_unsatisfiable}" for one in constraints or ()])
-        return constraints
-
-    @field_validator("plugins")
-    @classmethod
-    def _known_plugins(cls, plugins: list[str]) -> list[str]:
-        return require_known_and_unique(plugins, FILTER_PLUGINS)
 
 
 class ResourceWeight(Section):
@@ -227,7 +224,7 @@ class ScoringStrategySection(Section):
 class ScoreArgs(Section):
     scoring_strategy: ScoringStrategySection | None = None
     """NodeResourcesFit: how nodes are scored."""
-    resources: Annotated[list[ResourceWeight], Field(min_length=1)] | None = None
+    resources: Annotated[list[ResourceWeight], Field(min_length=1), unique(attrgetter("name"))] | None = None
     """NodeResourcesBalancedAllocation: resources whose utilization is balanced, each with weight 1."""
     hard_pod_affinity_weight: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
     """InterPodAffinity: weight of a running pod's required affinity to the incoming pod, 0 to 100; unset: 1."""
@@ -237,7 +234,6 @@ class ScoreArgs(Section):
     @field_validator("resources")
     @classmethod
     def _weights_are_one(cls, resources: list[ResourceWeight] | None) -> list[ResourceWeight] | None:
-        require_unique([resource.name for resource in resources or ()])
         if any(resource.weight != 1 for resource in resources or ()):
             raise ValueError("weight must be 1 for every resource of NodeResourcesBalancedAllocation")
         return resources
@@ -252,9 +248,9 @@ ARGS_OF = {
 
 
 class ScorePlugin(Section):
-    name: str
+    name: Annotated[str, AfterValidator(partial(require_known, known=tuple(SCORE_WEIGHTS)))]
     """Plugin name, as in kube-scheduler."""
-    weight: Annotated[StrictInt, Field(ge=1, le=2**31 - 1)] = 1
+    weight: Count = 1
     """Factor for its score of 0 to 100; unset: kube-scheduler's default weight of the plugin."""
     args: ScoreArgs = ScoreArgs()
     """Arguments of the plugin, as in KubeSchedulerConfiguration."""
@@ -266,11 +262,6 @@ class ScorePlugin(Section):
             return {**data, "weight": SCORE_WEIGHTS.get(data["name"], 1)}
         return data
 
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        return require_known(name, tuple(SCORE_WEIGHTS))
-
     @model_validator(mode="after")
     def _args_match_plugin(self) -> "ScorePlugin":
         for key in sorted(self.args.model_fields_set - ARGS_OF.get(self.name, set())):
@@ -279,14 +270,10 @@ class ScorePlugin(Section):
 
 
 class PrioritizeSection(Section):
-    plugins: list[ScorePlugin] = [ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items()]
+    plugins: Annotated[list[ScorePlugin], unique(attrgetter("name"))] = [
+        ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items()
+    ]
     """Score plugins whose weighted scores are summed. Default: all of kube-scheduler's that are implemented."""
-
-    @field_validator("plugins")
-    @classmethod
-    def _once(cls, plugins: list[ScorePlugin]) -> list[ScorePlugin]:
-        require_unique([plugin.name for plugin in plugins])
-        return plugins
 
 
 class Configuration(Section):
@@ -294,7 +281,7 @@ class Configuration(Section):
     """Version of the configuration format."""
     kind: Literal["ExtenderConfiguration"] = "ExtenderConfiguration"
     """Always ExtenderConfiguration."""
-    scheduler_names: list[Annotated[str, Field(min_length=1)]] = []
+    scheduler_names: list[NonEmptyText] = []
     """Schedulers whose nominated pods are considered; []: the incoming pod's own (spec.schedulerName)."""
     cluster: ClusterSection = ClusterSection()
     """Source of the cluster cache."""
@@ -327,13 +314,9 @@ class Configuration(Section):
     """OpenTelemetry spans."""
 
     @model_validator(mode="after")
-    def _bind_needs_api_server(self) -> "Configuration":
+    def _bind_is_possible(self) -> "Configuration":
         if self.bind.enabled and self.cluster.source != "kubernetes":
             raise ValueError("bind.enabled needs cluster.source: kubernetes")
-        return self
-
-    @model_validator(mode="after")
-    def _bind_timeout_below_deadline(self) -> "Configuration":
         if self.bind.enabled and self.bind.timeout > self.server.deadline:
             raise ValueError("bind.timeout must not exceed 80 % of server.httpTimeout, the deadline of every call")
         return self
@@ -344,6 +327,7 @@ class Configuration(Section):
         affinity_args = score["InterPodAffinity"].args if "InterPodAffinity" in score else ScoreArgs()
         hard_weight = affinity_args.hard_pod_affinity_weight
         keep = self.preemption.keep_candidates
+        filter_args = self.filter.model_dump(by_alias=True, exclude_none=True)
         return Profile(
             filter_plugins=tuple(self.filter.plugins),
             score_weights=tuple((name, plugin.weight) for name, plugin in score.items()),
@@ -351,8 +335,10 @@ class Configuration(Section):
             balanced_resources=_balanced_resources(score.get("NodeResourcesBalancedAllocation")),
             ignored_resources=frozenset(self.filter.ignored_resources),
             ignored_resource_groups=frozenset(self.filter.ignored_resource_groups),
-            added_affinity=_added_affinity(self.filter.added_affinity),
-            default_spread_constraints=_spread_constraints(self.filter.default_spread_constraints),
+            added_affinity=msgspec.convert(filter_args.get("addedAffinity"), k8s.NodeAffinity | None),
+            default_spread_constraints=msgspec.convert(
+                filter_args.get("defaultSpreadConstraints"), tuple[k8s.TopologySpreadConstraint, ...] | None
+            ),
             hard_pod_affinity_weight=1 if hard_weight is None else hard_weight,
             ignore_preferred_terms_of_existing_pods=bool(affinity_args.ignore_preferred_terms_of_existing_pods),
             keep_candidates=None if keep == "All" else keep,
@@ -377,18 +363,3 @@ def _balanced_resources(plugin: ScorePlugin | None) -> tuple[str, ...]:
     if plugin is None or plugin.args.resources is None:
         return Profile().balanced_resources
     return tuple(resource.name for resource in plugin.args.resources)
-
-
-def _added_affinity(added: AddedAffinitySection | None) -> k8s.NodeAffinity | None:
-    if added is None:
-        return None
-    return msgspec.convert(added.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)
-
-
-def _spread_constraints(
-    constraints: list[DefaultSpreadConstraintSection] | None,
-) -> tuple[k8s.TopologySpreadConstraint, ...] | None:
-    if constraints is None:
-        return None
-    plain = [constraint.model_dump(by_alias=True, exclude_none=True) for constraint in constraints]
-    return msgspec.convert(plain, tuple[k8s.TopologySpreadConstraint, ...])

@@ -5,6 +5,7 @@ Rule: every default decides as kube-scheduler does; a policy that forbids an evi
 
 # ruff: noqa: RUF012  # pydantic copies defaults
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,14 +14,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictI
 from extender.config.section import Section
 from extender.config.values import (
     AnnotationName,
+    Count,
     Duration,
     NonEmptyText,
+    PositiveDuration,
     RuleName,
     annotation_name,
+    known_names,
     nanoseconds,
     positive_or_all,
-    require_known_and_unique,
-    require_unique,
+    unique,
 )
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
@@ -181,7 +184,7 @@ class ProtectionRule(Section):
     """Pods whose controller is of one of these kinds, such as StatefulSet or Job."""
     annotations: list[Annotated[str, AfterValidator(_annotation)]] = []
     """Pods with one of these annotations, as `key` (any value) or `key=value`."""
-    min_runtime: Annotated[Duration, Field(gt=0)] | None = None
+    min_runtime: PositiveDuration | None = None
     """Pods that have been running for less than this."""
     unless_priority_at_least: Annotated[StrictInt, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
     """The rule does not protect against preemptors of this priority and above."""
@@ -210,15 +213,9 @@ class ProtectionRule(Section):
 class ProtectionsSection(Section):
     builtin: BuiltinProtectionsSection = BuiltinProtectionsSection()
     """Builtin rules, each switched on by its key."""
-    rules: list[ProtectionRule] = []
+    rules: Annotated[list[ProtectionRule], unique(attrgetter("name"))] = []
     """Further rules: each has a name and conditions that must all hold (namespaces, selector, priorityClasses,
     ownerKinds, annotations, minRuntime, unlessPriorityAtLeast). A rule without conditions protects every pod."""
-
-    @field_validator("rules")
-    @classmethod
-    def _names_are_unique(cls, rules: list[ProtectionRule]) -> list[ProtectionRule]:
-        require_unique([rule.name for rule in rules])
-        return rules
 
     def protections(self) -> tuple[Protection, ...]:
         """Return the builtin rules that are enabled, then the configured ones."""
@@ -226,8 +223,6 @@ class ProtectionsSection(Section):
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
-
-Count = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 
 
 class LimitsSection(Section):
@@ -242,7 +237,7 @@ class LimitsSection(Section):
     max_attempts: Count | None = None
     """Maximum preemptions by one pod that is still pending, within attemptsWithin; null: no limit. Requires
     keepCandidates: 1."""
-    attempts_within: Annotated[Duration, Field(gt=0)] = 600.0
+    attempts_within: PositiveDuration = 600.0
     """Period over which maxAttempts counts."""
 
     def limits(self) -> Limits:
@@ -266,6 +261,10 @@ class LimitsSection(Section):
 # --- preemption -----------------------------------------------------------------------------------------------------
 
 
+_Importance = Annotated[list[str], Field(min_length=1), known_names((*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE)), unique()]
+_Ranking = Annotated[list[str], Field(min_length=1), known_names((*DEFAULT_RANKING, *EXTRA_RANKING)), unique()]
+
+
 class PreemptionSection(Section):
     preset: Literal["upstream", "careful", "strict"] = "upstream"
     """Defaults for the other keys of `preemption`; a key that is set takes precedence. upstream: decide as
@@ -286,10 +285,10 @@ class PreemptionSection(Section):
     """Sent: the candidates that kube-scheduler sends, in large clusters a sample. AllNodes: any node."""
     keep_candidates: Annotated[int | Literal["All"], BeforeValidator(positive_or_all)] = 1
     """Maximum nodes in a /preempt response, best first: a number, or All. One wrong node fails all of it."""
-    importance: Annotated[list[str], Field(min_length=1)] = list(DEFAULT_IMPORTANCE)
+    importance: _Importance = list(DEFAULT_IMPORTANCE)
     """Criteria that order pods by importance, first one first: Priority, StartTime, and also PodDeletionCost,
     QoSClass, EvictionCost, GracePeriod."""
-    ranking: Annotated[list[str], Field(min_length=1)] = list(DEFAULT_RANKING)
+    ranking: _Ranking = list(DEFAULT_RANKING)
     """Criteria that rank candidates, first one first: PDBViolations, HighestPriority, PrioritySum,
     VictimCount, LatestStartTime, and also PodDeletionCost, QoSClass, EvictionCost, GracePeriod, Workloads, PodGroups,
     UnusedCapacity."""
@@ -319,29 +318,17 @@ class PreemptionSection(Section):
         # With Strict budgets, a failure must not hand the decision to kube-scheduler, which would break them.
         return _merge_defaults({"onFailure": "Veto"}, given) if given.get("disruptionBudgets") == "Strict" else given
 
-    @field_validator("importance")
-    @classmethod
-    def _known_importance(cls, names: list[str]) -> list[str]:
-        return require_known_and_unique(names, (*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE))
-
-    @field_validator("ranking")
-    @classmethod
-    def _known_ranking(cls, names: list[str]) -> list[str]:
-        return require_known_and_unique(names, (*DEFAULT_RANKING, *EXTRA_RANKING))
-
     @model_validator(mode="after")
     def _final_victims_are_known(self) -> "PreemptionSection":
         requiring = ["budgetAccounting: Live"] if self.budget_accounting == "Live" else []
         requiring += self.limits.counting()
         if requiring and self.keep_candidates != 1:
+            by_preset = f" (preset {self.preset})" if self.preset != "upstream" else ""
             raise ValueError(
-                f"keepCandidates must be 1 with {', '.join(requiring)}{self._by_preset()}: of several nodes "
+                f"keepCandidates must be 1 with {', '.join(requiring)}{by_preset}: of several nodes "
                 "kube-scheduler chooses one itself, and the pods that it evicts would not be known here"
             )
         return self
-
-    def _by_preset(self) -> str:
-        return f" (preset {self.preset})" if self.preset != "upstream" else ""
 
     def policy(self) -> PreemptionPolicy:
         """Return the policy as the engine reads it."""

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from extender.config.section import Section
-from extender.config.values import ByteCount, Duration, NonEmptyText, is_loopback
+from extender.config.values import ByteCount, Duration, NonEmptyText, PositiveDuration, is_loopback
 
 DEADLINE_FRACTION = 0.8
 """Fraction of kube-scheduler's httpTimeout; a call without a decision by then is answered by the failure policy."""
@@ -64,7 +64,7 @@ class ServerSection(Section):
     allow_plain_http: Annotated[StrictBool, Field(alias="allowPlainHTTP")] = False
     """Listen without TLS on an address that other machines can reach. Any client that reaches it can call every verb,
     and bind pods if bind.enabled is true."""
-    http_timeout: Annotated[Duration, Field(gt=0)] = 5.0
+    http_timeout: PositiveDuration = 5.0
     """The httpTimeout of this extender in KubeSchedulerConfiguration. A call without a decision after 80 % of it is
     answered by the failure policy (docs/wire.md) while kube-scheduler still waits."""
     max_in_flight: Annotated[StrictInt, Field(ge=1)] = 100

@@ -6,10 +6,10 @@ Rule: a check raises ValueError with a message that completes "<key>: …"; the 
 import difflib
 import ipaddress
 import re
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
 
@@ -64,18 +64,6 @@ def positive_or_all(value: object) -> object:
     raise ValueError("must be a number from 1, or All")
 
 
-def _resource_name(name: str) -> str:
-    if not is_qualified_name(name):
-        raise ValueError("must be a resource name such as cpu or example.com/device")
-    return name
-
-
-def resource_group(name: str) -> str:
-    if "/" in name:
-        raise ValueError("must be the part of resource names before the slash, without a slash")
-    return _resource_name(name)
-
-
 def annotation_name(name: str) -> str:
     """Validate the key of an annotation: a label key in any case (ValidateAnnotations, apimachinery v1.36)."""
     if not is_qualified_name(name.lower()):
@@ -83,21 +71,63 @@ def annotation_name(name: str) -> str:
     return name
 
 
-def _rule_name(name: str) -> str:
-    if not name or not is_label_value(name):
-        raise ValueError("must be 1 to 63 letters and digits, with - _ and . between them")
+def _must(hold: Callable[[str], bool], message: str) -> AfterValidator:
+    """Return the check of a text for which `hold` is true, else `message`."""
+
+    def check(text: str) -> str:
+        if not hold(text):
+            raise ValueError(message)
+        return text
+
+    return AfterValidator(check)
+
+
+def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
+    """Return the check of a list in which every item has a name of its own."""
+
+    def check(items: list[Any]) -> list[Any]:
+        names = [name_of(item) for item in items]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is listed twice")
+        return items
+
+    return AfterValidator(check)
+
+
+def known_names(known: Sequence[str]) -> AfterValidator:
+    """Return the check of a list of known names."""
+    return AfterValidator(lambda names: [require_known(name, known) for name in names])
+
+
+def require_known(name: str, known: Sequence[str]) -> str:
+    if name not in known:
+        raise ValueError(f"{name} is not one of {', '.join(known)}{suggestion(name, known)}")
     return name
 
 
 Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
 """Seconds; in the file text with units, as Go's time.Duration."""
+PositiveDuration = Annotated[Duration, Field(gt=0)]
 ByteCount = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_bytes_text), Field(ge=1)]
+Count = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 NonEmptyText = Annotated[str, Field(min_length=1)]
 AnnotationName = Annotated[str, AfterValidator(annotation_name)]
 """Key of an annotation or label."""
-RuleName = Annotated[str, AfterValidator(_rule_name)]
-ResourceGroup = Annotated[str, AfterValidator(resource_group)]
-ResourceName = Annotated[str, AfterValidator(_resource_name)]
+RuleName = Annotated[
+    str,
+    _must(
+        lambda name: name != "" and is_label_value(name),
+        "must be 1 to 63 letters and digits, with - _ and . between them",
+    ),
+]
+_IS_RESOURCE_NAME = _must(is_qualified_name, "must be a resource name such as cpu or example.com/device")
+ResourceName = Annotated[str, _IS_RESOURCE_NAME]
+ResourceGroup = Annotated[
+    str,
+    _must(lambda name: "/" not in name, "must be the part of resource names before the slash, without a slash"),
+    _IS_RESOURCE_NAME,
+]
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
@@ -105,25 +135,6 @@ def suggestion(name: str, known: Sequence[str]) -> str:
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     return f" (did you mean {lower[close[0]]}?)" if close else ""
-
-
-def require_known(name: str, known: tuple[str, ...]) -> str:
-    if name not in known:
-        raise ValueError(f"{name} is not one of {', '.join(known)}{suggestion(name, known)}")
-    return name
-
-
-def require_unique(names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name} is listed twice")
-
-
-def require_known_and_unique(names: list[str], known: tuple[str, ...]) -> list[str]:
-    for name in names:
-        require_known(name, known)
-    require_unique(names)
-    return names
 
 
 def is_loopback(host: str) -> bool:
