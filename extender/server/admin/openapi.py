@@ -27,27 +27,28 @@ def _parameter(name: str, description: str, schema: dict[str, Any] | None = None
     return {"name": name, "in": "query", "description": description, "schema": schema or {"type": "string"}}
 
 
+def _json_content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
 def _error(description: str) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": {"$ref": ref("Error")}}}}
+    return {"description": description, "content": _json_content({"$ref": ref("Error")})}
 
 
 def _operation(
-    summary: str, answer: dict[str, Any] | None, *, body: dict[str, Any] | None = None, **more: Any
+    summary: str,
+    answer: dict[str, Any] | None,
+    *,
+    failures: dict[int, dict[str, Any]] | None = None,
+    body: dict[str, Any] | None = None,
+    **extra: Any,
 ) -> dict[str, Any]:
     """Return arguments of `add_api_route`; `answer`: the schema of the response; None for a file of the page."""
-    content = (
-        {"text/html": {"schema": {"type": "string"}}} if answer is None else {"application/json": {"schema": answer}}
-    )
-    extra: dict[str, Any] = {"parameters": more["parameters"]} if "parameters" in more else {}
     if body is not None:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
-    responses = {200: {"description": "OK", "content": content}, **more.get("failures", {})}
-    return {
-        "summary": summary,
-        "tags": ["debug"],
-        "responses": {**responses, **_FORBIDDEN},
-        "openapi_extra": extra,
-    }
+        extra["requestBody"] = {"required": True, "content": _json_content(body)}
+    content = {"text/html": {"schema": {"type": "string"}}} if answer is None else _json_content(answer)
+    responses = {200: {"description": "OK", "content": content}, **(failures or {}), **_FORBIDDEN}
+    return {"summary": summary, "tags": ["debug"], "responses": responses, "openapi_extra": extra}
 
 
 _FORBIDDEN = {403: _error("Remote client, foreign Host header or cross-origin request; the message says what to do.")}
@@ -84,7 +85,7 @@ def _health_operation(
 
 _NOT_READY = {
     "description": "Not ready; the message says why. With `verbose`, the list of checks.",
-    "content": {"application/json": {"schema": {"$ref": ref("Error")}}, **_TEXT},
+    "content": {**_json_content({"$ref": ref("Error")}), **_TEXT},
 }
 _STATUS = {
     "type": "object",

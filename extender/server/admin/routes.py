@@ -80,22 +80,17 @@ def create_router() -> APIRouter:
 
 async def list_decisions(request: Request) -> Response:
     """List the latest decisions, newest first, filtered by `?pod=&node=&verb=&since=&until=&limit=`."""
-    server_context: ServerContext = request.app.state.server_context
-    try:
-        query = _query(request.query_params)
-    except RequestError as error:
-        return error_response(400, str(error))
-    decisions = server_context.decisions.newest_first()
+    query = _query(request.query_params)
+    decisions = _server_context(request).decisions.newest_first()
     return await run_in_threadpool(lambda: _json({"decisions": [kept.summary for kept in query.select(decisions)]}))
 
 
 async def show_decision(request: Request) -> Response:
     """Return one decision; `?pods=none` omits the pods, `?node=NAME` returns only that node, with its pods."""
-    server_context: ServerContext = request.app.state.server_context
     pods, node = request.query_params.get("pods", "all"), request.query_params.get("node")
     if pods not in ("all", "none"):
-        return error_response(400, f"pods: must be all or none, not {pods!r}")
-    kept = server_context.decisions.get(request.path_params["id"])
+        raise RequestError(f"pods: must be all or none, not {pods!r}")
+    kept = _server_context(request).decisions.get(request.path_params["id"])
     if kept is None:
         return error_response(404, NOT_KEPT)
     if node is not None and node not in kept.nodes:
@@ -105,8 +100,7 @@ async def show_decision(request: Request) -> Response:
 
 async def show_pod(request: Request) -> Response:
     """Return the pod that was to be scheduled, with the fields that decisions read, as input for POST /simulate."""
-    server_context: ServerContext = request.app.state.server_context
-    kept = server_context.decisions.get(request.path_params["id"])
+    kept = _server_context(request).decisions.get(request.path_params["id"])
     if kept is None:
         return error_response(404, NOT_KEPT)
     return _json(strip_unread_fields("Pod", kept.pod, kept.profile.preemption.annotations))
@@ -139,25 +133,17 @@ def _time(key: str, text: str) -> int:
 
 async def simulate(request: Request) -> Response:
     """Run a what-if simulation (docs/simulate.md), one at a time."""
-    server_context: ServerContext = request.app.state.server_context
-    try:
-        body = await read_body(request, MAX_SIMULATE_BODY_BYTES)
-        async with request.app.state.simulating:
-            snapshot, profile, history = (
-                server_context.snapshot(),
-                server_context.settings.profile,
-                server_context.history(),
+    body = await read_body(request, MAX_SIMULATE_BODY_BYTES)
+    async with request.app.state.simulating:
+        snapshot, profile, history = _server_context(request).decision_inputs(None)
+        if fork_worker.IS_FORK_SUPPORTED:
+            worker = ForkedWorker.start(
+                lambda: _simulate_in_child(snapshot, profile, body, history), SIMULATION_TIMEOUT_SECONDS
             )
-            if fork_worker.IS_FORK_SUPPORTED:
-                worker = ForkedWorker.start(
-                    lambda: _simulate_in_child(snapshot, profile, body, history), SIMULATION_TIMEOUT_SECONDS
-                )
-                answer = await worker.result(SIMULATION_TIMEOUT_SECONDS)
-            else:
-                answer = await run_in_threadpool(_simulate_to_bytes, snapshot.frozen(), profile, body, history)
-        return Response(answer[3:], int(answer[:3]), media_type="application/json")
-    except ExtenderError as error:
-        return error_response(error.status, str(error))
+            answer = await worker.result(SIMULATION_TIMEOUT_SECONDS)
+        else:
+            answer = await run_in_threadpool(_simulate_to_bytes, snapshot.frozen(), profile, body, history)
+    return Response(answer[3:], int(answer[:3]), media_type="application/json")
 
 
 def _simulate_in_child(snapshot: Snapshot, profile: Profile, body: bytes, history: EvictionHistory) -> bytes:
@@ -178,7 +164,7 @@ def _simulate_to_bytes(
 
 async def show_status(request: Request) -> Response:
     """Return the status that the page shows in its header."""
-    server_context: ServerContext = request.app.state.server_context
+    server_context = _server_context(request)
     status: dict[str, Any] = {
         "version": __version__,
         "cache": cache_summary(server_context.cache, server_context.source),
@@ -204,8 +190,8 @@ async def show_status(request: Request) -> Response:
 
 async def show_recording(request: Request) -> Response:
     """Return whether calls are being recorded, and where."""
-    server_context: ServerContext = request.app.state.server_context
-    return _json({"enabled": False} if server_context.recorder is None else server_context.recorder.status())
+    recorder = _server_context(request).recorder
+    return _json({"enabled": False} if recorder is None else recorder.status())
 
 
 async def switch_recording(request: Request) -> Response:
@@ -213,20 +199,18 @@ async def switch_recording(request: Request) -> Response:
 
     It always writes into the configured directory: a path chosen over HTTP could overwrite any file.
     """
-    server_context: ServerContext = request.app.state.server_context
     try:
         wanted = msgspec.json.decode(await read_body(request, 1024), type=_RecordingSwitch, strict=True)
-        if server_context.recorder is None:
-            raise RequestError("recording has no directory: set recording.directory, or start with --record DIR")
-        if wanted.enabled:
-            server_context.recorder.start()
-        else:
-            await run_in_threadpool(server_context.recorder.stop)
-        return _json(server_context.recorder.status())
-    except ExtenderError as error:
-        return error_response(error.status, str(error))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return error_response(400, f'must be {{"enabled": true}} or {{"enabled": false}}: {error}')
+        raise RequestError(f'must be {{"enabled": true}} or {{"enabled": false}}: {error}') from error
+    recorder = _server_context(request).recorder
+    if recorder is None:
+        raise RequestError("recording has no directory: set recording.directory, or start with --record DIR")
+    if wanted.enabled:
+        recorder.start()
+    else:
+        await run_in_threadpool(recorder.stop)
+    return _json(recorder.status())
 
 
 class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
@@ -252,6 +236,11 @@ def _file(name: str) -> Response:
     if not _FILE_NAME.fullmatch(name) or media_type is None or not file.is_file():
         return error_response(404, "no such file")
     return Response(file.read_bytes(), media_type=media_type)
+
+
+def _server_context(request: Request) -> ServerContext:
+    server_context: ServerContext = request.app.state.server_context
+    return server_context
 
 
 def _json(value: object) -> Response:

@@ -40,5 +40,5 @@ def add_error_handlers(app: FastAPI, not_found: str) -> None:
             return error_response(error.status, str(error))
         return error_response(500, INTERNAL)
 
-    app.add_exception_handler(HTTPException, answer)
-    app.add_exception_handler(Exception, answer)
+    for kind in (HTTPException, ExtenderError, Exception):
+        app.add_exception_handler(kind, answer)
