@@ -7,7 +7,6 @@ Cluster files are not: half a cluster may be valid, and decisions on it are wron
 Rule: knows file signatures, not file contents.
 """
 
-import math
 import os
 from pathlib import Path
 
@@ -24,20 +23,21 @@ Signature = tuple[object, ...]
 class ChangeDetector:
     """Detects that a file, or a set of files, has changed and settled."""
 
-    def __init__(self, loaded: Signature | None = None, *, max_unsettled_polls: float = math.inf) -> None:
+    def __init__(self, loaded: Signature | None = None, *, must_settle: bool = True) -> None:
         """`loaded`: signature of what is in use; None: whatever the next poll sees counts as a change.
 
-        `max_unsettled_polls`: polls after which a change is loaded although it has not settled.
+        `must_settle`: False: a change that does not settle is loaded after MAX_UNSETTLED_POLLS polls.
         """
         self._last_attempt = self._previous = loaded
-        self._max_unsettled_polls = max_unsettled_polls
+        self._must_settle = must_settle
         self._unsettled_polls = 0
 
     def should_reload(self, now: Signature) -> bool:
         """Return whether `now`, the signature of this poll, is a change to load: settled, or unsettled for too long."""
         has_changed, has_settled, self._previous = now != self._last_attempt, now == self._previous, now
         self._unsettled_polls = self._unsettled_polls + 1 if has_changed else 0
-        if not has_changed or not (has_settled or self._unsettled_polls >= self._max_unsettled_polls):
+        is_overdue = not self._must_settle and self._unsettled_polls >= MAX_UNSETTLED_POLLS
+        if not has_changed or not (has_settled or is_overdue):
             return False
         self._last_attempt, self._unsettled_polls = now, 0
         return True

@@ -31,7 +31,7 @@ ReportT = TypeVar("ReportT")
 
 @dataclass(frozen=True)
 class Output:
-    """Where and how decisions are printed."""
+    """Destination and format of the printed decisions."""
 
     invocation: Invocation
     console: Console

@@ -63,14 +63,18 @@ def sentence(decision: DecisionReport, node: NodeReport) -> str:
         case "outranked":
             return f"{name} was not chosen for {pod}: {_comparison_with_best(decision, node)}"
         case "rejectedByPolicy":
-            return f"{name} was ruled out for {pod}: evicting {join_names(node.victims, 3)} {_policy_reason(node.why)}"
+            why = node.why if node.why.startswith("would ") else f"is not allowed: {node.why}"
+            return f"{name} was ruled out for {pod}: evicting {join_names(node.victims, 3)} {why}"
         case "insufficientAfterPreemption":
             count = node.counts.get("victim", 0) + node.counts.get("reprieved", 0)
             evicted = "its only potential victim" if count == 1 else f"all {count} potential victims"
             why = f": {status_message(node.emptied)}" if node.emptied else ""
             return f"{pod} does not fit on {name} even after evicting {evicted}{why}"
         case "noVictims":
-            return f"{name} has no potential victims for {pod}: {_no_victims_reason(node)}"
+            protected = node.counts.get("protected", 0)
+            singular, plural = "pod of lower priority is protected", "pods of lower priority are protected"
+            why = pluralize(protected, singular, plural) if protected else "no pods of lower priority"
+            return f"{name} has no potential victims for {pod}: {why}"
         case "scored" | "unscored":
             why = f": {node.why}" if node.why else ""
             return f"{name} scored {node.score} of 10 for {pod}{why}"
@@ -87,17 +91,6 @@ _OUTCOME_SENTENCES = {
     "vetoed": "no pods on {name} are evicted for {pod}: {why}",
 }
 """Outcome -> sentence about a node with that outcome."""
-
-
-def _no_victims_reason(node: NodeReport) -> str:
-    protected = node.counts.get("protected", 0)
-    if not protected:
-        return "no pods of lower priority"
-    return pluralize(protected, "pod of lower priority is protected", "pods of lower priority are protected")
-
-
-def _policy_reason(why: str) -> str:
-    return why if why.startswith("would ") else f"is not allowed: {why}"
 
 
 def _comparison_with_best(decision: DecisionReport, node: NodeReport) -> str:

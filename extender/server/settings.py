@@ -15,13 +15,7 @@ from typing import Literal
 from extender.config import Configuration
 from extender.core.profile import Profile
 from extender.errors import ConfigError
-from extender.file_watch import (
-    MAX_UNSETTLED_POLLS,
-    POLL_INTERVAL_SECONDS,
-    ChangeDetector,
-    Signature,
-    file_signature,
-)
+from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +84,7 @@ class LiveSettings:
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
         self._file = file
-        self._changes = ChangeDetector(max_unsettled_polls=MAX_UNSETTLED_POLLS)
+        self._changes = ChangeDetector(must_settle=False)
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""

@@ -83,11 +83,8 @@ def render(record: DecisionRecord, *, node: str | None = None, every_pod: bool =
 
 
 def render_incoming_pod(pod: Pod) -> PodReport:
-    """Render the incoming pod with its requests."""
-    return _pod_report(pod, requests.incoming_requests(pod))
-
-
-def _pod_report(pod: Pod, amounts: Mapping[str, int]) -> PodReport:
+    """Render an incoming or nominated pod with its requests."""
+    amounts = requests.incoming_requests(pod)
     return PodReport(key=pod.key, uid=pod.metadata.uid, priority=pod.priority, requests=dict(amounts))
 
 
@@ -236,7 +233,7 @@ class _TriedNode:
             used=_relevant_amounts(request, _sum(pods)),
             freed=_relevant_amounts(request, _sum([pod for pod in pods if pod.role == "victim"])),
             nominated=[
-                _pod_report(pod, requests.incoming_requests(pod))
+                render_incoming_pod(pod)
                 for pod in request.context.nominees
                 if pod.status.nominated_node_name == self.name
             ],

@@ -169,7 +169,7 @@ class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """One line in the list of decisions."""
 
     id: str
-    """Such as `preempt-17`: the verb and a counter that starts with the process."""
+    """The verb and a counter that starts with the process, such as `preempt-17`."""
     verb: VerbName
     time: str
     """Time of the request, UTC."""

@@ -105,7 +105,8 @@ def _drop_reasons(dropped: Mapping[str, Dropped]) -> str:
 def _why_best(record: PreemptRecord) -> str:
     ranking, dry_run = report_ranking(record), record.dry_run
     if ranking is None or dry_run is None or ranking.decided_by is None:
-        nodes = _node_count(record)
+        tried = {node.metadata.name for node in dry_run.nodes} if dry_run else set()
+        nodes = len(tried | set(record.sent_nodes))
         return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
     if record.decision.kept[0].node != ranking.ties[0]:
         return "the best candidate that passed the last check"
@@ -122,9 +123,3 @@ def _why_best(record: PreemptRecord) -> str:
     if dry_run.ranked.keys.by_criterion["named"][0][0]:
         return f"{cost}, and its victims differ least from those that kube-scheduler chose"
     return f"{cost}, and kube-scheduler had chosen its victims"
-
-
-def _node_count(record: PreemptRecord) -> int:
-    """Return the number of nodes that were sent or had a dry run."""
-    tried = {node.metadata.name for node in record.dry_run.nodes} if record.dry_run else set()
-    return len(tried | set(record.sent_nodes))

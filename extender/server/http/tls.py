@@ -19,13 +19,7 @@ from typing import Any
 
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
-from extender.file_watch import (
-    MAX_UNSETTLED_POLLS,
-    POLL_INTERVAL_SECONDS,
-    ChangeDetector,
-    Signature,
-    file_signature,
-)
+from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 from extender.k8s.time import SECOND, format_time
 from extender.log_throttle import ThrottledLogger
 
@@ -60,7 +54,7 @@ class TLSFiles:
         self._log_failed_handshake = ThrottledLogger(log)
         self._log_rejected_client = ThrottledLogger(log)
         self._next_warning = 0.0
-        self._changes = ChangeDetector(self._signatures(), max_unsettled_polls=MAX_UNSETTLED_POLLS)
+        self._changes = ChangeDetector(self._signatures(), must_settle=False)
         self.context, self.expires = self._load()
         """Context for new connections, and expiry of its certificate in seconds since 1970."""
 

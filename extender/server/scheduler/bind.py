@@ -31,25 +31,23 @@ TIMED_OUT = BindResult("unknown", "not known whether the pod was bound: no respo
 CANCELLED = "not known whether the pod was bound: the call was cancelled"
 """Error in the audit line of a cancelled call (shutdown)."""
 
-ANSWERED: DecisionMode = "answered"
-"""Audit mode of a call that did not fail."""
-
 
 async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadline: Deadline = NO_DEADLINE) -> Answer:
     """Bind the pod; the answer has an error unless the API server confirms the binding. Raises RequestError."""
     started = time.perf_counter()
     request = decode_bind(body)
-    call_id, mode, result = server_context.decisions.next_id("bind"), ANSWERED, BindResult("refused")
+    call_id, result = server_context.decisions.next_id("bind"), BindResult("refused")
+    mode: DecisionMode = "answered"
     try:
         deadline.check()
         result = await _bind_in_thread(binder, request, deadline)
         answer = _confirm(server_context, request, result)
-    except asyncio.CancelledError:
-        result, mode, answer = BindResult("unknown", CANCELLED), "failed", Answer(encode_bind(CANCELLED), "error")
-        raise
     except Exception as error:
         result, mode = replace(result, error=error_message(error)), "failed"
         answer = failure_answer("bind", server_context, error)
+    except BaseException:  # cancelled, or the event loop has ended
+        result, mode, answer = BindResult("unknown", CANCELLED), "failed", Answer(encode_bind(CANCELLED), "error")
+        raise
     finally:
         milliseconds, now = (time.perf_counter() - started) * 1000, EvictionHistory(time.time_ns())
         call_result = CallResult(answer, mode, error=result.error)
