@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -119,7 +119,7 @@ class _Layers:
 
     def _plain(self, node: yaml.Node, path: KeyPath) -> Any:
         """Return the node's value and record the line of every key in it."""
-        self.places.setdefault(path, self._place_of(node))
+        self.places.setdefault(path, _Place(self.name, node.start_mark.line + 1))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
@@ -129,8 +129,7 @@ class _Layers:
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            place = self._place_of(key_node)
-            key = key_node.value
+            place, key = _Place(self.name, key_node.start_mark.line + 1), key_node.value
             if not isinstance(key, str):
                 raise ConfigError(f"{place}: a key must be a string")
             if key in values:
@@ -139,12 +138,8 @@ class _Layers:
             values[key] = self._plain(value_node, (*path, key))
         return values
 
-    def _place_of(self, node: yaml.Node) -> "_Place":
-        return _Place(self.name, node.start_mark.line + 1)
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Source of a value: a file and line, or a variable or option (line 0, sorted first)."""
 
     name: str

@@ -12,7 +12,7 @@ import asyncio
 import ipaddress
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,21 +62,13 @@ def openapi_document() -> dict[str, Any]:
 
 def _build_app(*, with_debug: bool) -> FastAPI:
     app = FastAPI(version=__version__, openapi_url=None, redirect_slashes=False)
-    app.include_router(_health())
+    for path, endpoint in ("/livez", health.livez), ("/readyz", health.readyz), ("/metrics", health.show_metrics):
+        operation = openapi_admin.OPERATIONS[endpoint.__name__]
+        app.add_api_route(path, endpoint, response_class=PlainTextResponse, operation_id=path[1:], **operation)
     if with_debug:
         app.include_router(routes.create_router())
     add_error_handlers(app, _NOT_FOUND if with_debug else _NOT_FOUND_WITHOUT_DEBUG)
     return app
-
-
-def _health() -> APIRouter:
-    router = APIRouter(redirect_slashes=False)
-    for path, endpoint in ("/livez", health.livez), ("/readyz", health.readyz), ("/metrics", health.show_metrics):
-        operation = openapi_admin.OPERATIONS[endpoint.__name__]
-        router.add_api_route(
-            path, endpoint, methods=["GET"], response_class=PlainTextResponse, operation_id=path[1:], **operation
-        )
-    return router
 
 
 class _BrowserGuard:

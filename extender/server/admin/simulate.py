@@ -57,8 +57,8 @@ def preset_policy(base: Profile, name: str) -> SimulatedPolicy:
     """Return a preset on top of the defaults, or the configured policies; RequestError for any other name."""
     if name == CONFIGURED:
         return SimulatedPolicy(name, base)
-    names = (*PRESETS, CONFIGURED)
     if name not in PRESETS:
+        names = (*PRESETS, CONFIGURED)
         raise RequestError(f"unknown preset {name!r}{suggestion(name, names)}: available: {', '.join(names)}")
     return SimulatedPolicy(name, with_preemption(base, PreemptionSection.model_validate({"preset": name})))
 
@@ -193,19 +193,19 @@ def _is_same_outcome(one: PodOutcome | None, other: PodOutcome | None) -> bool:
 
 def parse_pods(given: Sequence[Any]) -> list[Pod]:
     """Parse pods from JSON values; `kind` is optional. RequestError names the invalid pod and field."""
-    return [_parse_pod(one, place) for place, one in enumerate(given)]
+    return [_parse_pod(one, f"pod {number} of the request") for number, one in enumerate(given, 1)]
 
 
-def _parse_pod(given: Any, place: int) -> Pod:
+def _parse_pod(given: Any, place: str) -> Pod:
     if not isinstance(given, dict):
-        raise RequestError(f"pod {place + 1} of the request: expected an object with metadata and spec")
+        raise RequestError(f"{place}: expected an object with metadata and spec")
     kind = given.get("kind") or "Pod"
     if kind != "Pod":
-        raise RequestError(not_a_pod_message(f"pod {place + 1} of the request", str(kind)[:80]))
+        raise RequestError(not_a_pod_message(place, str(kind)[:80]))
     try:
         (pod,) = load_cluster({**given, "kind": "Pod", "apiVersion": "v1"}).pods
     except ClusterFileError as error:
-        raise RequestError(str(error).replace("cluster: ", f"pod {place + 1} of the request: ", 1)) from error
+        raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
     return pod
 
 
@@ -259,9 +259,8 @@ def simulate_request(
     count = len(request.pods) + (sum(not pod.spec.node_name for pod in objects.pods) if request.pending else 0)
     if count > MAX_SIMULATED_PODS:
         raise RequestError(f"{count} pods exceed the limit of {MAX_SIMULATED_PODS} per request")
-    plain: dict[str, Any] = msgspec.to_builtins(
-        run_simulations(objects, _policies(base, parsed), request, scratch=scratch)
-    )
+    result = run_simulations(objects, _policies(base, parsed), request, scratch=scratch)
+    plain: dict[str, Any] = msgspec.to_builtins(result)
     return plain
 
 
