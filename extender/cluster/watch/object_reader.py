@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, identity
 from extender.cluster.watch import list_watch
@@ -68,7 +69,11 @@ class ObjectReader:
 
     def read_change(self, meta: PartialObjectMetadata, raw: Raw, is_deleted: bool) -> Change | None:
         """Return the change of an event; for a deletion, with the cached object if its last state cannot be decoded."""
-        found = self._decode(meta, raw, self._cached(meta) if is_deleted else None)
+        cached = self._cached(meta) if is_deleted else None
+        if cached is not None:  # with the version of the deletion: at its own, the last list already includes it
+            version = meta.metadata.resource_version
+            cached = replace(cached, metadata=replace(cached.metadata, resource_version=version))
+        found = self._decode(meta, raw, cached)
         return None if found is None else Change(self.kind, found, is_deleted)
 
     def skip(self, key: Key, reason: str) -> None:

@@ -287,6 +287,19 @@ async def test_C3_an_event_from_before_the_list_tells_nothing(api):
         assert rig.names() == {"b", "c"}
 
 
+async def test_C13_a_deletion_that_cannot_be_read_deletes_what_the_list_had(api):
+    api.put("Pod", pod("a"))
+    api.put("Pod", pod("b"))
+    async with following(api.url) as rig:
+        await rig.read()
+        held_a = rig.cache.snapshot().objects.pods["default", "a"].metadata
+        metadata = {"name": "a", "namespace": "default", "uid": held_a.uid, "resourceVersion": str(api.revision + 1)}
+        event = {"type": "DELETED", "object": {"kind": "Pod", "metadata": metadata, "spec": {"priority": "high"}}}
+        api.send_raw("Pod", msgspec.json.encode(event) + b"\n")
+        await rig.until(lambda: rig.names() == {"b"})
+        assert rig.state("Pod").relists == 0
+
+
 async def test_C3_the_same_name_with_a_new_uid_is_another_pod(api):
     api.put("Pod", pod("a"))
     async with following(api.url) as rig:
