@@ -79,13 +79,13 @@ def test_a_changed_file_is_read_once_it_has_stood_still_for_one_look(source, cac
 
 
 def test_a_file_that_is_still_being_written_is_not_read(source, cache, path):
-    write(path, "a", "b")
-    assert polls(source, 1) == [False]
-    write(path, "a", "b", "c")
-    assert polls(source, 1) == [False]
+    names = "abcdefghij"
+    for count in range(2, len(names) + 1):  # longer than any other changed file is waited for
+        write(path, *names[:count])
+        assert polls(source, 1) == [False]
     assert nodes(cache) == ["a"]
     assert polls(source, 1) == [True]
-    assert nodes(cache) == ["a", "b", "c"]
+    assert nodes(cache) == list(names)
 
 
 def test_a_broken_file_keeps_the_last_good_cache_and_is_complained_of_once(source, cache, path, caplog):
