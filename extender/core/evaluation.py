@@ -59,12 +59,16 @@ class Evaluation:
         result: dict[str, Any] = {}
         if not_evaluated := self._not_evaluated():
             result["notEvaluated"] = not_evaluated
+        statuses = {}
         if self.filter_run.prefilter_status is not None:
             result["prefilter"] = _plain(self.filter_run.prefilter_status)
+        else:
+            names = self.context.snapshot.node_names
+            statuses = {name: _plain(self.filter_run.status(row)) for row, name in enumerate(names)}
         if self.filter_run.prefilter_node_names is not None:
             result["prefilterNodes"] = sorted(self.filter_run.prefilter_node_names)
         return result | {
-            "filter": self._filter(),
+            "filter": statuses,
             "feasible": len(self.scores.rows),
             "scores": self._scores(),
             "eligible": list(self.eligible),
@@ -77,12 +81,6 @@ class Evaluation:
         names = self.context.snapshot.node_names
         nodes = {plugin: np.flatnonzero(mask) for plugin, mask in filters_not_evaluated(self.context).items()}
         return {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
-
-    def _filter(self) -> dict[str, Any]:
-        if self.filter_run.prefilter_status is not None:
-            return {}
-        names = self.context.snapshot.node_names
-        return {name: _plain(self.filter_run.status(row)) for row, name in enumerate(names)}
 
     def _scores(self) -> dict[str, Any]:
         names, totals = self.context.snapshot.node_names, self.scores.total

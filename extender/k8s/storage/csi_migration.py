@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.objects import InTreeDisk, Labels, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -39,10 +39,7 @@ def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
     if disk.gce_persistent_disk is None:
         return None
     zones = (labels.get(BETA_ZONE) or labels.get(ZONE) or "UNSPECIFIED").split(ZONE_DELIMITER)
-    if len(zones) == 1:
-        where = f"zones/{zones[0]}"
-    else:
-        where = f"regions/{zones[0].rpartition('-')[0]}"
+    where = f"zones/{zones[0]}" if len(zones) == 1 else f"regions/{zones[0].rpartition('-')[0]}"
     return f"projects/UNSPECIFIED/{where}/disks/{disk.gce_persistent_disk.pd_name}"
 
 
@@ -111,7 +108,8 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
         zones = sorted({name.strip() for name in labels[zone].split(ZONE_DELIMITER)} - {""})
         added = NodeSelectorRequirement(topology_key, "In", zones)
         if zones:
-            terms = [_with(term, added) for term in terms or [NodeSelectorTerm()]]
+            found = terms or [NodeSelectorTerm()]
+            terms = [replace(one, match_expressions=[*(one.match_expressions or ()), added]) for one in found]
     if region == BETA_REGION and _has_values(terms, region):
         terms = [_renamed(term, region, REGION) for term in terms]
     return VolumeNodeAffinity(NodeSelector(terms)) if terms else affinity
@@ -133,9 +131,5 @@ def _has_values(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
 
 
 def _renamed(term: NodeSelectorTerm, old: str, new: str) -> NodeSelectorTerm:
-    found = [msgspec.structs.replace(one, key=new) if one.key == old else one for one in term.match_expressions or ()]
-    return msgspec.structs.replace(term, match_expressions=found)
-
-
-def _with(term: NodeSelectorTerm, added: NodeSelectorRequirement) -> NodeSelectorTerm:
-    return msgspec.structs.replace(term, match_expressions=[*(term.match_expressions or ()), added])
+    found = [replace(one, key=new) if one.key == old else one for one in term.match_expressions or ()]
+    return replace(term, match_expressions=found)
