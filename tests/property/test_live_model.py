@@ -133,6 +133,8 @@ async def play(world: World) -> None:
             world.log.append(world.rewind())
         world.log.append("calm")
         world.calm()
+        for reflector in rig.source.reflectors.values():  # a busy machine may need longer for a list than a fault lasts
+            reflector.settings = replace(reflector.settings, list_timeout=CALM, initial_events_timeout=CALM)
         clock.now += 31.0  # nothing is assumed any more
         await to_be_true(world, rig)
         if not world.is_ambiguous:

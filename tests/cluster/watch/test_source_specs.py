@@ -98,9 +98,9 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
                 go_on.wait(20)
             return said(held)
 
-        vars(assumed)["said"] = said_late
+        vars(assumed)["api_object"] = said_late
         shop.put("Pod", pod("p") | {"status": {"phase": "Pending", "conditions": []}})
-        await asyncio.to_thread(asked.wait, 20)
+        assert await asyncio.to_thread(asked.wait, 20)
         clock.now += 31
         rig.cache.snapshot()
         assert spec(rig).node_name == ""
