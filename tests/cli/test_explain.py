@@ -278,7 +278,8 @@ def answering(status: int, body: bytes, media_type: str = "application/json") ->
             self.send_header("Content-Type", media_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # a client need not read all of an answer that is too large
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Nothing on stderr."""
