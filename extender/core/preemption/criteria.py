@@ -47,7 +47,14 @@ def best_candidates(run: DryRun, limit: int | None) -> IntArray:
     for name in (*run.context.profile.preemption.ranking, *TIE_BREAKERS):
         if len(best) <= 1:
             break
-        ranks = RankingKeys({"earlier criteria": [ranks], name: CRITERIA[name](run, best)}).ranks
+        keys = CRITERIA[name](run, best)
+        if wanted < len(best) and not ranks.any():
+            # All are equal so far: the first key rules most of them out, without sorting.
+            kept = keys[0] <= np.partition(keys[0], wanted - 1)[wanted - 1]
+            best, ranks, keys = best[kept], ranks[kept], [key[kept] for key in keys]
+            if len(keys) == 1 and keys[0].min() == keys[0].max():
+                continue  # all are equal still
+        ranks = RankingKeys({"earlier criteria": [ranks], name: keys}).ranks
         kept = ranks < wanted
         best, ranks = best[kept], ranks[kept]
     order: IntArray = best[np.argsort(ranks)]
