@@ -17,10 +17,10 @@ from extender.cli.tables import (
     format_timestamp,
     indented,
     join_names,
-    pluralize,
     section_heading,
     text,
 )
+from extender.core.explain.ranking_report import pluralize
 from extender.core.explain.schema import DecisionReport, NodeReport, RunningPodReport
 
 _ROLES = {

@@ -213,7 +213,7 @@ def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
     """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
     from rich.text import Text
 
-    from extender.cli.tables import pluralize
+    from extender.core.explain.ranking_report import pluralize
     from extender.server.recording.differences import ABSENT
 
     for row in rows:

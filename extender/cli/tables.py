@@ -91,10 +91,6 @@ def join_names(names: Sequence[str], limit: int) -> str:
     return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
 
 
-def pluralize(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or f'{one}s'}"
-
-
 def format_amounts(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {format_amount(name, value)}" for name, value in amounts.items())
 

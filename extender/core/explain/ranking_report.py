@@ -70,6 +70,6 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     return str(keys[0])
 
 
-def pluralize(count: int, noun: str) -> str:
-    """Return a count with its noun: `1 node`, `2 nodes`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def pluralize(count: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural, where it is not `one` with an s."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"

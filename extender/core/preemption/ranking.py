@@ -39,8 +39,7 @@ class RankingKeys:
     @property
     def ranks(self) -> IntArray:
         """[candidate]: how many candidates are better; candidates with equal keys have equal ranks."""
-        keys = self.flat
-        order = np.lexsort(keys[::-1])
+        keys, order = self.flat, self.order
         differs = np.zeros(len(order), np.bool_)
         for key in keys:
             differs[1:] |= np.diff(key[order]) != 0
