@@ -5,11 +5,12 @@ Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the pl
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.filter import FilterResults, FilterRun, evaluate_constraints
-from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
+from extender.core.framework.filter import FILTERED_OUT_BY_PREFILTER, FilterRun, evaluate_constraints
+from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status
 from extender.core.preemption.dry_run import DryRun
 from extender.core.simulator.result import CyclePostFilter
 
@@ -73,28 +74,43 @@ def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
     """Return the plugins that rejected a node (Diagnosis.UnschedulablePlugins); their events requeue the pod."""
     if filter_run.prefilter_status is not None:
         return frozenset({filter_run.prefilter_status.plugin})
-    results = _without_prefilter(filter_run)
-    prefilter_plugins = frozenset[str]() if filter_run.prefilter_node_names is None else frozenset({"NodeAffinity"})
-    places = np.unique(results.rejected_by[results.rejected_by >= 0] // 2)
-    return prefilter_plugins | {results.checks[place].plugin for place in places.tolist()}
+    places = np.unique(filter_run.rejected_by[filter_run.rejected_by >= 0] // 2)
+    rejecting = {filter_run.checks[place].plugin for place in places.tolist()} - {FILTERED_OUT_BY_PREFILTER.plugin}
+    return _plugins_before_filters(filter_run, _nominated_status(filter_run)) | rejecting
 
 
-def _without_prefilter(filter_run: FilterRun) -> FilterResults:
-    """Return the results of the Filter plugins, on nodes that the PreFilterResult leaves out as well."""
+def _plugins_before_filters(filter_run: FilterRun, nominated: Status | None) -> frozenset[str]:
+    """Return the plugins that reject before the nodes are filtered: at PreFilter, and on the nominated node."""
     if filter_run.prefilter_node_names is None:
-        return filter_run
-    return evaluate_constraints(filter_run.checks[1:], len(filter_run.codes))
+        return frozenset()
+    rejected = frozenset[str]() if nominated is None or nominated == SUCCESS else frozenset({nominated.plugin})
+    return rejected | {"NodeAffinity"}
+
+
+def _nominated_status(filter_run: FilterRun) -> Status | None:
+    """Return the status of the nominated node, which is filtered first, even where a PreFilterResult leaves it out.
+
+    None: there is no such node (evaluateNominatedNode).
+    """
+    context = filter_run.context
+    row = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
+    if row is None or filter_run.prefilter_node_names is None:
+        return None if row is None else filter_run.status(row)
+    return evaluate_constraints(filter_run.checks[1:], len(filter_run.codes)).status(row)
 
 
 def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
-    context, codes = filter_run.context, (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-    rows = np.concatenate([filter_run.rows(code) for code in codes])
-    nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
+    snapshot, pod = filter_run.context.snapshot, filter_run.context.pod
+    rows = np.concatenate([filter_run.rows(code) for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)])
+    nominated = _nominated_status(filter_run)
     if nominated is None:
         return _count_reasons(filter_run.statuses(rows).to_list())
-    # The nominated node is filtered first, even where PreFilterResult leaves it out (evaluateNominatedNode).
-    statuses = filter_run.statuses(rows[rows != nominated]).to_list()
-    return _count_reasons([*statuses, _without_prefilter(filter_run).status(nominated)])
+    # UnschedulablePlugins is one map, to which filtering the nominated node adds the plugin that rejected it; the
+    # status of the nodes that the PreFilterResult leaves out is worded afterwards, with the plugins that are in it.
+    plugins = " ".join(sorted(_plugins_before_filters(filter_run, nominated)))
+    left_out = replace(FILTERED_OUT_BY_PREFILTER, reasons=(f"node(s) didn't satisfy plugin(s) [{plugins}]",))
+    statuses = filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]).to_list()
+    return _count_reasons([left_out if one == FILTERED_OUT_BY_PREFILTER else one for one in [*statuses, nominated]])
 
 
 def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:

@@ -210,6 +210,77 @@ def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominat
     )
 
 
+PORT_TAKEN = "1 node(s) didn't have free ports for the requested pod ports"
+
+
+@pytest.mark.parametrize(
+    ("targets", "nominated", "reasons", "plugins"),
+    [
+        pytest.param(["n1"], "", "4 node(s) didn't satisfy plugin(s) [NodeAffinity]", set(), id="none"),
+        pytest.param(["n1"], "n9", "4 node(s) didn't satisfy plugin(s) [NodeAffinity]", set(), id="a missing node"),
+        pytest.param(
+            ["n1"], "n1", "4 node(s) didn't satisfy plugin(s) [NodeAffinity NodeResourcesFit]", set(), id="a full node"
+        ),
+        pytest.param(
+            ["n1"],
+            "n2",
+            "1 node(s) didn't match Pod's node affinity/selector, 3 node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            set(),
+            id="another node",
+        ),
+        pytest.param(
+            ["n1"],
+            "n3",
+            "1 node(s) were unschedulable, 3 node(s) didn't satisfy plugin(s) [NodeAffinity NodeUnschedulable]",
+            {"NodeUnschedulable"},
+            id="a cordoned node",
+        ),
+        pytest.param(
+            ["n1"],
+            "n4",
+            "1 node(s) had untolerated taint(s), 3 node(s) didn't satisfy plugin(s) [NodeAffinity TaintToleration]",
+            {"TaintToleration"},
+            id="a tainted node",
+        ),
+        pytest.param(
+            ["n1", "n5"],
+            "n5",
+            f"{PORT_TAKEN}, 3 node(s) didn't satisfy plugin(s) [NodeAffinity NodePorts]",
+            {"NodePorts"},
+            id="a node whose port is taken and that is full",
+        ),
+        pytest.param(
+            ["n1", "n5"],
+            "n1",
+            f"{PORT_TAKEN}, 3 node(s) didn't satisfy plugin(s) [NodeAffinity NodeResourcesFit]",
+            {"NodePorts"},
+            id="the other of two nodes that PreFilter leaves",
+        ),
+    ],
+)
+def test_the_plugin_that_rejected_the_nominated_node_is_named_for_the_nodes_that_prefilter_leaves_out(
+    targets, nominated, reasons, plugins
+):
+    """Messages of kube-scheduler v1.36.2 on a cluster of these nodes."""
+    nodes = {
+        node("n1", cpu="1"): [pod("a", priority=2000)],
+        node("n2", cpu="1"): [],
+        node("n3", cpu="1", unschedulable=True): [],
+        node("n4", cpu="1", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]): [],
+        node("n5", cpu="1"): [pod("b", cpu="100m", priority=2000, ports=[{"hostPort": 80}])],
+    }
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in targets]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    ports = [{"hostPort": 80}] if "n5" in targets else []
+    found = cycle(nodes, incoming(affinity=affinity, ports=ports, status={"nominatedNodeName": nominated}))
+    assert found.message == (
+        f"0/5 nodes are available: 1 Insufficient cpu, {reasons}. no new claims to deallocate, preemption: 0/5 nodes "
+        f"are available: {len(targets)} No preemption victims found for incoming pod, {5 - len(targets)} Preemption is "
+        "not helpful for scheduling."
+    )
+    assert found.unschedulable_plugins == {"NodeAffinity", "NodeResourcesFit", *plugins}
+
+
 def test_the_plugins_that_rejected_nodes_are_listed():
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", unschedulable=True): []}
     assert cycle(nodes).unschedulable_plugins == {"NodeResourcesFit", "NodeUnschedulable"}
