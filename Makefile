@@ -12,11 +12,11 @@ SOURCES = $(wildcard extender benchmarks tests)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all check openapi parity metrics bench bench-full performance bench-compare \
+.PHONY: help run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
 	mutants soak sbom lock format clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
 	$(BIN)/extender serve $(ARGS)
@@ -26,8 +26,27 @@ PYTEST = $(BIN)/python -m pytest -n auto --dist worksteal
 test: $(VENV)/.dev-stamp ## Run the tests of a commit (options: ARGS="-k preempt")
 	$(PYTEST) $(ARGS)
 
-test-all: $(VENV)/.dev-stamp ## Run all tests, with more random cases, as CI does
-	$(PYTEST) -m "" --hypothesis-profile=ci $(ARGS)
+test-all: $(VENV)/.dev-stamp ## Run all tests but those of `make e2e`, with more random cases, as CI does
+	$(PYTEST) -m "" --hypothesis-profile=ci --ignore=tests/e2e/control_plane $(ARGS)
+
+KUBE_BIN ?= build/kube
+
+define KUBE_BIN_HELP
+$(KUBE_BIN) lacks binaries of the control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
+kube-scheduler-1.33 and kube-scheduler-1.30 for the tests of older schedulers (skipped without them).
+  1. Download the first three of Kubernetes' own from https://kubernetes.io/releases/download (Linux, the architecture of
+     this machine, v1.36), and each one's file .sha256; compare: echo "$$(cat FILE.sha256)  FILE" | sha256sum --check
+  2. Download etcd 3.6 from its releases (https://etcd.io/docs/latest/install), and SHA256SUMS; compare:
+     sha256sum --check --ignore-missing SHA256SUMS; unpack etcd.
+  3. chmod +x all, in one folder, and: make e2e KUBE_BIN=FOLDER
+The tests with an old etcd need Debian's package etcd-server.
+endef
+export KUBE_BIN_HELP
+
+e2e: $(VENV)/.dev-stamp ## Run the tests with a real control plane (its binaries: KUBE_BIN=build/kube)
+	@for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do \
+		test -x "$(KUBE_BIN)/$$name" || { echo "$$KUBE_BIN_HELP" >&2; exit 1; }; done
+	KUBE_BIN=$(KUBE_BIN) $(BIN)/python -m pytest tests/e2e/control_plane -n 2 --dist loadfile $(ARGS)
 
 # No cache for lint-imports: it keeps reporting a module as missing after the module was added.
 check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/ up to date

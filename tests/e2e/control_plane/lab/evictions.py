@@ -1,0 +1,306 @@
+"""Judge evictions: which pods kube-scheduler evicted for which pod, and which of them need not have gone.
+
+Rule: the API server's audit log is the truth about pods, and a pod is leaving from the answer to its deletion on;
+recorded calls say what kube-scheduler asked and what the extender answered.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from extender.k8s.quantity import parse
+from tests.e2e.control_plane.lab.audit_log import JSON, AuditEvent
+from tests.e2e.control_plane.lab.call_recorder import ExtenderCall
+
+_PREEMPTED = re.compile(r"Preempted by pod (\S+) on node (\S+)")
+
+NEVER = float("inf")
+
+
+class Pod(msgspec.Struct, kw_only=True):
+    """The life of one pod."""
+
+    uid: str
+    name: str
+    """namespace/name."""
+    priority: int = 0
+    requests: dict[str, int] = {}
+    created: float = 0.0
+    node: str = ""
+    bound: float = NEVER
+    leaving: float = NEVER
+    """Time of its deletion or eviction, when it may still be running."""
+    gone: float = NEVER
+
+    def is_on(self, node: str, time: float) -> bool:
+        """Return whether the pod was bound to the node and not leaving."""
+        return self.node == node and self.bound <= time < self.leaving
+
+
+class Preemption(msgspec.Struct, kw_only=True):
+    """Pods evicted for one pod on one node."""
+
+    preemptor: str
+    """UID."""
+    node: str
+    time: float
+    """When the first victim was deleted."""
+    victims: list[str]
+    """UIDs."""
+
+
+class Judgement(msgspec.Struct, kw_only=True):
+    """What happened, and what should not have; each fault is a line of text."""
+
+    preemptions: list[Preemption]
+    needless_preemptions: list[str]
+    """Preemptors for which pods were evicted on another node although their first eviction made room."""
+    needless_evictions: list[str]
+    """Evicted pods that need not have gone."""
+    wrong_victims: list[str]
+    """Evicted pods of equal or higher priority, of another node than chosen, or that were not answered."""
+    unexplained: list[str]
+    """Pods that a scheduler evicted, and neither an event nor a call says for which pod."""
+
+    @property
+    def faults(self) -> list[str]:
+        return self.needless_preemptions + self.needless_evictions + self.wrong_victims
+
+    @property
+    def evictions(self) -> int:
+        return sum(len(one.victims) for one in self.preemptions)
+
+
+class History(msgspec.Struct):
+    """Pods and nodes as the audit log shows them."""
+
+    pods: dict[str, Pod]
+    allocatable: dict[str, dict[str, int]]
+    evicted: dict[str, float]
+    """UID -> time of the deletion by a scheduler."""
+    preemptors: dict[str, tuple[str, str]]
+    """UID of a victim -> (UID of the preemptor, node), from Preempted events."""
+
+
+def judge(
+    events: Iterable[AuditEvent],
+    calls: Sequence[ExtenderCall] = (),
+    schedulers: Iterable[str] = ("system:kube-scheduler",),
+) -> Judgement:
+    """Judge all evictions by the users `schedulers`; without `calls`, by the audit log alone."""
+    history = read_history(events, frozenset(schedulers))
+    preempt_calls = sorted((one for one in calls if one.verb == "preempt"), key=lambda one: one.time)
+    unexplained: list[str] = []
+    preemptions = _preemptions(history, preempt_calls, unexplained)
+    return Judgement(
+        preemptions=preemptions,
+        needless_preemptions=_needless_preemptions(history, preemptions),
+        needless_evictions=_needless_evictions(history, preemptions, preempt_calls),
+        wrong_victims=_wrong_victims(history, preemptions, preempt_calls),
+        unexplained=unexplained,
+    )
+
+
+# --- what happened
+
+
+def read_history(events: Iterable[AuditEvent], schedulers: frozenset[str]) -> History:
+    history = History({}, {}, {}, {})
+    names: dict[tuple[str, str], str] = {}
+    for event in sorted(events, key=lambda one: one.completed):
+        if event.status >= 300:
+            continue
+        match event.resource, event.subresource, event.verb:
+            case "nodes", _, "create" | "update" | "patch":
+                amounts = event.response.get("status", {}).get("allocatable", {})
+                history.allocatable[event.response["metadata"]["name"]] = _amounts(amounts)
+            case "pods", "", "create":
+                pod = _created(event.response, event.completed)
+                history.pods[pod.uid] = pod
+                names[event.namespace, pod.name.partition("/")[2]] = pod.uid
+            case "pods", "binding", "create":
+                uid = event.request.get("metadata", {}).get("uid") or names.get((event.namespace, event.name), "")
+                if uid in history.pods:
+                    history.pods[uid].node = event.request["target"]["name"]
+                    history.pods[uid].bound = event.completed
+            case "pods", "", "delete":
+                _deleted(history, event, names, schedulers)
+            case "events", _, "create":
+                _event(history, event.request)
+    return history
+
+
+def _created(raw: JSON, time: float) -> Pod:
+    about, spec = raw["metadata"], raw["spec"]
+    requests: dict[str, int] = defaultdict(int)
+    for container in spec["containers"]:
+        for name, amount in _amounts(container.get("resources", {}).get("requests", {})).items():
+            requests[name] += amount
+    node = spec.get("nodeName", "")
+    return Pod(
+        uid=about["uid"],
+        name=f"{about.get('namespace', 'default')}/{about['name']}",
+        priority=spec.get("priority") or 0,
+        requests={**requests, "pods": parse("1")},
+        created=time,
+        node=node,
+        bound=time if node else NEVER,
+    )
+
+
+def _amounts(amounts: JSON) -> dict[str, int]:
+    return {name: parse(amount) for name, amount in amounts.items()}
+
+
+def _deleted(
+    history: History, event: AuditEvent, names: dict[tuple[str, str], str], schedulers: frozenset[str]
+) -> None:
+    about = event.response.get("metadata", {})
+    uid = about.get("uid") or names.get((event.namespace, event.name), "")
+    pod = history.pods.get(uid)
+    if pod is None:
+        return
+    pod.leaving = min(pod.leaving, event.completed)
+    if not about.get("deletionGracePeriodSeconds"):
+        pod.gone = min(pod.gone, event.completed)
+    if event.user in schedulers:
+        history.evicted.setdefault(uid, event.completed)
+
+
+def _event(history: History, event: JSON) -> None:
+    found = _PREEMPTED.search(event.get("note") or event.get("message") or "")
+    victim = (event.get("regarding") or event.get("involvedObject") or {}).get("uid")
+    if event.get("reason") == "Preempted" and found and victim:
+        history.preemptors[victim] = (found[1], found[2])
+
+
+def _preemptions(history: History, calls: Sequence[ExtenderCall], unexplained: list[str]) -> list[Preemption]:
+    """Evictions by preemptor and node, in the order of their first deletion."""
+    found: dict[tuple[str, str], Preemption] = {}
+    for victim, time in sorted(history.evicted.items(), key=lambda one: one[1]):
+        preemptor = history.preemptors.get(victim) or _answered_for(victim, time, calls)
+        if preemptor is None:
+            unexplained.append(f"{history.pods[victim].name} was evicted for an unknown pod")
+            continue
+        uid, node = preemptor
+        one = found.setdefault(preemptor, Preemption(preemptor=uid, node=node, time=time, victims=[]))
+        one.victims.append(victim)
+    return list(found.values())
+
+
+def _answered_for(victim: str, time: float, calls: Sequence[ExtenderCall]) -> tuple[str, str] | None:
+    """Return the preemptor and node of the last answer before `time` that names the victim."""
+    for call in reversed(calls):
+        if call.time <= time:
+            for node, victims in call.answered_victims.items():
+                if victim in victims:
+                    return call.uid, node
+    return None
+
+
+# --- what should not have happened
+
+
+def _needless_preemptions(history: History, preemptions: Sequence[Preemption]) -> list[str]:
+    by_preemptor: dict[str, list[Preemption]] = defaultdict(list)
+    for one in preemptions:
+        by_preemptor[one.preemptor].append(one)
+    lines = []
+    for uid, of_pod in by_preemptor.items():
+        pod = history.pods.get(uid)
+        if pod is None or len(of_pod) == 1:
+            continue
+        first = of_pod[0]
+        for later in of_pod[1:]:
+            if pod.node == first.node:
+                why = f"it was bound to {first.node} after all"
+            elif _fits(history, pod, first, later.time):
+                why = f"{first.node} had room once the pods evicted there had left"
+            else:
+                continue
+            lines.append(
+                f"{pod.name}: {_names(history, first.victims)} evicted on {first.node}, then "
+                f"{_names(history, later.victims)} on {later.node} {later.time - first.time:.3f}s later, although {why}"
+            )
+    return lines
+
+
+def _fits(history: History, pod: Pod, preemption: Preemption, time: float) -> bool:
+    """Return whether the pod fits on the preemption's node by its resources, leaving pods not counted."""
+    free = dict(history.allocatable.get(preemption.node, {}))
+    for other in history.pods.values():
+        if other.is_on(preemption.node, time):
+            for name, amount in other.requests.items():
+                free[name] = free.get(name, 0) - amount
+    return all(amount <= free.get(name, 0) for name, amount in pod.requests.items())
+
+
+def _needless_evictions(
+    history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]
+) -> list[str]:
+    lines = []
+    for one in preemptions:
+        preemptor = history.pods.get(one.preemptor)
+        call = _call_of(one, calls)
+        free = _candidate_without_eviction(history, call) if call else None
+        if free is not None:
+            why = f"all victims of the candidate {free} were leaving or gone at the time of the call"
+        elif preemptor is not None and preemptor.node not in ("", *_nodes_of(one.preemptor, preemptions)):
+            why = f"the pod was bound to {preemptor.node}, where nothing was evicted for it"
+        else:
+            continue
+        for victim in one.victims:
+            lines.append(f"{history.pods[victim].name} was evicted for {_name(history, one.preemptor)}, although {why}")
+    return lines
+
+
+def _candidate_without_eviction(history: History, call: ExtenderCall) -> str | None:
+    """Return a node sent to /preempt of which no victim was still running at that time."""
+    for node, victims in call.victims.items():
+        if all(_is_leaving(history, victim, call.time) for victim in victims):
+            return node
+    return None
+
+
+def _is_leaving(history: History, uid: str, time: float) -> bool:
+    pod = history.pods.get(uid)
+    return pod is not None and pod.leaving <= time
+
+
+def _nodes_of(preemptor: str, preemptions: Sequence[Preemption]) -> list[str]:
+    return [one.node for one in preemptions if one.preemptor == preemptor]
+
+
+def _wrong_victims(history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]) -> list[str]:
+    lines = []
+    for one in preemptions:
+        preemptor = history.pods.get(one.preemptor)
+        call = _call_of(one, calls)
+        answered = call.answered_victims.get(one.node, ()) if call else None
+        for uid in one.victims:
+            victim = history.pods[uid]
+            about = f"{victim.name} on {victim.node}, evicted for {_name(history, one.preemptor)}"
+            if preemptor is not None and victim.priority >= preemptor.priority:
+                lines.append(f"{about}, has priority {victim.priority} against {preemptor.priority}")
+            if victim.node != one.node:
+                lines.append(f"{about}, is not on the chosen node {one.node}")
+            if answered is not None and uid not in answered:
+                lines.append(f"{about}, is not among the answered victims on {one.node}")
+    return lines
+
+
+def _call_of(preemption: Preemption, calls: Sequence[ExtenderCall]) -> ExtenderCall | None:
+    """Return the call whose answer the preemption followed: the pod's last before the first deletion."""
+    before = [one for one in calls if one.uid == preemption.preemptor and one.time <= preemption.time]
+    return before[-1] if before and before[-1].status == 200 else None
+
+
+def _name(history: History, uid: str) -> str:
+    pod = history.pods.get(uid)
+    return pod.name if pod else uid
+
+
+def _names(history: History, uids: Iterable[str]) -> str:
+    return ", ".join(_name(history, uid) for uid in uids)

@@ -1,0 +1,116 @@
+"""The extender as a user runs it: `python -m extender serve --config FILE` with the shipped role."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.e2e.control_plane.lab.plane import ControlPlane
+from tests.e2e.control_plane.lab.process import Process, free_port
+
+_RBAC = Path(__file__).parents[4] / "deploy" / "kustomize"
+
+JSON = dict[str, Any]
+
+
+class Service(Process):
+    """The extender on a control plane, as service account kube-system/extender; ends with the control plane.
+
+    `config` is merged into the configuration file; `roles` names components of deploy/kustomize whose RBAC is added
+    (`bind`, `pod-groups`); `api_url` is the address of a DelayedApi. A context manager, which waits until it is ready.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        config: JSON | None = None,
+        *,
+        name: str = "extender",
+        roles: tuple[str, ...] = (),
+        api_url: str | None = None,
+        kubeconfig: Path | None = None,
+    ) -> None:
+        for folder in (_RBAC / "rbac", *(_RBAC / "components" / role for role in roles)):
+            plane.api.apply(folder / "rbac.yaml")
+        port, admin_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.admin_url = f"http://127.0.0.1:{admin_port}"
+        if kubeconfig is None:
+            kubeconfig = plane.service_account_kubeconfig("kube-system", "extender", api_url, label=name)
+        self.kubeconfig = kubeconfig
+        own = {
+            "cluster": {"source": "kubernetes", "kubeconfig": str(kubeconfig)},
+            "server": {"port": port},
+            "admin": {"port": admin_port},
+        }
+        self.config_file = plane.directory / f"{name}.yaml"
+        self.config_file.write_text(yaml.safe_dump(_merged(own, config or {})))
+        argv = [sys.executable, "-m", "extender", "serve", "--config", self.config_file]
+        super().__init__(name, argv, plane.directory, self.is_ready)
+        plane.add(self)
+
+    def __enter__(self) -> "Service":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def start(self, *, wait: bool = True, **environment: str) -> None:
+        super().start(wait=wait, **({"PYTHONPATH": str(Path(__file__).parents[4])} | environment))
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """End the service as Ctrl-C does, without server.drainTime."""
+        if self.is_running:
+            self.resume()
+            self.signal(signal.SIGINT)
+            super().stop(timeout)
+
+    def is_ready(self) -> bool:
+        """Return whether /readyz answers 200."""
+        try:
+            return self.admin_get("/readyz", timeout=2.0).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def admin_get(self, path: str, *, timeout: float = 10.0, **query: Any) -> httpx.Response:
+        return httpx.get(self.admin_url + path, params=query or None, timeout=timeout, trust_env=False)
+
+    def admin_post(self, path: str, body: Any) -> httpx.Response:
+        return httpx.post(self.admin_url + path, json=body, timeout=30.0, trust_env=False)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples that have these labels."""
+        total = 0.0
+        for line in self.admin_get("/metrics").text.splitlines():
+            series, _, value = line.rpartition(" ")
+            if series.partition("{")[0] == name and all(f'{k}="{v}"' in series for k, v in labels.items()):
+                total += float(value)
+        return total
+
+    def extender(self, url: str | None = None, **options: Any) -> JSON:
+        """Return the entry of `extenders` in a KubeSchedulerConfiguration: all verbs but bind, with node names.
+
+        `url`: the address of a CallRecorder; an option None leaves the field out.
+        """
+        entry = {
+            "urlPrefix": url or self.url,
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "weight": 1,
+            "httpTimeout": "5s",
+            "nodeCacheCapable": True,
+            "ignorable": False,
+            **options,
+        }
+        return {key: value for key, value in entry.items() if value is not None}
+
+
+def _merged(base: JSON, more: JSON) -> JSON:
+    both = base.keys() & more.keys()
+    nested = {key: _merged(base[key], more[key]) for key in both if isinstance(base[key], dict)}
+    return base | more | nested
