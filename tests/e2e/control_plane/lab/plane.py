@@ -144,7 +144,7 @@ class ControlPlane:
         return revision
 
     def _ask_etcd(self, path: str, body: dict[str, Any]) -> Any:
-        return httpx.post(f"{self._etcd_url}/v3/{path}", json=body, timeout=10.0, trust_env=False).json()
+        return _probes.post(f"{self._etcd_url}/v3/{path}", json=body).json()
 
     # --- access
 
@@ -236,9 +236,12 @@ class ControlPlane:
         return Process("kube-controller-manager", argv, self.directory, lambda: _answers(url))
 
 
+_probes = httpx.Client(verify=False, trust_env=False, timeout=2.0, limits=httpx.Limits(max_keepalive_connections=0))
+
+
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2.0, verify=False, trust_env=False).status_code == 200
+        return _probes.get(url).status_code == 200
     except httpx.HTTPError:
         return False
 

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_START_LIMIT_SECONDS = 60.0
+_START_LIMIT_SECONDS = 30.0
 
 _reserved: list[socket.socket] = []
 
@@ -107,7 +107,7 @@ class Process:
             state = "ended while starting" if not self.is_running else f"is not ready after {timeout:g}s"
             if not self.is_running or time.monotonic() > end:
                 raise AssertionError(f"{self.name} {state} (exit code {self.exit_code}):\n{self.log[-3000:]}")
-            time.sleep(0.03)
+            time.sleep(0.05)
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None

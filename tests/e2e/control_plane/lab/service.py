@@ -50,6 +50,7 @@ class Service(Process):
         self.config_file.write_text(yaml.safe_dump(_merged(own, config or {})))
         argv = [sys.executable, "-m", "extender", "serve", "--config", self.config_file]
         super().__init__(name, argv, plane.directory, self.is_ready)
+        self._http = httpx.Client(trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
         plane.add(self)
 
     def __enter__(self) -> "Service":
@@ -77,10 +78,10 @@ class Service(Process):
             return False
 
     def admin_get(self, path: str, *, timeout: float = 10.0, **query: Any) -> httpx.Response:
-        return httpx.get(self.admin_url + path, params=query or None, timeout=timeout, trust_env=False)
+        return self._http.get(self.admin_url + path, params=query or None, timeout=timeout)
 
     def admin_post(self, path: str, body: Any) -> httpx.Response:
-        return httpx.post(self.admin_url + path, json=body, timeout=30.0, trust_env=False)
+        return self._http.post(self.admin_url + path, json=body, timeout=30.0)
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that have these labels."""

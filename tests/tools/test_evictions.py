@@ -1,0 +1,162 @@
+"""The judge of the tests with a real control plane: what it calls a fault, and what it does not."""
+
+import pytest
+
+from tests.e2e.control_plane.lab.audit_log import AuditEvent, read_event
+from tests.e2e.control_plane.lab.call_recorder import ExtenderCall
+from tests.e2e.control_plane.lab.evictions import judge
+
+SCHEDULER = "system:kube-scheduler"
+
+
+def event(time, user, verb, resource, name="", *, subresource="", request=None, response=None, status=201):
+    return AuditEvent(
+        received=time - 0.001, completed=time, user=user, verb=verb, resource=resource, subresource=subresource,
+        namespace="default", name=name, status=status, request=request or {}, response=response or {},
+    )  # fmt: skip
+
+
+def node(name, cpu="4"):
+    status = {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}}
+    return event(0.0, "admin", "create", "nodes", name, response={"metadata": {"name": name}, "status": status})
+
+
+def pod(name, on="", *, priority=0, cpu="3", time=1.0):
+    """A pod with the UID u-<name>, which runs `on` a node or waits."""
+    spec = {"priority": priority, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    about = {"name": name, "namespace": "default", "uid": f"u-{name}"}
+    raw = {"metadata": about, "spec": spec | ({"nodeName": on} if on else {})}
+    return event(time, "admin", "create", "pods", response=raw)
+
+
+def deleted(time, name, user=SCHEDULER, grace=30, status=200):
+    about = {"metadata": {"uid": f"u-{name}", "deletionGracePeriodSeconds": grace}}
+    return event(time, user, "delete", "pods", name, response=about, status=status)
+
+
+def bound(time, name, on):
+    request = {"metadata": {"uid": f"u-{name}"}, "target": {"name": on}}
+    return event(time, SCHEDULER, "create", "pods", name, subresource="binding", request=request)
+
+
+def preempted(time, victim, by, on):
+    """The event of kube-scheduler about a victim."""
+    note = f"Preempted by pod u-{by} on node {on}"
+    request = {"reason": "Preempted", "regarding": {"uid": f"u-{victim}"}, "note": note}
+    return event(time, SCHEDULER, "create", "events", request=request)
+
+
+def evicted(time, victim, by, on):
+    return [deleted(time, victim), preempted(time + 0.01, victim, by, on)]
+
+
+def call(time, name, offered, answered, status=200):
+    """A call of /preempt: node -> names of victims."""
+    metas = {node: {"Pods": [{"UID": f"u-{one}"} for one in victims]} for node, victims in answered.items()}
+    victims = {node: tuple(f"u-{one}" for one in names) for node, names in offered.items()}
+    answer = {"NodeNameToMetaVictims": metas}
+    return ExtenderCall(time=time, verb="preempt", status=status, uid=f"u-{name}", victims=victims, answer=answer)
+
+
+CLUSTER = [
+    node("n1"), node("n2"), node("n3"), pod("a", "n1"), pod("b", "n2"), pod("c", "n3"),
+    pod("p", priority=9), pod("q", priority=9),
+]  # fmt: skip
+
+
+def test_a_preemption_as_answered_has_no_fault():
+    judged = judge(
+        [*CLUSTER, *evicted(2.0, "a", "p", "n1"), bound(3.0, "p", "n1")],
+        [call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n1": ["a"]})],
+    )
+    assert [(one.preemptor, one.node, one.victims) for one in judged.preemptions] == [("u-p", "n1", ["u-a"])]
+    assert (judged.evictions, judged.faults, judged.unexplained) == (1, [], [])
+
+
+def test_a_second_preemption_is_needless_if_the_pod_is_bound_to_the_first_node():
+    twice = [*evicted(2.0, "a", "p", "n1"), *evicted(2.5, "b", "p", "n2")]
+    judged = judge([*CLUSTER, *twice, bound(3.0, "p", "n1")])
+    assert judged.needless_preemptions == [
+        "default/p: default/a evicted on n1, then default/b on n2 0.500s later, although it was bound to n1 after all"
+    ]
+
+
+def test_a_second_preemption_is_needless_if_the_first_made_room():
+    twice = [*evicted(2.0, "a", "p", "n1"), *evicted(2.5, "b", "p", "n2")]
+    judged = judge([*CLUSTER, *twice, bound(3.0, "p", "n2")])
+    assert judged.needless_preemptions == [
+        (
+            "default/p: default/a evicted on n1, then default/b on n2 0.500s later, although n1 had room once the pods "
+            "evicted there had left"
+        )
+    ]
+
+
+def test_a_second_preemption_is_needed_if_another_pod_took_the_room():
+    taken = [bound(2.2, "q", "n1")]
+    twice = [*evicted(2.0, "a", "p", "n1"), *evicted(2.5, "b", "p", "n2")]
+    assert judge([*CLUSTER, *twice, *taken, bound(3.0, "p", "n2")]).faults == []
+
+
+@pytest.mark.parametrize(("left_at", "faults"), [(1.8, 1), (1.95, 0)], ids=["before the call", "during the call"])
+def test_a_candidate_whose_victims_are_leaving_needs_no_eviction(left_at, faults):
+    judged = judge(
+        [*CLUSTER, deleted(left_at, "a", user="admin"), *evicted(2.0, "b", "p", "n2"), bound(3.0, "p", "n2")],
+        [call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n2": ["b"]})],
+    )
+    assert (
+        judged.needless_evictions
+        == [
+            (
+                "default/b was evicted for default/p, although all victims of the candidate n1 were leaving or gone at the "
+                "time of the call"
+            )
+        ][:faults]
+    )
+
+
+def test_a_pod_bound_where_nothing_was_evicted_for_it_needed_no_eviction():
+    judged = judge([*CLUSTER, *evicted(2.0, "a", "p", "n1"), bound(3.0, "p", "n3")])
+    assert judged.needless_evictions == [
+        "default/a was evicted for default/p, although the pod was bound to n3, where nothing was evicted for it"
+    ]
+
+
+def test_victims_of_equal_priority_of_another_node_and_not_answered_are_wrong():
+    equal = [*CLUSTER, pod("equal", "n1", priority=9)]
+    lines = judge([*equal, *evicted(2.0, "equal", "p", "n1")]).wrong_victims
+    assert lines == ["default/equal on n1, evicted for default/p, has priority 9 against 9"]
+    lines = judge([*CLUSTER, *evicted(2.0, "b", "p", "n1")]).wrong_victims
+    assert lines == ["default/b on n2, evicted for default/p, is not on the chosen node n1"]
+    other = [call(1.9, "p", {"n1": ["a"]}, {"n1": []})]
+    lines = judge([*CLUSTER, *evicted(2.0, "a", "p", "n1")], other).wrong_victims
+    assert lines == ["default/a on n1, evicted for default/p, is not among the answered victims on n1"]
+
+
+def test_a_call_that_failed_does_not_bind_kube_scheduler():
+    failed = [call(1.9, "p", {"n1": ["a"]}, {}, status=503)]
+    assert judge([*CLUSTER, *evicted(2.0, "a", "p", "n1")], failed).faults == []
+
+
+def test_without_an_event_the_answer_names_the_preemptor():
+    answered = [call(1.9, "p", {"n1": ["a"]}, {"n1": ["a"]})]
+    judged = judge([*CLUSTER, deleted(2.0, "a")], answered)
+    assert [(one.preemptor, one.node) for one in judged.preemptions] == [("u-p", "n1")]
+    assert judge([*CLUSTER, deleted(2.0, "a")]).unexplained == ["default/a was evicted for an unknown pod"]
+
+
+def test_deletions_by_others_and_those_that_failed_are_no_evictions():
+    judged = judge([*CLUSTER, deleted(2.0, "a", user="admin"), deleted(2.0, "b", status=409)])
+    assert (judged.preemptions, judged.unexplained) == ([], [])
+
+
+def test_a_line_of_the_audit_log_is_read():
+    line = {
+        "stage": "ResponseComplete", "requestURI": "/api/v1/namespaces/default/pods/a", "verb": "delete",
+        "user": {"username": SCHEDULER}, "objectRef": {"resource": "pods", "namespace": "default", "name": "a"},
+        "responseStatus": {"code": 200}, "responseObject": {"metadata": {"uid": "u-a"}},
+        "requestReceivedTimestamp": "2026-01-01T00:00:00.250000Z", "stageTimestamp": "2026-01-01T00:00:00.500000Z",
+    }  # fmt: skip
+    read = read_event(line)
+    assert (read.completed - read.received, read.verb, read.resource, read.name) == (0.25, "delete", "pods", "a")
+    assert read.response["metadata"]["uid"] == "u-a"
