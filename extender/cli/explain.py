@@ -23,6 +23,7 @@ from extender.cli.options import NoColorOption, OutputOption
 from extender.core.explain.schema import VerbName
 
 if TYPE_CHECKING:
+    from extender.cli.decision_source import DecisionSource
     from extender.cli.report import Invocation
 
 
@@ -91,17 +92,27 @@ def explain(
     See docs/explain.md and docs/page.md.
     """
     from extender.cli import explanation
-    from extender.cli.decision_source import DecisionListOptions, RecordedDecisions, ServiceDecisions
+    from extender.cli.decision_source import DecisionListOptions
 
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     console, invocation = explanation.new_console(no_color), _invocation(url, tls, recording)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
-    with closing(ServiceDecisions(url, timeout, tls) if recording is None else RecordedDecisions(recording)) as source:
+    with closing(_open_source(url, timeout, tls, recording)) as source:
         if subject is None or list_all:
             explanation.list_decisions(source, query, shown)
         else:
             explanation.explain_subject(source, subject, query, shown)
+
+
+def _open_source(url: str, timeout: float, tls: TLSClientConfig, recording: Path | None) -> "DecisionSource":
+    if recording is None:
+        from extender.cli.decision_source import ServiceDecisions
+
+        return ServiceDecisions(url, timeout, tls)
+    from extender.cli.recorded_decisions import RecordedDecisions  # loads the engine, which a service has already
+
+    return RecordedDecisions(recording)
 
 
 def _invocation(url: str, tls: TLSClientConfig, recording: Path | None) -> "Invocation":

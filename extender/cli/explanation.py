@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
@@ -14,9 +15,8 @@ from rich.console import Console, RenderableType
 from extender.cli import node_report, report
 from extender.cli.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.cli.report import Invocation
-from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
+from extender.core.explain.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
 from extender.errors import printable
-from extender.server.observability.decision_log import MAX_LISTED_DECISIONS
 
 _UNLIMITED_COLUMNS = 10_000
 """Console width where the output is not a terminal: lines are neither truncated nor wrapped."""
@@ -44,7 +44,7 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
     body = source.list_decisions(query)
     found = _decode_summaries(body)
     if not found and query.pod is not None:
-        _exit_not_found(f"no retained decision mentions {query.pod!r}", _suggest_subjects(source, query.pod))
+        _exit_without_decision(source, query.pod, query, output.invocation)
     if output.is_json:
         typer.echo(msgspec.json.format(body, indent=2).decode())
     else:
@@ -54,7 +54,7 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
 
 def explain_subject(source: DecisionSource, subject: str, query: DecisionListOptions, output: Output) -> None:
     """Print a decision, or one node of it; exit with code 1 if there is none about the subject."""
-    decision, others = _find_decision(source, subject, query)
+    decision, others = _find_decision(source, subject, query, output.invocation)
     names = [one.name for one in decision.nodes]
     if query.node is not None and query.node not in names:
         _exit_not_found(f"{decision.id} does not mention node {query.node!r}", _suggest_nodes(query.node, names))
@@ -80,7 +80,9 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
 # --- finding the decision ---------------------------------------------------------------------------------------------
 
 
-def _find_decision(source: DecisionSource, subject: str, query: DecisionListOptions) -> tuple[DecisionReport, int]:
+def _find_decision(
+    source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
+) -> tuple[DecisionReport, int]:
     """Return the decision, without the pods of nodes, and the number of others about the same pod.
 
     Exits with code 1 if none matches.
@@ -92,7 +94,7 @@ def _find_decision(source: DecisionSource, subject: str, query: DecisionListOpti
     unfiltered = replace(query, limit=MAX_LISTED_DECISIONS, node=None)
     about = _decode_summaries(source.list_decisions(unfiltered))
     if not about:
-        _exit_not_found(f"no retained decision mentions {subject!r}", _suggest_subjects(source, subject))
+        _exit_without_decision(source, subject, unfiltered, invocation)
     with_node = []
     if query.node is not None:
         with_node = _decode_summaries(source.list_decisions(replace(unfiltered, node=query.node)))
@@ -103,6 +105,20 @@ def _find_decision(source: DecisionSource, subject: str, query: DecisionListOpti
 def _latest_of_verb(found: Sequence[DecisionSummary], *verbs: VerbName) -> DecisionSummary:
     """Return the latest decision of the first verb that has any, or else the latest of all."""
     return next((one for verb in verbs for one in found if one.verb == verb), found[0])
+
+
+def _exit_without_decision(
+    source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
+) -> NoReturn:
+    """Exit with code 1; name the decisions about the pod that the options leave out, or else pods of similar names."""
+    options = ((" of ", query.verb), (" with node ", query.node), (" since ", query.since))
+    restrictions = "".join(f"{word}{value}" for word, value in options if value is not None)
+    left_out = _decode_summaries(source.list_decisions(DecisionListOptions(subject))) if restrictions else []
+    if not left_out:
+        _exit_not_found(f"no retained decision mentions {subject!r}", _suggest_subjects(source, subject))
+    counts = " and ".join(f"{count} of {verb}" for verb, count in Counter(one.verb for one in left_out).items())
+    hint = f"retained are {counts}: {invocation.command} {subject} --list"
+    _exit_not_found(f"no retained decision{restrictions} mentions {subject!r}", hint)
 
 
 def _suggest_subjects(source: DecisionSource, subject: str) -> str:

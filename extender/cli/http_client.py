@@ -68,7 +68,9 @@ class TLSClientConfig:
             raise RequestError(f"--url {url}: must be a URL such as http://127.0.0.1:8889")
         if parsed.scheme == "http" and (option := next(self._given_options(), None)):
             raise RequestError(f"--url {url}: {option[0]} requires an https:// URL")
-        verify = self._new_ssl_context() if parsed.scheme == "https" else True
+        # Without TLS an empty context, which trusts nothing: the default one reads a CA bundle, which takes a while.
+        is_https = parsed.scheme == "https"
+        verify = self._new_ssl_context() if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # A proxy cannot reach a loopback address: ignore HTTP_PROXY and the like.
         client = httpx.Client(timeout=timeout, verify=verify, trust_env=not _is_loopback(parsed.host))
         if self.server_name is not None:

@@ -20,8 +20,8 @@ from extender.cli.tables import (
     section_heading,
     text,
 )
-from extender.core.explain.ranking_report import pluralize
 from extender.core.explain.schema import DecisionReport, NodeReport, RunningPodReport
+from extender.core.explain.text import pluralize
 
 _ROLES = {
     "victim": ("to be evicted", "bold red"),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
-from xml.etree import ElementTree
 
 import typer
 
@@ -213,7 +212,7 @@ def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
     """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
     from rich.text import Text
 
-    from extender.core.explain.ranking_report import pluralize
+    from extender.core.explain.text import pluralize
     from extender.server.recording.differences import ABSENT
 
     for row in rows:
@@ -239,6 +238,8 @@ def _render_json(directory: Path, rows: list[ReplayedCall]) -> str:
 
 def _render_junit(rows: list[ReplayedCall]) -> bytes:
     """Return JUnit XML with a test case per call; a call with differences is a failure."""
+    from xml.etree import ElementTree
+
     failures = str(sum(bool(row.differences) for row in rows))
     suite = ElementTree.Element("testsuite", name="extender replay", tests=str(len(rows)), failures=failures)
     for row in rows:

@@ -13,8 +13,8 @@ from rich.text import Text
 from extender.cli import tables
 from extender.cli.tables import AdaptiveTable, indented, join_names, section_heading, text
 from extender.core.explain import schema
-from extender.core.explain.ranking_report import pluralize
 from extender.core.explain.schema import DecisionReport, NodeReport
+from extender.core.explain.text import pluralize
 from extender.errors import printable
 
 

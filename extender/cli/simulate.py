@@ -13,20 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from extender.cli import options
-from extender.cluster.files.manifests import example_cluster, load_cluster, read_cluster
-from extender.core.eviction_history import EvictionHistory
-from extender.core.simulator.result import Simulation
-from extender.core.simulator.simulator import Step
 from extender.errors import ClusterFileError
-from extender.k8s.kinds import KINDS, ClusterObjects
-from extender.k8s.objects import Pod
 
-if TYPE_CHECKING:  # pydantic and rich load slowly: not before they are needed
+if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
     from extender.config import Configuration
+    from extender.core.simulator.simulator import Step
+    from extender.k8s.kinds import ClusterObjects
+    from extender.k8s.objects import Pod
     from extender.server.admin.simulate import SimulationRequest, StepObserver
 
 PROGRESS_BAR_MIN_PODS = 50
@@ -86,9 +82,12 @@ def simulate(
 
     See docs/simulate.md and docs/policies.md.
     """
+    import msgspec
     from rich.console import Console
 
     from extender.cli import simulation_text
+    from extender.core.eviction_history import EvictionHistory
+    from extender.core.simulator.result import Simulation
     from extender.server.admin import simulate as what_if
 
     if not pod and not pending:
@@ -119,8 +118,10 @@ def simulate(
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _read_pods(file: str) -> list[Pod]:
+def _read_pods(file: str) -> "list[Pod]":
     """Read the pods of a file; ExtenderError if it holds anything else, or no pods."""
+    from extender.cluster.files.manifests import read_cluster
+    from extender.k8s.kinds import KINDS
     from extender.server.admin.simulate import not_a_pod_message
 
     with _readable_path(file) as path:
@@ -145,7 +146,9 @@ def _readable_path(file: str) -> Iterator[Path]:
         yield path
 
 
-def _read_cluster(settings: "Configuration", timeout: float) -> ClusterObjects:
+def _read_cluster(settings: "Configuration", timeout: float) -> "ClusterObjects":
+    from extender.cluster.files.manifests import example_cluster, load_cluster
+
     if settings.cluster.source == "kubernetes":
         return options.read_cluster_once(settings, timeout).snapshot().frozen()
     return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
@@ -156,7 +159,7 @@ def _read_cluster(settings: "Configuration", timeout: float) -> ClusterObjects:
 
 @contextmanager
 def _progress(
-    objects: ClusterObjects, question: "SimulationRequest", runs: int, no_color: bool
+    objects: "ClusterObjects", question: "SimulationRequest", runs: int, no_color: bool
 ) -> "Iterator[StepObserver | None]":
     """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
 
@@ -174,7 +177,7 @@ def _progress(
     with Progress(*columns, console=Console(stderr=True, no_color=no_color or None), transient=True) as progress:
         task = progress.add_task("pods tried", total=count * runs)
 
-        def watch(step: Step) -> None:
+        def watch(step: "Step") -> None:
             progress.update(task, advance=step.report.attempt == 1)
 
         yield watch

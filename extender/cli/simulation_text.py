@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
-from extender.core.explain.ranking_report import pluralize
+from extender.core.explain.text import pluralize
 from extender.core.simulator.result import CycleReport, NodeUsage, Simulation
 from extender.errors import printable
 from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes

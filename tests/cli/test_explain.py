@@ -205,6 +205,29 @@ def test_what_is_not_there_ends_with_1_and_what_is_there_instead(monkeypatch, ca
     assert "\x1b" not in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "restrictions", "retained"),
+    [
+        (["shop/incoming", "--verb", "preempt"], "of preempt", "1 of prioritize and 2 of filter"),
+        (["shop/urgent", "--verb", "filter", "--list"], "of filter", "1 of preempt"),
+        (["small", "--node", "worker-9", "--list"], "with node worker-9", "1 of preempt"),
+        (
+            ["incoming", "--verb", "filter", "--since", "2200-01-01T00:00:00Z"],
+            "of filter since 2200-01-01T00:00:00Z",
+            "1 of prioritize and 2 of filter",
+        ),
+    ],
+)
+def test_decisions_about_the_pod_that_the_options_leave_out_are_named_with_how_to_see_them(
+    monkeypatch, capsys, where, arguments, restrictions, retained
+):
+    pod, command = arguments[0], f"extender explain {where[0]} {where[1]} {arguments[0]} --list"
+    assert fails(monkeypatch, capsys, *where, *arguments) == (
+        1,
+        f"extender: no retained decision {restrictions} mentions {pod!r}; retained are {retained}: {command}\n",
+    )
+
+
 def test_where_nothing_was_decided_yet_it_says_so(monkeypatch, capsys):
     with listening(new_service()) as address:
         assert explain_stdout("--url", address).startswith("No decisions retained")

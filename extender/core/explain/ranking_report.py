@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from extender.core.explain.record import VICTIM, DryRunRecord, PreemptRecord
 from extender.core.explain.schema import RankingReport
+from extender.core.explain.text import pluralize
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.snapshot.arrays import NEVER
 from extender.k8s.priority import PRIORITY_OFFSET
@@ -68,8 +69,3 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     if name == "UnusedCapacity":
         return f"{keys[0] / 10_000:.1f} %"
     return str(keys[0])
-
-
-def pluralize(count: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural, where it is not `one` with an s."""
-    return f"{count} {one if count == 1 else many or f'{one}s'}"

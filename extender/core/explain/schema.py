@@ -12,6 +12,9 @@ import msgspec
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
 
+MAX_LISTED_DECISIONS = 1000
+"""Limit of the decisions in one response of GET /decisions."""
+
 ResourceAmounts = dict[str, int]
 """Resource -> amount in the scheduler's units."""
 

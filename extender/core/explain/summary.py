@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from extender.core.explain.ranking_report import pluralize, render_keys, report_ranking
+from extender.core.explain.ranking_report import render_keys, report_ranking
 from extender.core.explain.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
+from extender.core.explain.text import pluralize
 from extender.core.framework.status import Code
 from extender.core.preemption.sent_candidates import Dropped
 

@@ -21,6 +21,7 @@ from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.preemption import PRESETS
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import render
+from extender.core.explain.schema import MAX_LISTED_DECISIONS
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
@@ -32,7 +33,7 @@ from extender.server.context import ServerContext
 from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import cache_summary
-from extender.server.observability.decision_log import MAX_LISTED_DECISIONS, VERBS, DecisionQuery, read_time
+from extender.server.observability.decision_log import VERBS, DecisionQuery, read_time
 from extender.version import __version__
 
 MAX_SIMULATE_BODY_BYTES = 8 << 20

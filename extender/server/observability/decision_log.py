@@ -24,9 +24,6 @@ from extender.k8s.time import SECOND, format_time, parse_time
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
-MAX_LISTED_DECISIONS = 1000
-"""Limit of the decisions in one response of GET /decisions."""
-
 DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
 POD_SIZE_BYTES = 1000
