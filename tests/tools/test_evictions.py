@@ -84,12 +84,9 @@ def test_a_second_preemption_is_needless_if_the_pod_is_bound_to_the_first_node()
 def test_a_second_preemption_is_needless_if_the_first_made_room():
     twice = [*evicted(2.0, "a", "p", "n1"), *evicted(2.5, "b", "p", "n2")]
     judged = judge([*CLUSTER, *twice, bound(3.0, "p", "n2")])
-    assert judged.needless_preemptions == [
-        (
-            "default/p: default/a evicted on n1, then default/b on n2 0.500s later, although n1 had room once the pods "
-            "evicted there had left"
-        )
-    ]
+    why = "n1 had room once the pods evicted there had left"
+    line = f"default/p: default/a evicted on n1, then default/b on n2 0.500s later, although {why}"
+    assert judged.needless_preemptions == [line]
 
 
 def test_a_second_preemption_is_needed_if_another_pod_took_the_room():
@@ -104,15 +101,9 @@ def test_a_candidate_whose_victims_are_leaving_needs_no_eviction(left_at, faults
         [*CLUSTER, deleted(left_at, "a", user="admin"), *evicted(2.0, "b", "p", "n2"), bound(3.0, "p", "n2")],
         [call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n2": ["b"]})],
     )
-    assert (
-        judged.needless_evictions
-        == [
-            (
-                "default/b was evicted for default/p, although all victims of the candidate n1 were leaving or gone at the "
-                "time of the call"
-            )
-        ][:faults]
-    )
+    why = "all victims of the candidate n1 were leaving or gone at the time of the call"
+    lines = [f"default/b was evicted for default/p, although {why}"]
+    assert judged.needless_evictions == lines[:faults]
 
 
 def test_a_pod_bound_where_nothing_was_evicted_for_it_needed_no_eviction():

@@ -42,6 +42,9 @@ objects), create_namespace, request, wait_until. Kinds are "Pod" or, if not a co
 CallRecorder: `calls` -> ExtenderCall (time, verb, status, headers, uid, name, priority, nominated_node, nodes, victims,
 answer, answered_victims), `calls_of(verb, "namespace/name")`, `clear()`.
 
+cache_check: `Service(plane, cache_check.recording(directory))`, then `assert_cache_is_current(service, api, directory)`
+compares the cache with the API server, field by field.
+
 judge (lab/evictions.py) -> Judgement: `preemptions`, `needless_preemptions`, `needless_evictions`, `wrong_victims`, and
 `faults` = all of the last three as lines.
 """

@@ -11,7 +11,8 @@ import yaml
 from tests.e2e.control_plane.lab.plane import ControlPlane
 from tests.e2e.control_plane.lab.process import Process, free_port
 
-_RBAC = Path(__file__).parents[4] / "deploy" / "kustomize"
+RBAC = Path(__file__).parents[4] / "deploy" / "kustomize"
+"""Folder of the shipped roles."""
 
 JSON = dict[str, Any]
 
@@ -33,7 +34,7 @@ class Service(Process):
         api_url: str | None = None,
         kubeconfig: Path | None = None,
     ) -> None:
-        for folder in (_RBAC / "rbac", *(_RBAC / "components" / role for role in roles)):
+        for folder in (RBAC / "rbac", *(RBAC / "components" / role for role in roles)):
             plane.api.apply(folder / "rbac.yaml")
         port, admin_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
@@ -82,6 +83,10 @@ class Service(Process):
 
     def admin_post(self, path: str, body: Any) -> httpx.Response:
         return self._http.post(self.admin_url + path, json=body, timeout=30.0)
+
+    def call(self, verb: str, body: JSON, *, timeout: float = 30.0) -> httpx.Response:
+        """Call a verb as kube-scheduler does."""
+        return self._http.post(f"{self.url}/{verb}", json=body, timeout=timeout)
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that have these labels."""
