@@ -10,6 +10,7 @@
     ├── NotReady                503  the cluster cache is not synced yet, or is stale
     ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
     ├── DeadlineMissed          503  the decision took so long that kube-scheduler is about to give up
+    ├── CallerGone              503  the caller closed the connection before it was answered
     ├── GuardError              503  our own answer would mislead kube-scheduler: a bug, and not sent
     ├── ClusterLost             503  the cluster can never be watched like this; says what is missing
     ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
@@ -64,6 +65,10 @@ class Overloaded(ExtenderError):
 
 
 class DeadlineMissed(ExtenderError):
+    status = 503
+
+
+class CallerGone(ExtenderError):
     status = 503
 
 

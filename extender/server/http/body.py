@@ -9,12 +9,10 @@ import re
 from starlette.requests import Request
 
 from extender.errors import BodyTooSlow, RequestTooLarge, UnsupportedBody
+from extender.server.http.caller import CALLER_KEY, Caller
 
 READ_TIMEOUT_SECONDS = 10.0
 """Limit from a request's first byte to its last; kube-scheduler sends a request at once."""
-
-STARTED_AT_KEY = "extender.began"
-"""ASGI scope key of the time of the request's first byte, by the event loop's clock; set by `LimitedProtocol`."""
 
 _CHECKED_HEADERS = frozenset({b"content-encoding", b"content-type", b"content-length"})
 """Headers that decide whether a body is read; the first header of each name counts."""
@@ -27,7 +25,7 @@ async def read_body(request: Request, cap: int) -> bytes:
     check_headers(request, cap)
     chunks, size = [], 0
     try:
-        async with asyncio.timeout_at(request_started(request) + READ_TIMEOUT_SECONDS):
+        async with asyncio.timeout_at(caller_of(request).read_at + READ_TIMEOUT_SECONDS):
             async for chunk in request.stream():
                 size += len(chunk)
                 if size > cap:
@@ -39,10 +37,13 @@ async def read_body(request: Request, cap: int) -> bytes:
     return b"".join(chunks)
 
 
-def request_started(request: Request) -> float:
-    """Return when the request's first byte arrived, by the event loop's clock (`time.monotonic`); now if unknown."""
-    started_at: float | None = request.scope.get(STARTED_AT_KEY)
-    return asyncio.get_running_loop().time() if started_at is None else started_at
+def caller_of(request: Request) -> Caller:
+    """Return the caller of the request; one that calls just now if the server does not say."""
+    caller: Caller | None = request.scope.get(CALLER_KEY)
+    if caller is None:
+        now = asyncio.get_running_loop().time()
+        caller = Caller(now, now)
+    return caller
 
 
 def check_headers(request: Request, cap: int) -> None:

@@ -1,6 +1,8 @@
 """The deadline of a call: a decision that misses it is discarded, and the failure policy answers instead.
 
-Rule: checked between steps; no step is interrupted, and a late decision has no effects (nothing is assumed).
+So is the decision of a call whose caller has closed the connection: kube-scheduler continues without it.
+
+Rule: checked between steps; no step is interrupted, and a discarded decision has no effects (nothing is assumed).
 """
 
 import math
@@ -8,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from extender.errors import DeadlineMissed, ExtenderError
+from extender.errors import CallerGone, DeadlineMissed, ExtenderError
 
 Clock = Callable[[], float]
 """Function that returns seconds since an arbitrary origin, as time.monotonic."""
@@ -24,12 +26,17 @@ class Deadline:
     rejection: ExtenderError | None = None
     """Reason why the call is not decided at all (overload); None: it is."""
 
+    is_caller_gone: Callable[[], bool] = lambda: False
+    """Returns whether the caller has closed the connection."""
+
     def check(self) -> None:
-        """Raise DeadlineMissed if the deadline has passed; raise `rejection` if the call was rejected."""
+        """Raise DeadlineMissed if the deadline has passed, CallerGone if the caller left; raise `rejection` if rejected."""
         if self.rejection is not None:
             raise self.rejection
-        if self.clock() >= self.ends_at:
+        if self.clock() >= self.ends_at:  # the cause; that the caller is gone by then is the consequence
             raise DeadlineMissed("deadline exceeded: not decided within 80 % of server.httpTimeout")
+        if self.is_caller_gone():
+            raise CallerGone("the caller closed the connection before it was answered")
 
 
 NO_DEADLINE = Deadline(math.inf)

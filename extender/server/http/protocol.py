@@ -25,7 +25,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from extender.log_throttle import ThrottledLogger
-from extender.server.http.body import READ_TIMEOUT_SECONDS, STARTED_AT_KEY
+from extender.server.http.body import READ_TIMEOUT_SECONDS
+from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
 from extender.server.http.tls import TLSFiles
 
@@ -184,7 +185,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self.is_receiving, self._has_headers = True, False
         self._started_at = self.loop.time()
-        cast(dict[str, Any], self.scope)[STARTED_AT_KEY] = self._started_at
+        cast(dict[str, Any], self.scope)[CALLER_KEY] = caller_now(self.transport, self._started_at)
 
     def on_headers_complete(self) -> None:
         if self._max_header_bytes > MAX_HEADER_BYTES:

@@ -62,6 +62,7 @@ async def _bind_in_thread(binder: Binder, request: ExtenderBindingArgs, deadline
     ends_at = time.monotonic() + limit
 
     def work() -> BindResult:
+        deadline.check()  # again: the pod may have queued for a thread
         return binding.bind(binder.api, request, ends_at - time.monotonic())
 
     try:

@@ -11,9 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from extender.errors import INTERNAL, Overloaded, RequestError, VerbDisabled
+from extender.errors import INTERNAL, CallerGone, Overloaded, RequestError, VerbDisabled
 from extender.server.context import ServerContext
-from extender.server.http.body import read_body, request_started
+from extender.server.http.body import caller_of, read_body
 from extender.server.http.deadline import Deadline
 from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response
 from extender.server.observability.tracing import Tracing
@@ -59,24 +59,22 @@ class SchedulerApp:
 
 
 async def _call(name: CallVerb, request: Request, server_context: ServerContext) -> Response:
-    """Answer one call; its duration is counted from its first byte, and every error becomes a response."""
-    metrics, started = server_context.metrics, request_started(request)
+    """Answer one call; its duration is counted from its arrival, and every error becomes a response."""
+    metrics, caller = server_context.metrics, caller_of(request)
     with metrics.track_in_flight() as in_flight:
         limit, rejection = server_context.max_in_flight, None
         if in_flight > limit:
             rejection = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
-        deadline = Deadline(started + server_context.timeout, server_context.clock, rejection)
+        ends_at = caller.arrived_at + server_context.timeout
+        deadline = Deadline(ends_at, server_context.clock, rejection, caller.is_gone)
         try:
             answer = await _answer(name, request, server_context, deadline)
             closes = answer.status == 503
         except RequestError as error:
             answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
-        except ClientDisconnect:
-            message = "the connection was closed before the body was complete"
-            answer, closes = Answer(error_body(message), "error", 400), False
         except Exception as error:
             answer, closes = verbs.on_failure(name, server_context, error), True
-    seconds = server_context.clock() - started
+    seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:
         _trace(server_context.tracing, name, request, answer, seconds)
@@ -89,14 +87,23 @@ async def _answer(name: CallVerb, request: Request, server_context: ServerContex
         # A pass-through answer costs next to nothing, so overload does not reject it.
         if deadline.rejection is not None and server_context.settings.needs_cluster:
             raise deadline.rejection
-        body = await read_body(request, server_context.max_body_bytes)
-        return verbs.answer(verbs.VERBS[name], server_context, body, deadline=deadline)
+        body = await _read_body(request, server_context.max_body_bytes, deadline)
+        return await verbs.answer_live(verbs.VERBS[name], server_context, body, deadline)
     if server_context.binder is None:
         raise VerbDisabled(BIND_DISABLED)
     if deadline.rejection is not None:
         raise deadline.rejection
-    body = await read_body(request, server_context.max_node_names_body_bytes)
+    body = await _read_body(request, server_context.max_node_names_body_bytes, deadline)
     return await bind(server_context, server_context.binder, body, deadline)
+
+
+async def _read_body(request: Request, cap: int, deadline: Deadline) -> bytes:
+    """Return the body; raises RequestError, DeadlineMissed or CallerGone."""
+    try:
+        return await read_body(request, cap)
+    except ClientDisconnect:
+        deadline.check()
+        raise CallerGone("the caller closed the connection before its request was complete") from None
 
 
 def _headers(answer: Answer, *, closes: bool) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from extender.server.admin.app import create_admin_app
 from extender.server.app import create_app
-from extender.server.http import body, listener, protocol
+from extender.server.http import body, caller, listener, protocol
 from extender.server.http.listener import uvicorn_config
 from extender.server.run import SCHEDULER_BACKLOG
 from tests.server.conftest import configuration, filled_cache, filter_body
@@ -293,7 +293,7 @@ async def test_E11_a_request_says_when_its_first_byte_came():
     seen = []
 
     async def app(scope, receive, send):
-        seen.append(scope[body.STARTED_AT_KEY])
+        seen.append(scope[caller.CALLER_KEY].read_at)
         await send({"type": "http.response.start", "status": 204, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 

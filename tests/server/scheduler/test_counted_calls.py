@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -17,9 +18,9 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.errors import ExtenderError, RequestError
 from extender.server.app import create_app
-from extender.server.http.body import STARTED_AT_KEY
+from extender.server.http.caller import CALLER_KEY, Caller
 from extender.server.observability import metrics
-from extender.server.observability.metrics import REFUSAL_STATUSES
+from extender.server.observability.metrics import DURATION_BUCKETS_SECONDS, REFUSAL_STATUSES
 from tests.server.conftest import (
     BODIES,
     CLUSTER,
@@ -70,17 +71,25 @@ async def test_a_call_is_timed_by_verb_and_status(path):
     assert 0 < counted(app, "request_duration_seconds_sum")[f"200 {path[1:]}"] < 10
 
 
-async def test_a_call_is_timed_from_its_first_byte():
+async def test_a_call_is_timed_from_its_arrival():
     app = application()
 
     async def earlier(scope, receive, send):
-        await app(scope | {STARTED_AT_KEY: time.monotonic() - 3}, receive, send)
+        now = time.monotonic()
+        await app(scope | {CALLER_KEY: Caller(now - 3, now)}, receive, send)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(earlier), base_url="http://extender") as client:
         assert (await client.post("/filter", content=BODIES["/filter"])).status_code == 200
     assert counted(app, "request_duration_seconds_sum")["200 filter"] > 3
     buckets = {one[2]: value for one, value in samples(app).items() if one[0].endswith("_bucket")}
-    assert buckets == {"le=4.0": 1, "le=+Inf": 1}
+    assert "le=3.0" not in buckets
+    assert buckets["le=4.0"] == 1
+
+
+def test_a_quantile_of_the_durations_is_read_within_25_percent():
+    assert DURATION_BUCKETS_SECONDS[0] == 0.0005
+    assert DURATION_BUCKETS_SECONDS[-1] == 5
+    assert max(upper / lower for lower, upper in pairwise(DURATION_BUCKETS_SECONDS)) <= 1.25
 
 
 @pytest.mark.parametrize("path", ["/filter", "/preempt"])
@@ -404,7 +413,7 @@ async def test_a_call_whose_client_goes_away_is_not_under_way_any_more():
     scope = {"type": "http", "method": "POST", "path": "/filter", "headers": [], "query_string": b""}
     await app(scope, receive, send)
     assert not counted(app, "requests_in_flight")
-    assert counted(app, "refused_requests_total") == {"400": 1}
+    assert counted(app, "failures_total") == {"CallerGone": 1}
 
 
 async def test_a_call_that_is_cancelled_is_not_under_way_any_more():
