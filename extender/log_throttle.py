@@ -5,10 +5,10 @@ Rule: at most one line per interval; nothing is logged twice.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 LOG_INTERVAL_SECONDS = 10.0
-"""Minimum time between two lines of one ThrottledLogger."""
+"""Minimum time between two lines about the same kind of event."""
 
 
 class Throttle:
@@ -45,3 +45,21 @@ class ThrottledLogger:
             message, args = f"{message} (%d similar messages suppressed)", (*args, self._suppressed)
         self._log.warning(message, *args)
         self._suppressed = 0
+
+
+class ThrottledLoggers:
+    """Rate-limited warnings about several kinds of events: the first event of each kind is always logged.
+
+    Rule: the kinds are few and known in advance, because each is remembered.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = log
+        self._clock = clock
+        self._loggers: dict[Hashable, ThrottledLogger] = {}
+
+    def __call__(self, kind: Hashable, message: str, *args: object) -> None:
+        """Log the message, or count it as suppressed if the last line about this kind is too recent."""
+        if kind not in self._loggers:
+            self._loggers[kind] = ThrottledLogger(self._log, self._clock)
+        self._loggers[kind](message, *args)

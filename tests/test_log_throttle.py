@@ -2,7 +2,7 @@
 
 import logging
 
-from extender.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLogger
+from extender.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLogger, ThrottledLoggers
 
 
 def test_one_line_per_interval_and_the_next_says_how_many_were_suppressed(caplog):
@@ -21,3 +21,13 @@ def test_one_line_per_interval_and_the_next_says_how_many_were_suppressed(caplog
         "alice called (4 similar messages suppressed)",
         "bob called",
     ]
+
+
+def test_the_first_event_of_each_kind_is_logged(caplog):
+    now = 1000.0
+    note = ThrottledLoggers(logging.getLogger("throttled"), clock=lambda: now)
+    for kind in ("late", "late", "busy", "late", "busy"):
+        note(kind, "%s", kind)
+    now += LOG_INTERVAL_SECONDS
+    note("late", "late again")
+    assert caplog.messages == ["late", "busy", "late again (2 similar messages suppressed)"]

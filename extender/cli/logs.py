@@ -67,7 +67,10 @@ def _indent_lines(text: str) -> str:
 
 
 class JSONFormatter(logging.Formatter):
-    """Formats an event as a line of JSON; `exception` comes last, with the whole stack trace."""
+    """Formats an event as a line of JSON; `exception` comes last, with the whole stack trace.
+
+    `extra={"fields": {…}}` of a log call adds keys after `event`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         from extender.server.observability.audit import encode_line
@@ -77,6 +80,7 @@ class JSONFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             event["exception"] = self.formatException(record.exc_info)

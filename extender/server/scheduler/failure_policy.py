@@ -6,7 +6,8 @@
     /preempt      503, or 200 with no victims (preemption.onFailure: Error | Veto)
     /bind         200 with the error
 
-Rule: every failure is logged once and counted once, here.
+Rule: every failure is counted once, here. Of failures of one verb for the same reason, at most one line per 10 s is
+logged; a bug is logged each time.
 """
 
 import logging
@@ -35,10 +36,10 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 
 
 def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:
-    """Log and count the error: one line, one `extender_failures_total`."""
+    """Count the error in `extender_failures_total`, and log it unless the same has just been logged."""
     server_context.metrics.count_failure(error)
     if isinstance(error, ExtenderError):
-        log.warning("%s failed: %s", verb, error)
+        server_context.log_failure((verb, type(error)), "%s failed: %s", verb, error)
     else:
         log.error("%s failed", verb, exc_info=error)
 

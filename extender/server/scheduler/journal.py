@@ -116,17 +116,32 @@ def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
     )
 
 
+PASSED_THROUGH = {
+    "filter": "every node accepted",
+    "prioritize": "no scores",
+    "preempt": "kube-scheduler's own candidates",
+}
+"""Verb -> what was answered in mode Observe, in words."""
+
+
 def _log_line(_: ServerContext, call: Call) -> Iterator[None]:
     yield
     request, decision = call.request, call.result.decision
+    fields = {"verb": call.verb, "mode": call.result.mode, "answer": call.result.answer.kind}
+    extra, not_enforced = {"fields": fields}, ""
+    if call.result.mode == "observed":
+        given = "no victims" if call.result.answer.kind == "noVictims" else PASSED_THROUGH[call.verb]
+        not_enforced = f"; not enforced (mode Observe), answered: {given}"
     if isinstance(request, PreemptRequest) and isinstance(decision, PreemptDecision):
         nodes = {candidate.node: [victim.key for victim in candidate.victims] for candidate in decision.kept}
         made = nodes or f"no victims: {decision.no_candidate_reason}"
-        log.info("preempt %r: %s; %s", request.pod.key, made, call.result.answer.cache_status)
+        status = call.result.answer.cache_status
+        log.info("preempt %r: %s%s; %s", request.pod.key, made, not_enforced, status, extra=extra)
     elif isinstance(request, FilterRequest) and isinstance(decision, FilterDecision):
-        log.debug("filter %r: %d of %d nodes", request.pod.key, len(decision.accepted), len(request.nodes))
+        counts = len(decision.accepted), len(request.nodes)
+        log.debug("filter %r: %d of %d nodes%s", request.pod.key, *counts, not_enforced, extra=extra)
     elif isinstance(request, FilterRequest) and decision is not None:
-        log.debug("prioritize %r: %d nodes", request.pod.key, len(request.nodes))
+        log.debug("prioritize %r: %d nodes%s", request.pod.key, len(request.nodes), not_enforced, extra=extra)
 
 
 def _audit(server_context: ServerContext, call: Call) -> Iterator[None]:

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import logging
 import socket
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.errors import ExtenderError, RequestError
+from extender.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLoggers
 from extender.server.app import create_app
 from extender.server.http.caller import CALLER_KEY, Caller
 from extender.server.observability import metrics
@@ -90,6 +93,26 @@ def test_a_quantile_of_the_durations_is_read_within_25_percent():
     assert DURATION_BUCKETS_SECONDS[0] == 0.0005
     assert DURATION_BUCKETS_SECONDS[-1] == 5
     assert max(upper / lower for lower, upper in pairwise(DURATION_BUCKETS_SECONDS)) <= 1.25
+
+
+async def test_repeated_failures_are_each_counted_and_not_each_logged(caplog):
+    app, now = application(ClusterCache()), 1000.0
+    log = logging.getLogger("extender.server.scheduler.failure_policy")
+    context = replace(app.server_context, log_failure=ThrottledLoggers(log, clock=lambda: now))
+    app.server_context = context
+    async with client_for(app) as client:
+        for path in ("/filter", "/filter", "/preempt", "/filter"):
+            await client.post(path, content=BODIES[path])
+        app.server_context = replace(context, max_in_flight=0)
+        await client.post("/filter", content=BODIES["/filter"])
+        app.server_context = context
+        now += LOG_INTERVAL_SECONDS
+        await client.post("/filter", content=BODIES["/filter"])
+    assert counted(app, "failures_total") == {"NotReady": 5, "Overloaded": 1}
+    said = [message.partition(":")[0] for message in caplog.messages]
+    assert said == ["filter failed", "preempt failed", "filter failed", "filter failed"]
+    assert "calls in flight" in caplog.messages[2]
+    assert caplog.messages[3].endswith("(2 similar messages suppressed)")
 
 
 @pytest.mark.parametrize("path", ["/filter", "/preempt"])

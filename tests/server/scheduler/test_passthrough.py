@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from extender.cli.logs import JSONFormatter
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
@@ -341,3 +342,24 @@ def test_a_line_of_the_log_names_few_nodes_and_no_name_forges_one():
     scored = score_difference(request, PrioritizeDecision((0, *([10] * 5000)), ())) or ""
     assert scored.startswith("scores from 0 to 10, the best on ['n0', ")
     assert scored.endswith(" more")
+
+
+@pytest.mark.parametrize(
+    ("verb", "line", "answered"),
+    [
+        ("filter", "filter 'shop/incoming': 1 of 3 nodes", "every node accepted"),
+        ("prioritize", "prioritize 'shop/incoming': 3 nodes", "no scores"),
+        ("preempt", "preempt 'shop/urgent': {", "kube-scheduler's own candidates"),
+    ],
+)
+@pytest.mark.parametrize("sections", [OBSERVE, {}], ids=["Observe", "Enforce"])
+async def test_the_log_line_of_a_decision_says_whether_it_was_enforced(verb, line, answered, sections, caplog):
+    async with served(sections=sections) as client:
+        with caplog.at_level(logging.DEBUG, logger="extender.server.scheduler.journal"):
+            await client.post(f"/{verb}", content=BODIES[f"/{verb}"])
+    (record,) = (one for one in caplog.records if one.name == "extender.server.scheduler.journal")
+    assert record.getMessage().startswith(line)
+    assert (f"; not enforced (mode Observe), answered: {answered}" in record.getMessage()) == (sections is OBSERVE)
+    fields = json.loads(JSONFormatter().format(record))
+    expected = ("observed", "asSent") if sections else ("answered", "decided")
+    assert (fields["verb"], fields["mode"], fields["answer"]) == (verb, *expected)
