@@ -77,25 +77,13 @@ class ServiceDecisions:
 
         try:
             response = self._client.get(self._url + path, params=parameters)
-        except httpx.TimeoutException as error:
-            raise DecisionSourceError(f"{self._url} did not respond within {self._timeout:g}s") from error
         except httpx.HTTPError as error:
-            raise DecisionSourceError(self._connection_error(error)) from error
+            raise DecisionSourceError(self._tls.connection_error(error, self._url, self._timeout)) from error
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
             hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
             raise DecisionSourceError(f"{self._url} does not serve decisions ({response.status_code}): {hint}")
         return response
-
-    def _connection_error(self, error: "httpx.HTTPError") -> str:
-        """Return the failure and advice on what to check."""
-        import httpx
-
-        if tls_error := self._tls.error_message(error, self._url):
-            return f"{self._url}: {tls_error}"
-        if isinstance(error, httpx.ConnectError):
-            return f"cannot connect to {self._url}: is the service running, and is this admin.port? ({error})"
-        return f"{self._url}: {str(error) or type(error).__name__}"
 
 
 def _successful_body(response: "httpx.Response") -> bytes:

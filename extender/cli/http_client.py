@@ -77,6 +77,18 @@ class TLSClientConfig:
             client.event_hooks = {"request": [self._set_server_name]}
         return client
 
+    def connection_error(self, error: "httpx.HTTPError", url: str, timeout: float) -> str:
+        """Return what went wrong with a call of the admin listener at `url`, and what to check."""
+        import httpx
+
+        if isinstance(error, httpx.TimeoutException):
+            return f"{url} did not respond within {timeout:g}s"
+        if tls_error := self.error_message(error, url):
+            return f"{url}: {tls_error}"
+        if isinstance(error, httpx.ConnectError):
+            return f"cannot connect to {url}: is the service running, and is this admin.port? ({error})"
+        return f"{url}: {str(error) or type(error).__name__}"
+
     def error_message(self, error: "httpx.HTTPError", url: str) -> str:
         """Return advice for a call that failed because of TLS, or because TLS is missing; "" for any other error."""
         import httpx

@@ -133,6 +133,13 @@ class AssumeCache:
                     found[key] = assumption.from_api
         return found
 
+    def effects(self) -> dict[str, list[str]]:
+        """Return pod -> its assumed effects: `bound` or `nominated` with the node, `terminating`."""
+        return {
+            assumption.assumed.key: [_describe_effect(name, assumption.assumed) for name in assumption.effects]
+            for assumption in self._assumptions.values()
+        }
+
     # --- updates from the API server --------------------------------------------------------------------------
 
     def update(self, pod: Pod) -> None:
@@ -203,6 +210,11 @@ def _apply_effects(effects: dict[str, Effect], pod: Pod) -> Pod:
     for effect in effects.values():
         pod = effect(pod)
     return pod
+
+
+def _describe_effect(name: str, pod: Pod) -> str:
+    node = {"bound": pod.spec.node_name, "nominated": pod.status.nominated_node_name}.get(name)
+    return f"{name} to {node}" if node else name
 
 
 def _is_bound(pod: Pod) -> bool:

@@ -9,12 +9,16 @@ Rule: a reader sees the cache before a change or after it, never half of a chang
 until the reader yields to the event loop. All methods but `replace` and `api_object` belong to the event loop's thread.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from extender.cluster.cache.assume import AssumeCache
+from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.engine import prepare
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -77,9 +81,12 @@ class ClusterCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.assumed = AssumeCache(self.mutable_snapshot, clock)
         """Assumed states of pods, which override the API server's until a watch event confirms them."""
+        self.recent_deletions = RecentDeletions(clock)
+        """Pods that ceased to hold room shortly ago, which kube-scheduler's cache may still hold."""
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self._next_change: asyncio.Future[None] | None = None
         self.listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
         self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
@@ -88,6 +95,18 @@ class ClusterCache:
     def version(self) -> int:
         """Number of changes so far; 0 before the first sync."""
         return self._version
+
+    def next_change(self) -> "asyncio.Future[None]":
+        """Return the future that is done once the cache has changed again; all that wait share it."""
+        if self._next_change is None or self._next_change.done():
+            self._next_change = asyncio.get_running_loop().create_future()
+        return self._next_change
+
+    def _changed(self) -> None:
+        """Count a change, and wake all that wait for one."""
+        self._version += 1
+        if self._next_change is not None and not self._next_change.done():
+            self._next_change.set_result(None)
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot, with expired assumptions removed; NotReady before the first sync."""
@@ -132,6 +151,12 @@ class ClusterCache:
                 return from_api  # otherwise its assumption may have ended between the two reads
         return None
 
+    def api_objects(self) -> ClusterObjects:
+        """Return all objects as the API server sent them, without assumptions; NotReady before the first sync."""
+        snapshot = self.mutable_snapshot()
+        pods = tuple(self.assumed.api_objects(snapshot.objects.pods).values())
+        return msgspec.structs.replace(snapshot.frozen(), pods=pods)
+
     def _without_assumption(self, cached: Object | None) -> Object | None:
         """Return the API server's state of a cached object; None if the object is only assumed."""
         return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
@@ -171,7 +196,7 @@ class ClusterCache:
         prepare(snapshot, self._profile)
         self._snapshot = snapshot
         self.assumed.reapply()
-        self._version += 1
+        self._changed()
 
     def relist(
         self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None, is_unread: bool = False
@@ -208,7 +233,8 @@ class ClusterCache:
             for key in new:
                 _put_or_skip(self._put, kind, listed[key], on_skipped)
             self.mutable_snapshot().unreadable_tables = _field_names(unread)
-            self._version += bool(deleted or new)
+            if deleted or new:
+                self._changed()
         else:
             relisted: dict[str, Sequence[Object]] = {kind: tuple(listed.values())}
             del listed, objects  # memory: two snapshots exist while the new one is built
@@ -250,7 +276,7 @@ class ClusterCache:
             self._remove(kind, key)
         else:
             self._put(kind, change.object)
-        self._version += 1
+        self._changed()
         return True
 
     def _is_news(self, change: Change, cached: Object | None) -> bool:
@@ -286,14 +312,20 @@ class ClusterCache:
         cached = self.mutable_snapshot().objects.of(kind).get(key)
         if cached is not None and identity(cached)[0] != identity(one)[0]:
             self._remove(kind, key)
+            cached = None
         if isinstance(one, Pod):
+            before = self.assumed.api_object(cached) if isinstance(cached, Pod) else None
             self.assumed.update(one)
+            self.recent_deletions.note(before, one)
         else:
             self.mutable_snapshot().put(kind, one)
 
     def _remove(self, kind: str, key: Key) -> None:
+        removed = self.mutable_snapshot().objects.of(kind).get(key)
+        before = self.assumed.api_object(removed) if isinstance(removed, Pod) else None
         self.mutable_snapshot().remove(kind, key)
         if kind == "Pod":
+            self.recent_deletions.note(before, None)
             self.assumed.remove(key)
 
 

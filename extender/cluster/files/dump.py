@@ -5,7 +5,7 @@ Rule: decisions on the loaded dump equal those on the dumped cache, unread kinds
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,25 +14,43 @@ from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.cluster.watch import decode
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 
+ASSUMED_ANNOTATION = "extender/assumed"
+"""Annotation of a List: pods whose state the service assumed when it was written, `pod effect, effect; pod …`."""
+
 
 def write_dump(objects: ClusterObjects, path: Path, pod_annotations: frozenset[str] = frozenset()) -> None:
-    """Write one List as JSON, gzipped if the name ends in .gz; the file is created complete or not at all.
+    """Write one List as JSON, as `write_file` does.
 
     `pod_annotations`: annotations of pods to keep in addition to KEPT_ANNOTATIONS.
     """
+    write_file(encode_list(objects, pod_annotations), path)
+
+
+def write_file(chunks: Iterable[bytes], path: Path) -> None:
+    """Write a file, gzipped if its name ends in .gz; it is created complete or not at all."""
     partial = path.with_name(f".{path.name}.part")
     try:
         with gzip.open(partial, "wb", 6) if path.suffix == ".gz" else partial.open("wb") as file:
-            for chunk in encode_list(objects, pod_annotations):
+            for chunk in chunks:
                 file.write(chunk)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def encode_list(objects: ClusterObjects, pod_annotations: frozenset[str] = frozenset()) -> Iterator[bytes]:
-    """Yield the JSON of one List, object by object."""
+def encode_list(
+    objects: ClusterObjects,
+    pod_annotations: frozenset[str] = frozenset(),
+    assumed: Mapping[str, Sequence[str]] | None = None,
+) -> Iterator[bytes]:
+    """Yield the JSON of one List, object by object.
+
+    `assumed`: pod -> effects that a service assumes on it; an annotation of the List that readers ignore.
+    """
     annotations = {UNREAD_ANNOTATION: ",".join(objects.unreadable_tables)} if objects.unreadable_tables else {}
+    if assumed:
+        effects = (f"{pod} {', '.join(on_pod)}" for pod, on_pod in sorted(assumed.items()))
+        annotations[ASSUMED_ANNOTATION] = "; ".join(effects)
     metadata = msgspec.json.encode({"annotations": annotations} if annotations else {})
     yield b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[' % metadata
     separator = b"\n"

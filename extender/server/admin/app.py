@@ -34,12 +34,12 @@ SECURITY_HEADERS = {
 }
 
 _NOT_FOUND = (
-    "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /status and /recording, "
-    "POST /simulate and /recording"
+    "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /cluster, /status and "
+    "/recording, POST /simulate and /recording"
 )
 _NOT_FOUND_WITHOUT_DEBUG = (
     "no such path; available: GET /livez, /readyz and /metrics, and with debug.enabled: true (it is disabled) also "
-    "/ui, /decisions, /status, /simulate and /recording"
+    "/ui, /decisions, /cluster, /status, /simulate and /recording"
 )
 _REMOTE_REFUSED = (
     "remote clients may only read /livez, /readyz and /metrics: use kubectl port-forward and connect to localhost, or "

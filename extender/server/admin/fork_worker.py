@@ -16,7 +16,7 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -27,6 +27,9 @@ IS_FORK_SUPPORTED = sys.platform == "linux"
 
 EXIT_GRACE_SECONDS = 1.0
 """Time after the timeout at which a child that the parent did not kill exits by itself."""
+
+CHUNK_BYTES = 1 << 16
+"""Size of the parts in which a result is passed on."""
 
 _NICENESS = 10
 
@@ -40,8 +43,8 @@ class ForkedWorker:
     """File descriptor of the pipe that the child writes its result to."""
 
     @classmethod
-    def start(cls, work: Callable[[], bytes], seconds: float) -> "ForkedWorker":
-        """Fork a child that runs `work`, for at most `seconds`."""
+    def start(cls, work: Callable[[], Iterable[bytes]], seconds: float) -> "ForkedWorker":
+        """Fork a child that runs `work` and writes its chunks, for at most `seconds`."""
         reading, writing = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -54,32 +57,47 @@ class ForkedWorker:
         return cls(pid, reading)
 
     async def result(self, seconds: float) -> bytes:
-        """Return the result; SimulationTimeout after `seconds`. Kill the child in any case, also on cancellation."""
+        """Return the whole result; SimulationTimeout after `seconds`, otherwise as `chunks`."""
         try:
-            async with asyncio.timeout(seconds):
-                answer = await self._read()
+            return b"".join([chunk async for chunk in self.chunks(seconds)])
         except TimeoutError:
             raise SimulationTimeout(f"no result within {seconds:g} s: simulate fewer pods") from None
+
+    async def chunks(self, seconds: float) -> AsyncGenerator[bytes]:
+        """Yield the result as the child writes it, which waits while the result is not read.
+
+        TimeoutError after `seconds`, RuntimeError if the child failed. Kill the child in any case, also if cancelled.
+        """
+        try:
+            deadline = asyncio.get_running_loop().time() + seconds
+            async with contextlib.aclosing(self._read(deadline)) as result:
+                async for chunk in result:
+                    yield chunk
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            await asyncio.to_thread(os.waitpid, self.pid, 0)  # the exit of a large process takes a while
-        if not answer:
+            # The exit of a large process takes a while.
+            _, status = await asyncio.to_thread(os.waitpid, self.pid, 0)
+        if os.waitstatus_to_exitcode(status) != 0:  # a child that has closed the pipe is exiting: it is not killed
             raise RuntimeError("the child process exited without a result")
-        return answer
 
-    async def _read(self) -> bytes:
+    async def _read(self, deadline: float) -> AsyncGenerator[bytes]:
         reader = asyncio.StreamReader()
         pipe = os.fdopen(self.result_fd, "rb", 0)
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         try:
-            return await reader.read()
+            while True:
+                async with asyncio.timeout_at(deadline):
+                    chunk = await reader.read(CHUNK_BYTES)
+                if not chunk:
+                    return
+                yield chunk
         finally:
             transport.close()
 
 
-def _run_in_child(work: Callable[[], bytes], writing: int, seconds: float) -> NoReturn:
+def _run_in_child(work: Callable[[], Iterable[bytes]], writing: int, seconds: float) -> NoReturn:
     """Run `work` in the child, write its result to the pipe, and exit."""
     code = 1
     try:
@@ -92,9 +110,8 @@ def _run_in_child(work: Callable[[], bytes], writing: int, seconds: float) -> No
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
         gc.disable()  # a collection would touch, and so copy, every page
         os.nice(_NICENESS)
-        answer = memoryview(work())
-        while answer:
-            answer = answer[os.write(writing, answer) :]
+        with open(writing, "wb", CHUNK_BYTES, closefd=False) as pipe:
+            pipe.writelines(work())
         code = 0
     except BaseException:
         os.write(2, traceback.format_exc().encode(errors="replace"))

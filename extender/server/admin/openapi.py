@@ -134,6 +134,15 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         parameters=[{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
         failures=_NOT_KEPT,
     ),
+    "dump_cluster": _operation(
+        "The cluster cache as a cluster file",
+        {
+            "type": "object",
+            "description": "A List of objects with the fields that decisions read, as the API server sent them; the "
+            "annotation extender/assumed of the List names pods whose state is assumed.",
+        },
+        failures={503: _error("The cluster cache is not ready.")},
+    ),
     "show_status": _operation("Version, cluster cache, policies and kept decisions", _STATUS),
     "simulate": _operation(
         "Simulate the scheduling of pods (what-if simulation)",

@@ -27,6 +27,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker, openapi
+from extender.server.admin.cluster_dump import dump_cluster
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import simulate_request
 from extender.server.context import ServerContext
@@ -61,6 +62,7 @@ def create_router() -> APIRouter:
         ("GET", "/decisions", list_decisions),
         ("GET", "/decisions/{id}", show_decision),
         ("GET", "/decisions/{id}/pod", show_pod),
+        ("GET", "/cluster", dump_cluster),
         ("GET", "/status", show_status),
         ("POST", "/simulate", simulate),
         ("GET", "/recording", show_recording),
@@ -139,7 +141,7 @@ async def simulate(request: Request) -> Response:
         snapshot, profile, history = _server_context(request).decision_inputs(None)
         if fork_worker.IS_FORK_SUPPORTED:
             worker = ForkedWorker.start(
-                lambda: _simulate_in_child(snapshot, profile, body, history), SIMULATION_TIMEOUT_SECONDS
+                lambda: [_simulate_in_child(snapshot, profile, body, history)], SIMULATION_TIMEOUT_SECONDS
             )
             answer = await worker.result(SIMULATION_TIMEOUT_SECONDS)
         else:

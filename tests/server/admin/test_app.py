@@ -292,7 +292,7 @@ def test_the_openapi_document_of_it_is_up_to_date():
 def test_the_document_has_every_path():
     paths = set(openapi_document()["paths"])
     assert paths == PUBLIC_PATHS | {
-        *("/", "/ui", "/ui/", "/ui/{name}", "/status", "/simulate", "/recording"),
+        *("/", "/ui", "/ui/", "/ui/{name}", "/cluster", "/status", "/simulate", "/recording"),
         *("/decisions", "/decisions/{id}", "/decisions/{id}/pod"),
     }
 

@@ -1,6 +1,7 @@
 """Work on a copy of the process: its answer, its end, and that nothing of it comes back but the answer."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -21,10 +22,10 @@ pytestmark = [
 SECONDS = 30.0
 
 
-def forever() -> bytes:
+def forever() -> list[bytes]:
     for _ in count():
         signal.pause()
-    return b""
+    return []
 
 
 def is_gone(pid):
@@ -36,12 +37,35 @@ def is_gone(pid):
 
 
 async def test_it_answers():
-    assert await ForkedWorker.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(lambda: [b"42"], SECONDS).result(SECONDS) == b"42"
 
 
 async def test_a_large_answer_is_whole():
     large = bytes(range(256)) * 40_000
-    assert await ForkedWorker.start(lambda: large, SECONDS).result(SECONDS) == large
+    assert await ForkedWorker.start(lambda: [large], SECONDS).result(SECONDS) == large
+
+
+async def test_an_answer_is_passed_on_while_the_copy_is_still_at_work():
+    def work():
+        yield bytes(2 * fork_worker.CHUNK_BYTES)
+        signal.pause()
+
+    copy = ForkedWorker.start(work, SECONDS)
+    async with contextlib.aclosing(copy.chunks(SECONDS)) as chunks:
+        assert set(await anext(chunks)) == {0}
+    assert is_gone(copy.pid)
+
+
+async def test_a_copy_that_fails_halfway_ends_with_an_error_not_as_if_it_were_complete(capfd):
+    def work():
+        yield b"4"
+        raise ZeroDivisionError
+
+    chunks = ForkedWorker.start(work, SECONDS).chunks(SECONDS)
+    assert await anext(chunks) == b"4"
+    with pytest.raises(RuntimeError, match="exited without a result"):
+        await anext(chunks)
+    assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 async def test_changes_of_the_child_do_not_reach_the_parent():
@@ -49,14 +73,14 @@ async def test_changes_of_the_child_do_not_reach_the_parent():
 
     def change():
         held.append("changed")
-        return repr(held).encode()
+        return [repr(held).encode()]
 
     assert await ForkedWorker.start(change, SECONDS).result(SECONDS) == b"['before', 'changed']"
     assert held == ["before"]
 
 
 async def test_the_copy_is_gone_with_its_answer():
-    copy = ForkedWorker.start(lambda: b"42", SECONDS)
+    copy = ForkedWorker.start(lambda: [b"42"], SECONDS)
     await copy.result(SECONDS)
     assert is_gone(copy.pid)
 
@@ -87,7 +111,7 @@ def test_an_orphaned_child_exits_by_itself(monkeypatch):
 
 
 async def test_a_copy_that_fails_says_why_and_has_no_answer(capfd):
-    copy = ForkedWorker.start(lambda: b"%d" % (1 // 0), SECONDS)
+    copy = ForkedWorker.start(lambda: [b"%d" % (1 // 0)], SECONDS)
     with pytest.raises(RuntimeError, match="exited without a result"):
         await copy.result(SECONDS)
     assert is_gone(copy.pid)
@@ -121,7 +145,7 @@ async def test_other_threads_and_their_locks_do_not_matter():
     thread.start()
     held.wait(SECONDS)
     try:
-        answer = await ForkedWorker.start(lambda: b"%d" % threading.active_count(), SECONDS).result(SECONDS)
+        answer = await ForkedWorker.start(lambda: [b"%d" % threading.active_count()], SECONDS).result(SECONDS)
     finally:
         done.set()
         thread.join()
@@ -131,6 +155,6 @@ async def test_other_threads_and_their_locks_do_not_matter():
 async def test_nothing_meant_for_the_end_of_a_process_is_run(capfd):
     """Buffers of ours are ours to write."""
     sys.stdout.write("once")
-    assert await ForkedWorker.start(lambda: b"42", SECONDS).result(SECONDS) == b"42"
+    assert await ForkedWorker.start(lambda: [b"42"], SECONDS).result(SECONDS) == b"42"
     sys.stdout.flush()
     assert capfd.readouterr().out == "once"

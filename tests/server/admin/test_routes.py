@@ -9,10 +9,13 @@ import threading
 import httpx
 import pytest
 
+from extender.cluster.cache.cache import ClusterCache
+from extender.cluster.files.manifests import load_cluster
 from extender.errors import ExtenderError, ListenError
 from extender.server import run
-from extender.server.admin import routes
+from extender.server.admin import fork_worker, routes
 from extender.server.app import create_app
+from tests.builders import typed
 from tests.server.conftest import (
     CLUSTER,
     NODES,
@@ -194,6 +197,41 @@ async def test_a_decision_that_cannot_be_kept_is_answered_all_the_same(both, mon
     monkeypatch.setattr(both.server_context.decisions, "keep", lambda _: 1 / 0)
     await both.ask("preempt")
     assert "failed to store the decision" in caplog.text
+
+
+# --- the cluster ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_cluster_is_dumped_as_a_cluster_file(both):
+    answer = await both.people.get("/cluster")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert load_cluster(answer.json()) == both.server_context.snapshot().frozen()
+
+
+async def test_assumed_pods_are_dumped_as_the_api_server_sent_them_and_named(both):
+    before = await both.get("/cluster")
+    cache = both.server_context.cache
+    victim = next(one for one in cache.snapshot().objects.pods.values() if one.metadata.name == "small")
+    cache.assumed.assume_preempted(typed(pod("urgent", uid="uid-urgent", priority=100)), "worker-1", [victim])
+    cache.assumed.assume_preempted(typed(pod("unseen", uid="uid-unseen", priority=100)), "worker-2", [])
+    assert cache.snapshot().frozen() != load_cluster(before)
+    after = await both.get("/cluster")
+    named = after["metadata"].pop("annotations")
+    assumed = ["shop/small terminating", "shop/unseen nominated to worker-2", "shop/urgent nominated to worker-1"]
+    assert named == {"extender/assumed": "; ".join(assumed)}
+    assert after == before
+
+
+async def test_a_cluster_that_is_not_there_yet_is_not_dumped():
+    answer = await Both(ClusterCache()).people.get("/cluster")
+    assert (answer.status_code, error_of(answer)) == (503, "the cache has not synced yet")
+
+
+async def test_where_the_system_cannot_fork_the_dump_is_the_same(both, monkeypatch):
+    forked = (await both.people.get("/cluster")).content
+    monkeypatch.setattr(fork_worker, "IS_FORK_SUPPORTED", False)
+    assert (await both.people.get("/cluster")).content == forked
 
 
 # --- what if --------------------------------------------------------------------------------------------------------

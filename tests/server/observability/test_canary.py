@@ -102,7 +102,7 @@ async def test_a_secret_is_in_no_decision_log_audit_line_recording_or_answer(pre
         # Whole nodes go back byte for byte, as they came from the scheduler.
         whole_nodes = json.dumps({"Pod": POD | {"spec": {}}, "Nodes": whole})
         assert (await scheduler.post("/filter", content=whole_nodes)).status_code == 200
-        for path in ("/decisions", "/status", "/recording"):
+        for path in ("/decisions", "/status", "/recording", "/cluster"):
             shown.append((await people.get(path)).text)
         listed = (await people.get("/decisions")).json()["decisions"]
         assert {one["verb"] for one in listed} == {"filter", "prioritize", "preempt"}
