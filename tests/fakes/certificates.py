@@ -28,10 +28,14 @@ class Certificates:
 
     def __init__(self, directory: Path, names: tuple[str, ...] = NAMES) -> None:
         self._directory = directory
-        self._ca = trustme.CA()
         self.ca_file = directory / "ca.crt"
+        self.rotate(*names)
+
+    def rotate(self, *names: str) -> None:
+        """Makes another CA and a server certificate of it; FakeAPI shows and trusts them after its next `start`."""
+        self._ca = trustme.CA()
         self._ca.cert_pem.write_to_path(str(self.ca_file))
-        self._server = self._ca.issue_cert(*names)
+        self.reissue_server(*names)
 
     def reissue_server(self, *names: str) -> None:
         """Makes another server certificate; FakeAPI shows it after its next `start`."""

@@ -1,9 +1,11 @@
 """Send HTTP requests to one API server, with credentials that are refreshed, and return raw bytes.
 
 The official client loads the credentials and creates the connection pool; none of its models is used. A token file is
-reloaded every 30 s, an exec plugin runs again before its credentials expire, and a 401 reloads all credentials, once
-for all threads that got one, before the request is retried once. The counterpart of client-go's transport
-(token_source.go) and exec authenticator.
+reloaded every 30 s, an exec plugin runs again before its credentials expire, a changed kubeconfig is loaded again, and
+a 401 reloads all credentials, once for all threads that got one, before the request is retried once. Where address, CA
+or client certificate have changed, open watches end, so that they continue over a new connection. The counterpart of
+client-go's transport (token_source.go, cert_rotation.go), which follows files but not a kubeconfig, and exec
+authenticator.
 
 Rule: no retry except after a 401, no redirect, and a truncated response is an error.
 """
@@ -17,6 +19,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Self
 from urllib.parse import urlencode, urlsplit
+from weakref import WeakSet
 
 import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
@@ -33,6 +36,7 @@ from extender.cluster.apiserver.stream import (
     socket_options,
     use_reporting_connections,
 )
+from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector
 from extender.version import __version__
 
 log = logging.getLogger(__name__)
@@ -72,7 +76,13 @@ class ApiServer:
         self._load = load
         self._clock = clock
         self._lock = threading.Lock()
+        self._watches: WeakSet[Stream] = WeakSet()
+        self._logged_error: str | None = None
+        self._is_outdated = False
+        """True from a change of the kubeconfig until it has been loaded."""
         self._session = self._new_session()
+        self._kubeconfig = ChangeDetector(self._session.credentials.signature, must_settle=False)
+        self._poll_at = self._clock() + POLL_INTERVAL_SECONDS
 
     @classmethod
     def connect(
@@ -121,22 +131,37 @@ class ApiServer:
         """Return a GET request that is sent when its `with` block begins."""
         target = f"{path}?{urlencode(params)}" if params else path
         send = partial(_send, "GET", target, {"Accept": accept}, timeout, None)
-        return Stream(lambda: self._authenticated(send))
+        is_watch = params is not None and "watch" in params
+        opened = Stream(lambda: self._authenticated(send, opened if is_watch else None))
+        return opened
 
     def close(self) -> None:
         """Close idle connections; open streams end by their own `close`."""
         self._session.pools.clear()
 
-    def _authenticated(self, send: Callable[[_Session], BaseHTTPResponse]) -> BaseHTTPResponse:
+    def _authenticated(
+        self, send: Callable[[_Session], BaseHTTPResponse], watch: Stream | None = None
+    ) -> BaseHTTPResponse:
         """Send a request with the current credentials, and once more with new ones after a 401."""
         session = self._current_session()
         try:
-            return send(session)
+            response = send(session)
         except ApiError as error:
             if error.code != 401:
                 raise
             session = self._reload_session(session, error)
-        return send(session)
+            response = send(session)
+        if watch is not None:
+            self._add_watch(watch, session)
+        return response
+
+    def _add_watch(self, watch: Stream, session: _Session) -> None:
+        """Record an open watch, which ends when connections have to differ from the one that it uses."""
+        with self._lock:
+            if session.credentials.connection == self._session.credentials.connection:
+                self._watches.add(watch)
+            else:
+                watch.close()
 
     # --- refreshing credentials ---
 
@@ -144,13 +169,14 @@ class ApiServer:
         """Return the session, refreshed if that is due; if the refresh fails, the old credentials stay in use."""
         with self._lock:
             session, now = self._session, self._clock()
-            if session.refresh_at is None or now < session.refresh_at:
-                return session
-            try:
-                self._session = self._refreshed(session)
-            except CredentialsError as error:
-                log.warning("refreshing credentials failed, keeping the old ones: %s", error)
-                self._session = replace(session, refresh_at=now + TOKEN_RELOAD_SECONDS / 3)
+            is_due = session.refresh_at is not None and now >= session.refresh_at
+            if self._has_kubeconfig_changed(now):
+                self._is_outdated = is_due = True
+            if is_due:
+                try:
+                    self._use(self._new_session() if self._is_outdated else self._refreshed(session))
+                except CredentialsError as error:
+                    self._keep(session, error)
             return self._session
 
     def _reload_session(self, refused: _Session, error: ApiError) -> _Session:
@@ -158,11 +184,38 @@ class ApiServer:
         with self._lock:
             if self._session is refused:
                 try:
-                    self._session = self._new_session()
+                    self._use(self._new_session())
                 except CredentialsError as failed:
                     message = f"{error.message}; new credentials: {failed}"
                     raise ApiError(error.code, error.reason, message, error.retry_after) from failed
             return self._session
+
+    def _has_kubeconfig_changed(self, now: float) -> bool:
+        """Poll the kubeconfig, at most every POLL_INTERVAL_SECONDS and only if there are requests."""
+        if now < self._poll_at:
+            return False
+        self._poll_at = now + POLL_INTERVAL_SECONDS
+        return self._kubeconfig.should_reload(credentials.signature(self._session.credentials.files))
+
+    def _use(self, session: _Session) -> None:
+        """Use a session from now on; where its connections differ, end the open watches and the idle connections."""
+        old, self._session = self._session, session
+        self._is_outdated, self._logged_error = False, None
+        if session.credentials.signature != old.credentials.signature:
+            log.info("%s: reloaded", session.credentials.place)
+            self._kubeconfig = ChangeDetector(session.credentials.signature, must_settle=False)
+        if session.credentials.connection != old.credentials.connection:
+            old.pools.clear()
+            for stream in self._watches:
+                stream.close()
+            self._watches = WeakSet()
+
+    def _keep(self, session: _Session, error: CredentialsError) -> None:
+        """Keep the old credentials and try again later; log an error once, not at every try."""
+        self._session = replace(session, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS / 3)
+        if str(error) != self._logged_error:
+            log.warning("refreshing credentials failed, keeping the old ones: %s", error)
+        self._logged_error = str(error)
 
     def _refreshed(self, session: _Session) -> _Session:
         token_file = session.credentials.token_file

@@ -24,6 +24,7 @@ import yaml
 
 from extender.cluster.apiserver.stream import printable
 from extender.errors import ExtenderError
+from extender.file_watch import Signature, file_signature
 from extender.k8s.time import parse_datetime
 
 EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
@@ -54,6 +55,16 @@ class Credentials:
     """The file to reload the token from; None if the token is not in a file."""
     lifetime: float | None = None
     """Seconds until an exec plugin's credentials expire; None if it does not limit them."""
+    files: tuple[Path, ...] = ()
+    """The kubeconfig files."""
+    signature: Signature = ()
+    """The signature of `files` before they were read."""
+
+    @property
+    def connection(self) -> tuple[object, ...]:
+        """What connections depend on: address, TLS and proxy; the client names files of inline data by content."""
+        names = ("host", "ssl_ca_cert", "cert_file", "key_file", "verify_ssl", "tls_server_name", "proxy")
+        return tuple(getattr(self.configuration, name, None) for name in names)
 
 
 def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
@@ -68,6 +79,17 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Credentia
         if token_file.is_file():
             return _in_cluster_credentials(token_file)
     return _from_kubeconfig(_kubeconfig_files(kubeconfig), context)
+
+
+def signature(files: tuple[Path, ...]) -> Signature:
+    """Return the signature of kubeconfig files; that of one that is not accessible is None."""
+    found: list[Signature | None] = []
+    for path in files:
+        try:
+            found.append(file_signature(path))
+        except OSError:
+            found.append(None)
+    return tuple(found)
 
 
 def read_token(path: Path) -> str:
@@ -136,6 +158,7 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import KubeConfigLoader
 
+    before = signature(tuple(files))
     names = ", ".join(map(str, files))
     merged, current = _merge(files)
     context = context or current
@@ -156,7 +179,8 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
         raise CredentialsError(f"{place}: {_without_secrets(error)}") from None
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
-    return Credentials(configuration, place, configuration.api_key.get("BearerToken"), token_file, lifetime)
+    authorization = configuration.api_key.get("BearerToken")
+    return Credentials(configuration, place, authorization, token_file, lifetime, tuple(files), before)
 
 
 def _merge(files: list[Path]) -> tuple[Any, str]:

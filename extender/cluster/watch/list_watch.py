@@ -7,6 +7,7 @@ Rule: bytes and numbers in, values out. Nothing here reads a socket or a clock, 
 error or a reason, never a guess.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -131,6 +132,18 @@ def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> I
         params = {"limit": str(size), "continue": page.metadata.continue_token}
 
 
+def list_metadata(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
+    """Return (namespace, name) -> (uid, resourceVersion) of one list; items without metadata are left out."""
+    found: dict[Key, tuple[str, str]] = {}
+    for page in list_pages(fetch, kind, size):
+        for raw in page.items or ():
+            with contextlib.suppress(ValueError):
+                meta = decode_metadata(raw)
+                found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
+    found.pop(("", ""), None)
+    return found
+
+
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +217,9 @@ def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[f
 PHASES = ("starting", "listing", "watching", "broken", "forbidden", "absent")
 """The phases of a reflector."""
 
+UNREADABLE_PHASES = ("forbidden", "absent")
+"""The phases in which a kind counts as having no objects."""
+
 
 class ReflectorState:
     """The state of one reflector. Written by its thread, read by any; times are those of its clock, in seconds."""
@@ -228,3 +244,13 @@ class ReflectorState:
         self.watch_restarts = 0
         self.events = 0
         self.skipped = 0
+
+    def mark_broken(self, reason: str, now: float) -> None:
+        """Record that a list or watch failed; a kind that is unreadable stays so."""
+        self.last_error = reason
+        if self.phase in UNREADABLE_PHASES:
+            return
+        self.phase = "broken"
+        if self.broken_since is None:
+            self.broken_since = now
+            self.interruptions += 1

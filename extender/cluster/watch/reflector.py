@@ -9,7 +9,6 @@ Rule: the store receives complete lists and events in order, nothing in between;
 continues, and `state` tells how current the kind is.
 """
 
-import contextlib
 import logging
 import random
 import threading
@@ -24,8 +23,15 @@ from extender.cluster.cache.cache import Change, compare_resource_versions, iden
 from extender.cluster.watch import list_watch
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
-from extender.cluster.watch.list_watch import PartialObjectMetadata, ReflectorState, Resource, WatchSettings
+from extender.cluster.watch.list_watch import (
+    UNREADABLE_PHASES,
+    PartialObjectMetadata,
+    ReflectorState,
+    Resource,
+    WatchSettings,
+)
 from extender.cluster.watch.object_reader import ObjectReader
+from extender.cluster.watch.retry import Outage, RetryTimer
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
@@ -36,8 +42,6 @@ MAX_CONSECUTIVE_REFUSALS = 3
 
 MAX_SILENT_WATCHES = 2
 """Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
-
-UNREADABLE_PHASES = ("forbidden", "absent")
 
 
 @dataclass(eq=False)
@@ -53,15 +57,19 @@ class Reflector:
     wait: Callable[[threading.Event, float], object] = threading.Event.wait
     jitter: Callable[[], float] = random.random
     """Returns a uniform random number in [0, 1)."""
+    outage: Outage | None = None
+    """Shared by all reflectors of an API server; None if this is the only one."""
 
     def __post_init__(self) -> None:
         self.state = ReflectorState()
         self._reader = ObjectReader(self.resource.kind, self.decoder, self.store, self.state, self.clock)
-        self._stopped = threading.Event()
+        self._retry = RetryTimer(self.outage or Outage(self.clock), self._new_backoff, self.wait, self.jitter)
         self._relist_reason: str | None = None
         self._stream: Stream | None = None
         self._must_list = True
         self._use_initial_events = True
+        self._fallback_reason: str | None = None
+        """Reason why initial events failed, until a list in pages has succeeded instead."""
         self._initial: dict[Key, Object] | None = None
         """Objects of this watch's initial events so far; None once they are complete, or if none were requested."""
         self._cut_initial_events = 0
@@ -74,7 +82,7 @@ class Reflector:
         self._unreadable: str | None = None
         self._verb, self._logged_error = "list", ""
         self._silent_watches = self._consecutive_refusals = self._too_large = 0
-        self._retry_backoff, self._relist_backoff = self._new_backoff(), self._new_backoff()
+        self._relist_backoff = self._new_backoff()
 
     def _new_backoff(self) -> Iterator[float]:
         return list_watch.backoff(*self.settings.backoff, self.jitter)
@@ -83,7 +91,7 @@ class Reflector:
 
     def stop(self) -> None:
         """Make `run` return at once, interrupting any wait."""
-        self._stopped.set()
+        self._retry.stop()
         self._interrupt()
 
     def request_relist(self, reason: str) -> None:
@@ -97,14 +105,7 @@ class Reflector:
         def fetch(params: QueryParams) -> bytes:
             return self.api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)
 
-        found: dict[Key, tuple[str, str]] = {}
-        for page in list_watch.list_pages(fetch, self.resource.kind, self.settings.page_size):
-            for raw in page.items or ():
-                with contextlib.suppress(ValueError):
-                    meta = list_watch.decode_metadata(raw)
-                    found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
-        found.pop(("", ""), None)
-        return found
+        return list_watch.list_metadata(fetch, self.resource.kind, self.settings.page_size)
 
     def _interrupt(self) -> None:
         stream = self._stream
@@ -115,7 +116,8 @@ class Reflector:
 
     def run(self) -> None:
         """List and watch until `stop`, or until `state.fatal` is set."""
-        while not self._stopped.is_set() and self.state.fatal is None:
+        while not self._retry.stopped.is_set() and self.state.fatal is None:
+            self._retry.begin()
             try:
                 seconds = self._list_and_watch()
             except Exception as error:  # a bug must not end the sync; cached objects may be wrong now
@@ -123,7 +125,7 @@ class Reflector:
                 self._schedule_relist("unexpected error")
                 seconds = self._schedule_retry(error)
             if seconds > 0:
-                self.wait(self._stopped, seconds)
+                self._retry.sleep(seconds)
 
     def _list_and_watch(self) -> float:
         """List if that is due, then watch until the watch ends; return the seconds to wait before the next round."""
@@ -146,13 +148,13 @@ class Reflector:
         is_success = self._count_success()
         if failure is not None:
             return self._handle_error(failure)
-        seconds = 0.0 if is_success else next(self._retry_backoff)
+        seconds = 0.0 if is_success else self._retry.delay()
         if seconds > 0:
-            self._mark_broken("very short watch: it ended without progress")
+            self.state.mark_broken("very short watch: it ended without progress", self.clock())
         return seconds
 
     def _is_interrupted(self) -> bool:
-        return self._stopped.is_set() or self._relist_reason is not None
+        return self._retry.stopped.is_set() or self._relist_reason is not None
 
     def _schedule_relist(self, reason: str, must_decode: bool = True) -> None:
         """Make the next round begin with a list; `must_decode`: reuse no cached object."""
@@ -166,6 +168,7 @@ class Reflector:
     def _list(self) -> None:
         def fetch(params: QueryParams) -> bytes:
             with self._open(params, self.settings.list_timeout) as stream:
+                self._retry.succeed()
                 return stream.read()
 
         objects: list[Object] = []
@@ -186,6 +189,9 @@ class Reflector:
             self.state.regressed = True
             self._regress(version)
         self.store.put(Replaced(self.resource.kind, objects, version))
+        if self._fallback_reason is not None:
+            log.info("listing %s in pages, initial events failed: %s", self.resource.plural, self._fallback_reason)
+            self._fallback_reason = None
         self._must_list = self._has_progressed = self._reader.must_decode = False
         self._too_large = 0
         self.state.version = version
@@ -214,6 +220,7 @@ class Reflector:
         else:
             params |= {"resourceVersion": self.state.version}
         with self._open(params, read_timeout) as stream:
+            self._retry.succeed()
             self._accepted_at = self.state.last_contact = self.clock()
             self._has_received = self._has_progressed = False
             self._consecutive_refusals = self._too_large = 0
@@ -290,7 +297,7 @@ class Reflector:
             self._store_list(objects, version)
             self._mark_synced()
         else:
-            self._list_in_pages("a bookmark without the initial-events-end annotation")
+            self._abandon_initial_events("a bookmark without the initial-events-end annotation")
 
     def _collect_initial(self, meta: PartialObjectMetadata, event: list_watch.WatchEvent) -> None:
         """Collect an initial event; the server may send changes among them."""
@@ -300,12 +307,15 @@ class Reflector:
         elif (found := self._reader.read_listed(meta, event.object)) is not None:
             self._initial[meta.key] = found
         if self.clock() - (self._accepted_at or 0.0) > self.settings.initial_events_timeout:
-            self._list_in_pages("initial events timed out")
+            self._abandon_initial_events("initial events timed out")
 
-    def _list_in_pages(self, reason: str) -> NoReturn:
-        log.info("falling back to paginated lists of %s: %s", self.resource.plural, reason)
-        self._use_initial_events = False
+    def _abandon_initial_events(self, reason: str) -> NoReturn:
+        self._fall_back(reason)
         raise ApiUnreachable(reason)
+
+    def _fall_back(self, reason: str) -> None:
+        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
+        self._use_initial_events, self._fallback_reason = False, reason
 
     def _advance(self, version: str) -> None:
         """Advance the last resourceVersion; it never goes backwards if old events are repeated."""
@@ -319,17 +329,19 @@ class Reflector:
         if isinstance(error, ApiUnreachable):
             if self._initial is not None and self._accepted_at is not None:
                 self._cut_initial_events += 1
-                self._use_initial_events &= self._cut_initial_events < MAX_CONSECUTIVE_REFUSALS
+                if self._cut_initial_events >= MAX_CONSECUTIVE_REFUSALS:
+                    self._fall_back(f"initial events were cut {self._cut_initial_events} times: {error}")
             return self._schedule_retry(error)
         if error.code in (403, 404):
             return self._handle_refusal(error)
         if error.code == 410 or error.reason in ("Expired", "Gone"):  # isExpiredError
             self._schedule_relist(error.reason, must_decode=False)
             return self._schedule_retry(error, self._relist_backoff)
-        if error.code in (400, 422) and self._initial is not None:
-            log.debug("falling back to paginated lists of %s: %s", self.resource.plural, error)
-            self._use_initial_events = False
+        if self._initial is not None and error.code not in (401, 429):
+            self._fall_back(str(error))
             return 0.0
+        if self._fallback_reason is not None and error.code >= 500:  # the server fails, not only its initial events
+            self._use_initial_events, self._fallback_reason = True, None
         if error.code in (400, 422) and not self._must_list:
             self._schedule_relist(f"the API server rejected resourceVersion {self.state.version}")
         if "Too large resource version" in error.message:  # isTooLargeResourceVersionError: the server lags behind
@@ -337,7 +349,7 @@ class Reflector:
             if self._too_large == MAX_CONSECUTIVE_REFUSALS:
                 self._schedule_relist("the API server does not reach the cached resourceVersion")
         retry_after = error.retry_after or (1.0 if error.code == 429 else 0.0)
-        return self._schedule_retry(error, self._retry_backoff, min(retry_after, self.settings.max_retry_after))
+        return self._schedule_retry(error, at_least=min(retry_after, self.settings.max_retry_after))
 
     def _handle_refusal(self, error: ApiError) -> float:
         """Handle 403 and 404; the first ones after a success are retried: a starting API server sends them, too."""
@@ -345,7 +357,7 @@ class Reflector:
         if self.resource.core and error.code == 403 and not self._synced:
             self.state.fatal = f"no permission to {self._verb} {self.resource.plural}, which is required: {error}"
             log.error("%s", self.state.fatal)
-            self._mark_broken(str(error))
+            self.state.mark_broken(str(error), self.clock())
             return 0.0
         if self.resource.core or (self._synced and self._consecutive_refusals < MAX_CONSECUTIVE_REFUSALS):
             return self._schedule_retry(error)
@@ -363,22 +375,13 @@ class Reflector:
         return seconds
 
     def _schedule_retry(self, error: Exception, backoff: Iterator[float] | None = None, at_least: float = 0.0) -> float:
-        self._mark_broken(str(error))
-        seconds = max(next(backoff or self._retry_backoff), at_least)
+        self.state.mark_broken(str(error), self.clock())
+        seconds = max(self._retry.delay(error, backoff), at_least)
         is_new = seconds > 0 and str(error) != self._logged_error  # a warning once, not at every retry
         self._logged_error = str(error) if is_new else self._logged_error
         level = logging.WARNING if is_new else logging.DEBUG
         log.log(level, "%s of %s failed, retrying in %.1fs: %s", self._verb, self.resource.plural, seconds, error)
         return seconds
-
-    def _mark_broken(self, reason: str) -> None:
-        state = self.state
-        state.last_error = reason
-        if state.phase not in UNREADABLE_PHASES:
-            state.phase = "broken"
-            if state.broken_since is None:
-                state.broken_since = self.clock()
-                state.interruptions += 1
 
     def _count_success(self) -> bool:
         """Return whether the watch was a success, because it lasted or advanced; if so, reset the backoff."""
@@ -388,7 +391,7 @@ class Reflector:
         if lasted >= self.settings.min_watch_seconds:
             self._relist_backoff = self._new_backoff()
         if lasted >= self.settings.min_watch_seconds or self._has_progressed:
-            self._retry_backoff = self._new_backoff()
+            self._retry.reset()
         is_silent = not self._has_received
         self._silent_watches = self._silent_watches + (lasted >= self.settings.idle_timeout) if is_silent else 0
         if self._silent_watches == MAX_SILENT_WATCHES:

@@ -22,8 +22,15 @@ from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus, identity
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
-from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES, ReflectorState, WatchSettings
-from extender.cluster.watch.reflector import UNREADABLE_PHASES, Reflector
+from extender.cluster.watch.list_watch import (
+    POD_GROUP_RESOURCES,
+    RESOURCES,
+    UNREADABLE_PHASES,
+    ReflectorState,
+    WatchSettings,
+)
+from extender.cluster.watch.reflector import Reflector
+from extender.cluster.watch.retry import Outage
 from extender.core.profile import Profile
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import Key
@@ -83,9 +90,10 @@ class KubernetesSource:
     def __post_init__(self) -> None:
         self.queue = DeltaQueue(self.cache, self.clock)
         resources = (*RESOURCES, *POD_GROUP_RESOURCES) if self.pod_groups else RESOURCES
+        outage = Outage(self.clock)
         decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", self.pod_annotations)}
         self.reflectors = {
-            one.kind: Reflector(one, self.api, decoders[one.kind], self.queue, self.settings, self.clock)
+            one.kind: Reflector(one, self.api, decoders[one.kind], self.queue, self.settings, self.clock, outage=outage)
             for one in resources
         }
         """Kind -> reflector, for the watched kinds; a kind without a reflector counts as having no objects."""

@@ -71,12 +71,60 @@ def test_what_was_deleted_among_the_initial_events_is_not_listed():
     assert script.store.names == {"b"}
 
 
-@pytest.mark.parametrize("refusal", [ApiError(400, "BadRequest", "what?"), NO_INITIAL_EVENTS], ids=["400", "422"])
-def test_a_server_without_initial_events_is_listed_in_pages_for_good(refusal):
-    script = Script("Pod", Said(refused=refusal), a_list(7), Said(refused=EXPIRED), a_list(9), ok()).run()
-    assert ["watch" in params for params in script.asked] == [True, False, True, False, True]
-    assert [params.get("sendInitialEvents") for params in script.watches] == ["true", None, None]
+NO_PROGRESS = "the required storage feature RequestWatchProgress is disabled"
+"""What kube-apiserver v1.36 says after 200, in an ERROR event, on an etcd before 3.4.31 or 3.5.13."""
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Said([error(500, "InternalError", NO_PROGRESS)]),
+        Said([added("a", 3)], [error(500, "InternalError", "etcdserver: request timed out")]),
+        Said([error(504, "Timeout", "Too large resource version: 9, current: 5", retryAfterSeconds=1)]),
+        Said(refused=ApiError(400, "BadRequest", "what?")),
+        Said(refused=NO_INITIAL_EVENTS),
+        Said(refused=ApiError(405, "MethodNotAllowed", "")),
+        Said(refused=ApiError(406, "NotAcceptable", "")),
+        *[Said(refused=ApiError(code, "", "")) for code in (500, 501, 502, 503, 504)],
+        Said(refused=ApiError(503, "ServiceUnavailable", "", retry_after=60.0)),
+    ],
+    ids=lambda said: str(said.refused or said.batches[-1][-1])[:40],
+)
+def test_D1_whatever_error_answers_a_request_for_initial_events_the_kind_is_listed_in_pages(refusal, caplog):
+    caplog.set_level(logging.INFO)
+    quiet = Said([bookmark(8)], seconds=60.0)
+    script = Script("Pod", refusal, a_list(7), quiet, Said(refused=EXPIRED), a_list(9), ok()).run()
+    assert ["watch" in params for params in script.asked] == [True, False, True, True, False, True]
+    assert [params.get("sendInitialEvents") for params in script.watches] == ["true", None, None, None]
+    assert script.store.calls == ["listed 0 @7", "listed 0 @9"]
     assert script.clock.waits == []
+    assert sum("in pages" in record.message for record in caplog.records) == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_D1_a_server_that_fails_the_list_too_is_asked_for_initial_events_again():
+    failed = ApiError(500, "InternalError", "etcdserver: no leader")
+    listed = Said([bookmark(7, end=True)], seconds=60.0)
+    script = Script("Pod", *[Said(refused=failed)] * 4, listed).run()
+    assert [params.get("sendInitialEvents") for params in script.asked] == ["true", None, "true", None, "true"]
+    assert script.store.calls == ["listed 0 @7"]
+    assert script.clock.waits == [0.8]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "waits"),
+    [
+        (ApiError(429, "TooManyRequests", "storage is (re)initializing", retry_after=1.0), [1.0]),
+        (ApiError(401, "Unauthorized", ""), []),
+        (EXPIRED, []),
+        (RESET, []),
+    ],
+    ids=["429", "401", "410", "no answer"],
+)
+def test_D1_what_says_nothing_of_initial_events_is_asked_for_them_again(refusal, waits):
+    script = Script("Pod", Said(refused=refusal), Said([bookmark(7, end=True)], seconds=60.0)).run()
+    assert script.store.calls == ["listed 0 @7"]
+    assert script.clock.waits == waits
 
 
 def test_a_bookmark_that_does_not_end_the_initial_events_is_of_a_server_that_does_not_know_them():
@@ -306,11 +354,20 @@ def test_last_contact_is_the_last_line_not_the_last_event():
 # --- C8, C9: waiting ------------------------------------------------------------------------------------------------
 
 
-def test_C8_refusals_are_answered_with_waits_that_double_to_30_s_and_never_more():
-    script = Script(
-        "Pod", *[Said(refused=REFUSED) for _ in range(9)], Said([bookmark(7, end=True)], seconds=60.0)
-    ).run()
-    assert script.clock.waits == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+def test_C8_errors_are_answered_with_waits_that_double_to_30_s_and_never_more():
+    failed = Said(refused=ApiError(500, "InternalError", ""))
+    assert paged(a_list(7), *[failed] * 9, ok()).run().clock.waits == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+@pytest.mark.parametrize("failure", [REFUSED, ApiError(503, "ServiceUnavailable", "")], ids=["refused", "a gateway's"])
+def test_D6_a_server_that_cannot_be_reached_is_tried_every_3_s_by_a_reflector_that_is_alone(failure):
+    script = paged(a_list(7), *[Said(refused=failure)] * 9, ok()).run()
+    assert script.clock.waits == [0.8, 1.6, *[3.0] * 6]
+
+
+def test_D6_a_server_that_answers_again_but_not_yet_well_is_not_made_to_wait_for():
+    failed = [Said(refused=error) for error in (*[REFUSED] * 9, ApiError(500, "", ""), ApiError(429, "", ""))]
+    assert paged(a_list(7), *failed, ok()).run().clock.waits[-2:] == [0.8, 1.6]
 
 
 def test_C8_chance_takes_away_up_to_half_of_a_wait():
@@ -320,7 +377,7 @@ def test_C8_chance_takes_away_up_to_half_of_a_wait():
     assert max(next(high) for _ in range(2000)) == 30.0
 
 
-@pytest.mark.parametrize("code", [500, 502, 503, 504])
+@pytest.mark.parametrize("code", [500, 501, 502, 503, 504])
 def test_C8_5xx_is_waited_out(code):
     broken = [Said(refused=ApiError(code, "InternalError", "")) for _ in range(3)]
     assert paged(a_list(7), *broken, ok()).run().clock.waits == [0.8, 1.6]
@@ -338,8 +395,8 @@ def test_C8_watches_that_end_as_soon_as_they_begin_are_not_hammered():
 @pytest.mark.parametrize("code", [429, 503])
 def test_C9_retry_after_is_honoured(code):
     busy = ApiError(code, "TooManyRequests", "later", retry_after=12.0)
-    script = paged(Said(refused=busy), a_list(7), Said(refused=busy), Said([error(code, retryAfterSeconds=17)]), ok())
-    assert script.run().clock.waits == [12.0, 12.0, 17.0]
+    script = paged(a_list(7), Said(refused=busy), Said([error(code, retryAfterSeconds=17)]), ok())
+    assert script.run().clock.waits == [12.0, 17.0]
 
 
 def test_C9_429_without_retry_after_is_not_asked_again_at_once():
@@ -347,7 +404,7 @@ def test_C9_429_without_retry_after_is_not_asked_again_at_once():
 
 
 def test_C9_nobody_stays_away_for_longer_than_five_minutes():
-    busy = ApiError(503, "ServiceUnavailable", "", retry_after=86400.0)
+    busy = ApiError(429, "TooManyRequests", "", retry_after=86400.0)
     assert paged(Said(refused=busy), a_list(7), ok()).run().clock.waits == [300.0]
 
 

@@ -1,0 +1,127 @@
+"""Time the retries of the reflectors, alone and, while the API server cannot be reached, together.
+
+Each reflector backs off on its own, up to 30 s (client-go's reflector). During an outage one of them at a time retries
+within PROBE_INTERVAL_SECONDS instead: its request is the probe, which needs no other endpoint and no other permission.
+The first request that succeeds ends the outage, and all reflectors retry at once. In client-go they come back one by
+one, because its reflectors share nothing.
+
+Rule: only a failed connection begins an outage, only a request that succeeds ends it, and an error that the API server
+itself answered, or a Retry-After, is waited out.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+
+from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+
+PROBE_INTERVAL_SECONDS = 3.0
+"""Longest wait of the reflector whose turn it is to probe."""
+
+RESUME_SPREAD_SECONDS = 1.0
+"""Seconds over which the reflectors spread their retries after an outage."""
+
+GATEWAY_ERRORS = (502, 503, 504)
+"""Status codes with which a load balancer says that it reaches no API server."""
+
+
+class Outage:
+    """An outage of one API server, as all reflectors of a source see it; every method is thread-safe."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._woken: list[threading.Event] = []
+        self._has_begun = False
+        self._probe_at: float | None = None
+        """Time of the next probe; in the past while it is under way, or if no reflector has taken the turn."""
+
+    def subscribe(self, woken: threading.Event) -> None:
+        """Set this event at the end of every outage."""
+        self._woken.append(woken)
+
+    def limit(self, seconds: float) -> float:
+        """Record a failed connection; return the seconds to wait: fewer, if it is the caller's turn to probe."""
+        with self._lock:
+            self._has_begun = True
+            now = self._clock()
+            if seconds > 0 and (self._probe_at is None or self._probe_at <= now):
+                seconds = min(seconds, PROBE_INTERVAL_SECONDS)
+                self._probe_at = now + seconds
+            return seconds
+
+    def end(self) -> None:
+        """Record a request that succeeded; if connections had failed before, wake all reflectors."""
+        with self._lock:
+            has_ended, self._has_begun, self._probe_at = self._has_begun, False, None
+        if has_ended:
+            for woken in self._woken:
+                woken.set()
+
+
+class RetryTimer:
+    """The backoff and the waits of one reflector."""
+
+    def __init__(
+        self,
+        outage: Outage,
+        new_backoff: Callable[[], Iterator[float]],
+        wait: Callable[[threading.Event, float], object],
+        jitter: Callable[[], float],
+    ) -> None:
+        self.stopped = threading.Event()
+        self._outage = outage
+        self._new_backoff = new_backoff
+        self._wait = wait
+        self._jitter = jitter
+        self._backoff = new_backoff()
+        self._woken = threading.Event()
+        self._has_succeeded = self._is_outage = self._was_outage = False
+        outage.subscribe(self._woken)
+
+    def stop(self) -> None:
+        """End the wait that is under way, and every later one."""
+        self.stopped.set()
+        self._woken.set()
+
+    def begin(self) -> None:
+        """Begin a round of requests: an outage that ends from now on cuts the wait after it short."""
+        self._was_outage, self._is_outage, self._has_succeeded = self._is_outage, False, False
+        self._woken.clear()
+
+    def succeed(self) -> None:
+        """Record a request of this round that succeeded."""
+        self._has_succeeded = True
+        self._outage.end()
+
+    def reset(self) -> None:
+        """Begin a new backoff, with an immediate retry."""
+        self._backoff = self._new_backoff()
+
+    def delay(self, error: Exception | None = None, backoff: Iterator[float] | None = None) -> float:
+        """Return the seconds to wait after a round that failed; `backoff`: one to use instead of the reflector's."""
+        self._is_outage = not self._has_succeeded and _is_outage(error)
+        if self._was_outage and not self._is_outage:
+            self._begin_recovery()
+        seconds = next(backoff or self._backoff)
+        return self._outage.limit(seconds) if self._is_outage else seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until `stop`, or in an outage until its end."""
+        if not self._is_outage:
+            self._wait(self.stopped, seconds)
+            return
+        self._wait(self._woken, seconds)
+        if self._woken.is_set() and not self.stopped.is_set():
+            self._begin_recovery()
+            self._wait(self.stopped, self._jitter() * RESUME_SPREAD_SECONDS)
+
+    def _begin_recovery(self) -> None:
+        """Begin a new backoff without the immediate retry: an API server that starts refuses requests at first."""
+        self.reset()
+        next(self._backoff)
+
+
+def _is_outage(error: Exception | None) -> bool:
+    if isinstance(error, ApiError):
+        return error.code in GATEWAY_ERRORS and error.retry_after is None
+    return isinstance(error, ApiUnreachable)

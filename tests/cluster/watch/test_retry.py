@@ -1,0 +1,108 @@
+"""The retries of several reflectors: what an outage of the API server makes of them, and what its end does."""
+
+import threading
+import time
+
+import pytest
+
+from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+from extender.cluster.watch.list_watch import WatchSettings, backoff
+from extender.cluster.watch.retry import Outage, RetryTimer
+from tests.builders import pod
+from tests.cluster.watch.reflector_rig import FakeClock
+from tests.cluster.watch.source_rig import following
+
+REFUSED = ApiUnreachable("connection refused")
+ANSWERED = [ApiError(500, "InternalError", ""), ApiError(429, "", ""), ApiError(503, "", "", retry_after=1.0)]
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+def timers(count, clock=time.monotonic, wait=threading.Event.wait, jitter=0.0):
+    outage = Outage(clock)
+    return [RetryTimer(outage, lambda: backoff(0.8, 30.0, lambda: 1.0), wait, lambda: jitter) for _ in range(count)]
+
+
+def fail(timer, error=REFUSED, times=1):
+    """Fail so many rounds at once; return the seconds to wait after the last one."""
+    for _ in range(times - 1):
+        timer.begin()
+        timer.delay(error)
+    timer.begin()
+    return timer.delay(error)
+
+
+def test_D6_one_reflector_at_a_time_probes_and_the_others_back_off(clock):
+    first, second, third = timers(3, clock, clock.wait)
+    assert [fail(timer, times=7) for timer in (first, second, third)] == [25.6, 25.6, 25.6]
+    clock.now += 0.8
+    assert [fail(timer) for timer in (second, first, third)] == [3.0, 30.0, 30.0], "the turn had been the first one's"
+    clock.now += 3.0
+    assert [fail(timer) for timer in (third, first, second)] == [3.0, 30.0, 30.0]
+
+
+def test_D6_the_first_success_wakes_all_who_wait_for_the_server_and_spreads_their_retries(clock):
+    first, second = timers(2, clock, clock.wait, jitter=0.5)
+    fail(first)
+    seconds = fail(second, times=7)
+    first.begin()
+    first.succeed()
+    second.sleep(seconds)
+    assert clock.waits == [25.6, 0.5], "the fake clock passes the time even if the event is set"
+    assert fail(second) == 0.8
+
+
+def test_D6_a_success_between_the_failure_and_the_wait_is_not_missed():
+    first, second = timers(2)
+    fail(second)
+    first.begin()
+    first.succeed()
+    second.sleep(600.0)
+
+
+@pytest.mark.parametrize("error", ANSWERED, ids=str)
+def test_D6_what_the_server_answered_itself_is_waited_out_whoever_succeeds(error, clock):
+    first, second = timers(2, clock, clock.wait)
+    fail(first, times=2)
+    seconds = fail(second, error, times=4)
+    first.begin()
+    first.succeed()
+    second.sleep(seconds)
+    assert clock.waits == [3.2]
+
+
+def test_D6_a_connection_that_is_lost_after_an_answer_is_no_outage(clock):
+    first, second = timers(2, clock, clock.wait)
+    seconds = []
+    for _ in range(4):
+        first.begin()
+        first.succeed()
+        seconds.append(first.delay(REFUSED))
+    second.begin()
+    second.succeed()
+    first.sleep(seconds[-1])
+    assert clock.waits == [3.2]
+
+
+def test_stop_ends_a_wait_for_the_end_of_an_outage():
+    (timer,) = timers(1)
+    fail(timer)
+    timer.stop()
+    timer.sleep(600.0)
+
+
+@pytest.mark.anyio
+async def test_D6_when_the_server_is_back_every_kind_is_watched_although_its_own_backoff_is_long(api):
+    settings = WatchSettings(backoff=(600.0, 600.0))
+    async with following(api.url, clock=time.monotonic, settings=settings) as rig:
+        await rig.read()
+        api.stop()
+        states = [reflector.state for reflector in rig.source.reflectors.values()]
+        await rig.until(lambda: all(state.phase == "broken" and "refused" in str(state.last_error) for state in states))
+        api.put("Pod", pod("a"))
+        api.start()
+        await rig.until(lambda: all(state.phase == "watching" for state in states) and rig.holds(api))
+        assert rig.source.problem() is None
