@@ -451,13 +451,14 @@ async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
         hang = Hang()
         api.faults.add(api_server.Fault("*", "Pod", hang, times=None))
         server = server_at(api.url)
-        app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=server)
+        sections = {"server": {"httpTimeout": "5m"}, "bind": {"enabled": True, "timeout": "4m"}}
+        app = create_app(filled_cache(), configuration(**LIVE, **sections), api=server)
         app.server_context = dataclasses.replace(app.server_context, timeout=1.5)
         rig, began = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode()), time.monotonic()
         response = await asked(rig)
         took = time.monotonic() - began
         assert "not known whether" in response.json()["Error"]
-        assert took < 2.75  # of 1.5 s; without the deadline it would have been 3 s
+        assert took < 60  # of 1.5 s; without the deadline it would have been minutes
         hang.release()
         stop_binding(app)
         server.close()
