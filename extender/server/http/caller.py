@@ -4,7 +4,8 @@ A process that was stopped, starved of CPU or paused with its machine reads a re
 more (TCP_INFO): when the last data arrived, and that the caller has closed the connection, also while unread bytes, a
 TLS alert or a queue of other callbacks keep the event loop from seeing it.
 
-Rule: without TCP_INFO (macOS) a request arrives when it is read, and a connection is closed when the event loop sees it.
+Rule: without TCP_INFO (macOS) a request arrives when it is read, and a connection is closed once the event loop sees
+it.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ _TCP_INFO_FIELDS = struct.Struct("=B51xI")
 _TCP_ESTABLISHED = 1
 
 _TICK_SECONDS = 0.01
-"""Resolution of tcpi_last_data_recv, at most: it counts the kernel's timer ticks (4 ms, or 10 ms with CONFIG_HZ=100)."""
+"""Coarsest resolution of tcpi_last_data_recv, in timer ticks of the kernel: 4 ms, or 10 ms with CONFIG_HZ=100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def caller_now(transport: asyncio.Transport, now: float) -> Caller:
 
 
 def _tcp_info(connection: socket.socket | None) -> tuple[int, int]:
-    """Return the state of the connection and the milliseconds since data last arrived; where unknown, as if just now."""
+    """Return the state of the connection and the milliseconds since data last arrived; unknown: open, just now."""
     if _TCP_INFO is None or connection is None:
         return _TCP_ESTABLISHED, 0
     try:

@@ -30,7 +30,7 @@ class Deadline:
     """Returns whether the caller has closed the connection."""
 
     def check(self) -> None:
-        """Raise DeadlineMissed if the deadline has passed, CallerGone if the caller left; raise `rejection` if rejected."""
+        """Raise `rejection` if rejected, DeadlineMissed after the deadline, CallerGone if the caller has left."""
         if self.rejection is not None:
             raise self.rejection
         if self.clock() >= self.ends_at:  # the cause; that the caller is gone by then is the consequence
