@@ -23,7 +23,7 @@ with the logs (fixture `plane`: plane.directory).
 
 ControlPlane (lab/plane.py): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
 Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`, `api_server`,
-`controller_manager` (Process: start, stop, kill, pause, resume, log, pid), `restart_api_server()`,
+`controller_manager` (Process: start, stop, kill, pause, resume, log, pid, environment), `restart_api_server()`,
 `compact()`, `start_scheduler(config, version="1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…)`,
 `kubeconfig(user, api_url)` (token for admin and system:kube-scheduler, else a client certificate),
 `service_account_kubeconfig(namespace, name)` with a token file, `write_token(…)`, `audit_events()`,
@@ -42,8 +42,7 @@ objects), create_namespace, request, wait_until. Kinds are "Pod" or, if not a co
 CallRecorder: `calls` -> ExtenderCall (time, verb, status, headers, uid, name, priority, nominated_node, nodes, victims,
 answer, answered_victims), `calls_of(verb, "namespace/name")`, `clear()`.
 
-cache_check: `Service(plane, cache_check.recording(directory))`, then `assert_cache_is_current(service, api, directory)`
-compares the cache with the API server, field by field.
+assert_cache_is_current(service, api) (lab/cache_check.py) compares the cache with the API server, field by field.
 
 judge (lab/evictions.py) -> Judgement: `preemptions`, `needless_preemptions`, `needless_evictions`, `wrong_victims`, and
 `faults` = all of the last three as lines.

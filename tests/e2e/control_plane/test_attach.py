@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.e2e.control_plane.lab import cache_check
+from tests.e2e.control_plane.lab.cache_check import assert_cache_is_current
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.evictions import judge
 from tests.e2e.control_plane.lab.objects import budget, node, pod, priority_class, workload
@@ -27,8 +27,7 @@ def plane(plane_of_each_etcd):
 
 @pytest.fixture(scope="module")
 def service(plane):
-    config = cache_check.recording(plane.directory / "recording") | {"bind": {"enabled": True}}
-    with Service(plane, config, roles=("bind",)) as started:
+    with Service(plane, {"bind": {"enabled": True}}, roles=("bind",)) as started:
         yield started
 
 
@@ -43,7 +42,7 @@ def test_the_cache_equals_the_api_server(plane, service):
                   "resources": {"requests": {"storage": "1Gi"}}}},
         workload("StatefulSet", "db", 1, {"app": "db"}),
     )  # fmt: skip
-    cache_check.assert_cache_is_current(service, plane.api, plane.directory / "recording")
+    assert_cache_is_current(service, plane.api)
 
 
 def test_kube_scheduler_filters_scores_preempts_and_binds_through_the_extender(plane, service):
@@ -63,7 +62,7 @@ def test_kube_scheduler_filters_scores_preempts_and_binds_through_the_extender(p
         assert {call.verb for call in recorder.calls} == {"filter", "prioritize", "preempt", "bind"}
         assert {call.status for call in recorder.calls} == {200}
         scheduler.stop()
-    cache_check.assert_cache_is_current(service, api, plane.directory / "recording")
+    assert_cache_is_current(service, api)
 
 
 def test_the_role_is_what_the_extender_needs(plane, service):

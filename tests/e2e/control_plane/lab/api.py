@@ -60,11 +60,19 @@ class Api:
 
     # --- requests
 
-    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        *,
+        timeout: float = 30.0,
+    ) -> Any:
         """Send one request and return the decoded answer; ApiError for an error status."""
         content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         headers = {"Content-Type": content_type} if content is not None else {}
-        response = self._http.request(method, path, content=content, headers=headers)
+        response = self._http.request(method, path, content=content, headers=headers, timeout=timeout)
         if response.status_code >= 300:
             raise ApiError(response)
         is_json = "json" in response.headers.get("Content-Type", "")

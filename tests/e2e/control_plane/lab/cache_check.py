@@ -1,12 +1,6 @@
-"""Compare the extender's cache with the API server, field by field.
+"""Compare the extender's cache (GET /cluster) with the API server, field by field."""
 
-Rule: the cache is read from a recording, which begins with a full copy of it.
-"""
-
-import gzip
-import json
-import uuid
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from extender.cluster.watch.list_watch import RESOURCES
@@ -15,20 +9,14 @@ from tests.e2e.control_plane.lab.process import wait_until
 from tests.e2e.control_plane.lab.service import Service
 
 JSON = dict[str, Any]
-Objects = dict[tuple[str, str], JSON]
 
 
-def recording(directory: Path) -> JSON:
-    """Return the configuration that `cache_differences` needs."""
-    return {"recording": {"directory": str(directory)}}
-
-
-def assert_cache_is_current(service: Service, api: Api, directory: Path, timeout: float = 15.0) -> None:
-    """Wait until the cache of a service with `recording(directory)` equals the API server."""
+def assert_cache_is_current(service: Service, api: Api, timeout: float = 20.0) -> None:
+    """Wait until the cache of a service equals the API server."""
     last: list[str] = []
 
     def is_equal() -> bool:
-        last[:] = cache_differences(service, api, directory)
+        last[:] = cache_differences(service, api)
         return not last
 
     try:
@@ -37,9 +25,9 @@ def assert_cache_is_current(service: Service, api: Api, directory: Path, timeout
         raise AssertionError("\n".join(last[:20])) from None
 
 
-def cache_differences(service: Service, api: Api, directory: Path) -> list[str]:
+def cache_differences(service: Service, api: Api) -> list[str]:
     """Return a line for each object that is missing, left over or different in the cache."""
-    cached = _cached(service, api, directory)
+    cached = service.admin_get("/cluster").raise_for_status().json()["items"]
     lines = []
     for resource in RESOURCES:
         answer = api.request("GET", resource.path)
@@ -56,28 +44,8 @@ def cache_differences(service: Service, api: Api, directory: Path) -> list[str]:
     return lines
 
 
-def _by_name(objects) -> Objects:
+def _by_name(objects: Iterable[JSON]) -> dict[tuple[str, str], JSON]:
     return {(one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in objects}
-
-
-def _cached(service: Service, api: Api, directory: Path) -> list[JSON]:
-    """Start a new segment of the recording with a call, and read the copy of the cache that it begins with."""
-    before = set(directory.glob("*/cluster.json.gz"))
-    for is_on in (False, True):
-        service.admin_post("/recording", {"enabled": is_on}).raise_for_status()
-    names = [one["metadata"]["name"] for one in api.list("Node")]
-    about = {"name": "cache-check", "namespace": "default", "uid": str(uuid.uuid4())}
-    pod = {"metadata": about, "spec": {"containers": [{"name": "main", "image": "registry.example.com/app:1"}]}}
-    service.call("filter", {"Pod": pod, "NodeNames": names}).raise_for_status()
-    (segment,) = wait_until(lambda: set(directory.glob("*/cluster.json.gz")) - before, 10, "a new segment")
-    return wait_until(lambda: _read(segment), 10, "the copy of the cache")
-
-
-def _read(segment: Path) -> list[JSON]:
-    try:
-        return json.loads(gzip.decompress(segment.read_bytes()))["items"]
-    except (EOFError, ValueError):  # still being written
-        return []
 
 
 def _difference(cached: Any, listed: Any, path: str) -> str | None:

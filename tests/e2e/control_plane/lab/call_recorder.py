@@ -39,6 +39,8 @@ class ExtenderCall(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes sent to /filter, /prioritize and /bind."""
     victims: dict[str, tuple[str, ...]] = {}
     """Candidates sent to /preempt: node -> UIDs of victims."""
+    violations: dict[str, int] = {}
+    """Candidates sent to /preempt: node -> NumPDBViolations."""
     answer: Any = None
     """The decoded body."""
 
@@ -176,6 +178,7 @@ def _read(
         nodes = request["NodeNames"]
     else:
         nodes = [one["metadata"]["name"] for one in (request.get("Nodes") or {}).get("items") or ()]
+    sent = request.get("NodeNameToMetaVictims") or request.get("NodeNameToVictims") or {}
     return ExtenderCall(
         time=began,
         seconds=ended - began,
@@ -187,7 +190,8 @@ def _read(
         priority=pod.get("spec", {}).get("priority") or 0,
         nominated_node=pod.get("status", {}).get("nominatedNodeName", ""),
         nodes=tuple(nodes),
-        victims=_uids(request.get("NodeNameToMetaVictims") or request.get("NodeNameToVictims")),
+        victims=_uids(sent),
+        violations={node: (victims or {}).get("NumPDBViolations", 0) for node, victims in sent.items()},
         answer=answer,
     )
 

@@ -42,9 +42,7 @@ class DelayedApi(Process):
                 return probe.connect_ex(("127.0.0.1", port)) == 0
 
         super().__init__(f"delayed-api-{port}", argv, directory, is_listening)
-
-    def start(self, *, wait: bool = True, **environment: str) -> None:
-        super().start(wait=wait, **({"PYTHONPATH": str(_ROOT)} | environment))
+        self.environment["PYTHONPATH"] = str(_ROOT)
 
     def set_delay(self, least: float, most: float) -> None:
         """Delay every watch event from now on by a random time in this range."""

@@ -14,10 +14,10 @@ def node(
     *,
     labels: Mapping[str, str] | None = None,
     taints: Iterable[JSON] = (),
-    **more: str,
+    extended: Mapping[str, str] | None = None,
 ) -> JSON:
-    """A ready Node; `more` adds extended resources, as in **{"example.com/gpu": "4"}."""
-    amounts = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": "100Gi"} | more
+    """A ready Node; `extended` are further resources, such as {"example.com/gpu": "4"}."""
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods, "ephemeral-storage": "100Gi"} | dict(extended or {})
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
     return {
         "apiVersion": "v1",

@@ -57,7 +57,7 @@ class ControlPlane:
         try:
             self.etcd.start()
             self.controller_manager.start(wait=False)
-            self.api_server.start(GOGC="200")
+            self.api_server.start()
             self.controller_manager.wait_ready()
             find = self.api.find
             self.api.wait_until(lambda: find("ServiceAccount", "default", "default"), 30, "the default service account")
@@ -128,7 +128,7 @@ class ControlPlane:
     def restart_api_server(self) -> None:
         """Kill the API server, start it again and wait until it is ready."""
         self.api_server.kill()
-        self.api_server.start(GOGC="200")
+        self.api_server.start()
 
     def delayed_api(self, seconds: tuple[float, float] = (0.0, 0.0)) -> DelayedApi:
         """Start a proxy of the API server that delays watch events; see DelayedApi."""
@@ -219,7 +219,9 @@ class ControlPlane:
             f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_file}",
             "--max-requests-inflight=800", "--max-mutating-requests-inflight=400", "--profiling=false", "--v=1",
         ]  # fmt: skip
-        return Process("kube-apiserver", argv, self.directory, self.api.is_ready)
+        process = Process("kube-apiserver", argv, self.directory, self.api.is_ready)
+        process.environment["GOGC"] = "200"
+        return process
 
     def _controller_manager(self) -> Process:
         port = free_port()

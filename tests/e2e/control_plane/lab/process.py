@@ -16,7 +16,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_START_LIMIT_SECONDS = 30.0
+_START_LIMIT_SECONDS = 90.0
 
 _reserved: list[socket.socket] = []
 
@@ -38,7 +38,7 @@ def free_port() -> int:
         return port
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 30.0, what: str = "the condition") -> T:
+def wait_until(condition: Callable[[], T | None], timeout: float = 30.0, what: str = "the condition") -> T:
     """Call `condition` until its result is true and return that; AssertionError after `timeout` seconds."""
     end = time.monotonic() + timeout
     while True:
@@ -60,6 +60,8 @@ class Process:
         self.argv = [str(one) for one in argv]
         self.log_file = directory / f"{name}.log"
         self._directory = directory
+        self.environment: dict[str, str] = {}
+        """Added to that of the tests."""
         self._is_ready = is_ready
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +82,7 @@ class Process:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def start(self, *, wait: bool = True, **environment: str) -> None:
+    def start(self, *, wait: bool = True) -> None:
         """Start the program; with `wait` until it is ready."""
         assert not self.is_running, f"{self.name} is running"
         setpriv = shutil.which("setpriv")
@@ -92,7 +94,7 @@ class Process:
                 stdout=log,
                 stderr=log,
                 cwd=self._directory,
-                env=os.environ | environment,
+                env=os.environ | self.environment,
                 start_new_session=True,
             )
         if wait:
@@ -109,16 +111,16 @@ class Process:
                 raise AssertionError(f"{self.name} {state} (exit code {self.exit_code}):\n{self.log[-3000:]}")
             time.sleep(0.05)
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
 
     def pause(self) -> None:
         """Stop the process with SIGSTOP until `resume`."""
-        self.signal(signal.SIGSTOP)
+        self.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self.signal(signal.SIGCONT)
+        self.send(signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process as kill -9 does."""
@@ -126,12 +128,12 @@ class Process:
             self._process.kill()
             self._process.wait()
 
-    def stop(self, timeout: float = 10.0) -> None:
-        """End the process with SIGTERM, and with SIGKILL after `timeout` seconds."""
+    def stop(self, timeout: float = 10.0, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the process with a signal, and with SIGKILL after `timeout` seconds."""
         if not self.is_running:
             return
         self.resume()
-        self.signal(signal.SIGTERM)
+        self.send(number)
         try:
             assert self._process is not None
             self._process.wait(timeout)

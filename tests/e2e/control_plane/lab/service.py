@@ -51,6 +51,7 @@ class Service(Process):
         self.config_file.write_text(yaml.safe_dump(_merged(own, config or {})))
         argv = [sys.executable, "-m", "extender", "serve", "--config", self.config_file]
         super().__init__(name, argv, plane.directory, self.is_ready)
+        self.environment["PYTHONPATH"] = str(Path(__file__).parents[4])
         self._http = httpx.Client(trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
         plane.add(self)
 
@@ -61,15 +62,9 @@ class Service(Process):
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def start(self, *, wait: bool = True, **environment: str) -> None:
-        super().start(wait=wait, **({"PYTHONPATH": str(Path(__file__).parents[4])} | environment))
-
-    def stop(self, timeout: float = 10.0) -> None:
-        """End the service as Ctrl-C does, without server.drainTime."""
-        if self.is_running:
-            self.resume()
-            self.signal(signal.SIGINT)
-            super().stop(timeout)
+    def stop(self, timeout: float = 10.0, number: signal.Signals = signal.SIGINT) -> None:
+        """End the service as Ctrl-C does, without server.drainTime; SIGTERM waits for that."""
+        super().stop(timeout, number)
 
     def is_ready(self) -> bool:
         """Return whether /readyz answers 200."""
