@@ -53,10 +53,12 @@ class Evaluation:
         """Render as plain values.
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
-        `prefilter` where PreFilter rejects the pod, `prefilterNodes` where a PreFilterResult restricts it to some
+        `notTried` for a gated pod, `prefilter` where PreFilter rejects the pod, `prefilterNodes` where a PreFilterResult restricts it to some
         nodes, `notEvaluated` (plugin -> nodes) where a plugin that is not modelled decides.
         """
         result: dict[str, Any] = {}
+        if gates := waiting_for_gates(self.context.pod):
+            result["notTried"] = gates
         if not_evaluated := self._not_evaluated():
             result["notEvaluated"] = not_evaluated
         statuses = {}
@@ -104,6 +106,12 @@ class Evaluation:
             else:
                 others[names[row]] = _plain(run.statuses(np.array([place]))[0])
         return {"candidates": candidates, "nonCandidates": others}
+
+
+def waiting_for_gates(pod: Pod) -> str:
+    """Return why kube-scheduler does not try a gated pod, in the words of its SchedulingGates plugin; "" if it does."""
+    gates = pod.spec.scheduling_gates or ()
+    return f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]" if gates else ""
 
 
 def _plain(status: Status) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def test_skipped_pods_are_told_with_their_reason(world, tmp_path):
         "Normal",
         "Skipped",
         "pod/new",
-        "waiting for scheduling gates: [quota]",
+        "not tried: waiting for scheduling gates: [quota]",
     ]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from extender.core import engine
 from extender.core.engine import Candidate, PreemptDecision
+from extender.core.evaluation import waiting_for_gates
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, filters_not_evaluated, run_filter_plugins, scheduling_context
@@ -42,7 +43,7 @@ from extender.core.simulator.fit_error import (
 from extender.core.simulator.result import CycleOutcome, CyclePostFilter, CycleScore
 from extender.core.snapshot.pod_table import identity, is_finished, start_time
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Pod, PodSpec
 from extender.k8s.priority import PRIORITY_OFFSET
 
 Draw = Callable[[int], int]
@@ -101,10 +102,18 @@ class Cycle:
 
 
 def schedule_one(
-    snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory = NO_HISTORY, draw: Draw | None = None
+    snapshot: Snapshot,
+    pod: Pod,
+    profile: Profile,
+    history: EvictionHistory = NO_HISTORY,
+    draw: Draw | None = None,
+    schedulers: frozenset[str] = frozenset(),
 ) -> Cycle:
-    """Try to schedule the pod. `draw` chooses among equal nodes; None: the first by name."""
-    skipped = skip_reason(pod, profile)
+    """Try to schedule the pod. `draw` chooses among equal nodes; None: the first by name.
+
+    `schedulers`: schedulerNames that are served (`served_schedulers`); empty: all.
+    """
+    skipped = skip_reason(pod, schedulers or profile.scheduler_names)
     if skipped is not None:
         return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
@@ -127,18 +136,32 @@ def schedule_one(
     )
 
 
-def skip_reason(pod: Pod, profile: Profile) -> str | None:
-    """Return why kube-scheduler skips the pod (skipPodSchedule), as it logs it if it does; None: not skipped."""
+def served_schedulers(snapshot: Snapshot, profile: Profile) -> frozenset[str]:
+    """Return the schedulerNames that a scheduler is known to serve.
+
+    Those of the profile, or else the default and those of the pods that have a node.
+    """
+    pods = snapshot.objects.pods.values()
+    return profile.scheduler_names or frozenset(
+        (PodSpec().scheduler_name, *(pod.spec.scheduler_name for pod in pods if pod.spec.node_name))
+    )
+
+
+def skip_reason(pod: Pod, schedulers: frozenset[str]) -> str | None:
+    """Return why kube-scheduler skips the pod (skipPodSchedule), or never sees it; None: not skipped.
+
+    `schedulers`: schedulerNames that are served; empty: all.
+    """
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.key}"
     if pod.spec.node_name:
         return f"is assigned to node {pod.spec.node_name} already"
     if is_finished(pod):
         return f"is {pod.status.phase} already"
-    if pod.spec.scheduling_gates:
-        return f"waiting for scheduling gates: [{' '.join(gate.name for gate in pod.spec.scheduling_gates)}]"
-    if profile.scheduler_names and pod.spec.scheduler_name not in profile.scheduler_names:
-        return f'profile not found for scheduler name "{pod.spec.scheduler_name}"'
+    if gates := waiting_for_gates(pod):
+        return f"not tried: {gates}"
+    if schedulers and pod.spec.scheduler_name not in schedulers:
+        return f'not tried: no scheduler named "{pod.spec.scheduler_name}" is known (schedulerNames)'
     return None
 
 

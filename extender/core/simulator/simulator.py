@@ -28,7 +28,7 @@ from extender.core.simulator.result import (
     Simulation,
     SimulationSummary,
 )
-from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
+from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one, served_schedulers
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
@@ -96,6 +96,7 @@ class Scheduler:
         self.profile = profile
         self.history = history
         self._draw = draw
+        self._schedulers = served_schedulers(snapshot, profile)
         self._queue = SchedulingQueue()
         self._arrived: dict[Key, Pod] = {}
 
@@ -112,7 +113,7 @@ class Scheduler:
         while (turn := self._queue.pop()) is not None:
             key, attempt = turn
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
-            cycle = schedule_one(self.snapshot, pod, self.profile, self.history, self._draw)
+            cycle = schedule_one(self.snapshot, pod, self.profile, self.history, self._draw, self._schedulers)
             yield Step(cycle, self._report(cycle, attempt))
             if cycle.outcome != "Skipped":
                 self._apply(cycle)

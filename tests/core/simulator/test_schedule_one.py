@@ -40,13 +40,13 @@ def victims(found):
         pytest.param(
             incoming(schedulingGates=[{"name": "quota"}, {"name": "data"}]),
             Profile(),
-            "waiting for scheduling gates: [quota data]",
+            "not tried: waiting for scheduling gates: [quota data]",
             id="a gated pod",
         ),
         pytest.param(
             incoming(schedulerName="other"),
             Profile(scheduler_names=frozenset({"default-scheduler"})),
-            'profile not found for scheduler name "other"',
+            'not tried: no scheduler named "other" is known (schedulerNames)',
             id="a pod of another scheduler, if it is said whose are tried",
         ),
         pytest.param(

@@ -3,6 +3,7 @@
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
+from extender.core.evaluation import evaluate
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.simulator.schedule_one import seeded_draw
@@ -84,6 +85,29 @@ def test_only_pending_pods_of_the_cluster_are_tried():
     result = run(here, include_pending=True)
     assert outcomes_of(result) == ["gated Skipped", "waits Scheduled n1"]
     assert (result.summary.scheduled, result.summary.pending, result.summary.skipped) == (1, 0, 1)
+
+
+def test_pods_of_a_scheduler_that_runs_nothing_here_are_not_tried():
+    here = snapshot(
+        {node("n1"): [pod("runs", schedulerName="second")]},
+        waiting=[
+            incoming("own"),
+            incoming("second", schedulerName="second"),
+            incoming("foreign", schedulerName="none"),
+        ],
+    )
+    result = run(here, include_pending=True)
+    assert sorted(outcomes_of(result)) == ["foreign Skipped", "own Scheduled n1", "second Scheduled n1"]
+    messages = [one.message for one in result.cycles if one.outcome == "Skipped"]
+    assert messages == ['not tried: no scheduler named "none" is known (schedulerNames)']
+
+
+def test_an_evaluation_says_that_a_gated_pod_is_not_tried():
+    here = snapshot({node("n1"): []})
+    gated = typed(incoming(schedulingGates=[{"name": "quota"}]))
+    found = evaluate(here, gated, Profile()).to_dict()
+    assert found["notTried"] == "waiting for scheduling gates: [quota]"
+    assert "notTried" not in evaluate(here, typed(incoming()), Profile()).to_dict()
 
 
 def test_an_unschedulable_pod_is_not_requeued_without_an_event_that_may_help_it():
