@@ -49,6 +49,23 @@ def render_keys(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> lis
     return [_render_key(name, own, victims) for name, own in zip(criteria, keys, strict=True)]
 
 
+def explain_priority_sum(record: PreemptRecord, dry_run: DryRunRecord) -> str | None:
+    """Say why the best candidate has a lower PrioritySum than the runner-up, to which every victim adds 2^31.
+
+    None: they have the same number of victims, so that the sums of priorities alone explain it.
+    """
+    place = list(record.request.context.profile.preemption.ranking).index("PrioritySum")
+    counts = [
+        int(np.count_nonzero(flags_of_node(dry_run, int(dry_run.ranked.candidates[one])) & VICTIM)) for one in (0, 1)
+    ]
+    own, other = (keys_at(record, dry_run, one)[place][0] - counts[one] * PRIORITY_OFFSET for one in (0, 1))
+    if counts[0] == counts[1]:
+        return None
+    what = "fewer victims" if counts[0] < counts[1] else "victims of lower priority"
+    numbers = f"{counts[0]} against {counts[1]}"
+    return f"{what}, {numbers}: each victim adds 2^31 to the sum of priorities, {own} against {other}"
+
+
 def flags_of_node(dry_run: DryRunRecord, node: int) -> npt.NDArray[np.uint8]:
     """Return [pod]: the bits of each pod of one node (EVICTABLE, VIOLATING, …)."""
     return dry_run.flags[: len(dry_run.pods_on_node[node].pods), node]

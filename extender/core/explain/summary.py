@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from extender.core.explain.ranking_report import render_keys, report_ranking
+from extender.core.explain.ranking_report import explain_priority_sum, render_keys, report_ranking
 from extender.core.explain.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.core.explain.text import pluralize
 from extender.core.framework.status import Code
@@ -111,6 +111,8 @@ def _why_best(record: PreemptRecord) -> str:
         return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
     if record.decision.kept[0].node != ranking.ties[0]:
         return "the best candidate that passed the last check"
+    if ranking.decided_by == "PrioritySum" and (why := explain_priority_sum(record, dry_run)):
+        return f"best of {ranking.candidates} candidates by {why}"
     if ranking.decided_by in CRITERION_PHRASES:
         place = ranking.criteria.index(ranking.decided_by)
         own, next_best = (render_keys(record, dry_run, one)[place] for one in (0, 1))

@@ -372,6 +372,31 @@ def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_
     assert found.ranking.criteria == list(DEFAULT_RANKING)
 
 
+@pytest.mark.parametrize(
+    ("best", "other", "why"),
+    [
+        (
+            [pod("a", "2", priority=0)],
+            [pod("b", "1", priority=-100), pod("c", "1", priority=-100)],
+            "fewer victims, 1 against 2: each victim adds 2^31 to the sum of priorities, 0 against -200",
+        ),
+        (
+            [pod("a", priority=-(2**31)), pod("b", priority=-(2**31))],
+            [pod("c", "2", priority=5)],
+            (
+                "victims of lower priority, 2 against 1: each victim adds 2^31 to the sum of priorities, "
+                "-4294967296 against 5"
+            ),
+        ),
+    ],
+)
+def test_a_sum_of_priorities_that_each_victim_raises_is_told_with_the_number_of_victims(best, other, why):
+    policy = PreemptionPolicy(ranking=("PrioritySum",))
+    nodes = {node("worse", cpu="2"): other, node("z-better", cpu="2"): best}
+    found = preempted(nodes, policy=policy, preemptor=incoming(cpu="2"))
+    assert found.sentence.endswith(f": best of 2 candidates by {why}")
+
+
 def test_of_equal_candidates_the_one_whose_victims_kube_scheduler_chose_is_the_best():
     nodes = {node(name, cpu="1"): [pod(f"{name}-a")] for name in ("n1", "n2")}
     found = preempted(nodes, {"n1": [], "n2": ["n2-a"]})
