@@ -59,14 +59,15 @@ class MetaVictims(msgspec.Struct, gc=False):
     num_pdb_violations: Int64 = field(name="NumPDBViolations")
 
 
-class UIDOnlyMetadata(msgspec.Struct):
+class VictimMetadata(msgspec.Struct):
     uid: str
+    deletion_timestamp: str | None = field(default=None, name="deletionTimestamp")
 
 
 class VictimPod(msgspec.Struct):
-    """Whole Pod, of which only the UID is read: the rest is in the cluster cache."""
+    """Whole Pod, of which only what follows is read: the rest is in the cluster cache."""
 
-    metadata: UIDOnlyMetadata
+    metadata: VictimMetadata
 
 
 class Victims(msgspec.Struct):
@@ -177,6 +178,8 @@ class PreemptRequest:
     pod: Pod
     sent: dict[str, SentCandidate]
     """Node -> candidate, in the order in which they were sent."""
+    terminating: frozenset[str] = frozenset()
+    """UIDs of victims that terminate in kube-scheduler's cache too; only whole pods tell."""
 
 
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
@@ -263,7 +266,8 @@ def decode_preempt(body: bytes) -> PreemptRequest:
         }
     else:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
-    return PreemptRequest(args.pod, sent)
+    pods = (pod.metadata for victims in (args.victims or {}).values() for pod in victims.pods or ())
+    return PreemptRequest(args.pod, sent, frozenset(pod.uid for pod in pods if pod.deletion_timestamp is not None))
 
 
 def decode_bind(body: bytes) -> ExtenderBindingArgs:

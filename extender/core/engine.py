@@ -8,7 +8,7 @@ Rule: one decision reads one snapshot and nothing else; the same snapshot and re
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
@@ -22,6 +22,7 @@ from extender.core.framework.filter import (
     last_filter_run,
     node_rows,
     not_evaluated_on,
+    rows_that_fit_without_terminating_pods,
     run_filter_plugins,
     scheduling_context,
 )
@@ -32,11 +33,17 @@ from extender.core.preemption.candidates import apply_policies, find_candidates,
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.drop_reasons import drop_reasons
 from extender.core.preemption.dry_run import DryRun, dry_run_preemption
-from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, pod_eligible_to_preempt_others
+from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.rate_limits import preemption_refusal
+from extender.core.preemption.recent_deletions import (
+    no_eviction_needed,
+    terminating_pods_in_the_way,
+    terminating_victims,
+)
 from extender.core.preemption.sent_candidates import (
+    CONTRADICTIONS,
     DropCode,
     Dropped,
     SentCandidate,
@@ -49,6 +56,9 @@ from extender.k8s.objects import ObjectMeta, Pod
 
 MAX_EXTENDER_SCORE = 10
 """MaxExtenderPriority of k8s.io/kube-scheduler/extender/v1: the best score that an extender can give."""
+
+ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room of its terminating pods counts as free"
+"""Reason for accepting a node that the filters reject only because of pods that are terminating."""
 
 _MIN_FITTING_SCORE = 6
 """Lowest score of a node on which the pod fits, where other nodes need preemption; those score below it."""
@@ -89,6 +99,11 @@ class FilterDecision:
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
     decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def contradicts_scheduler(self) -> bool:
+        """Whether a node is rejected that kube-scheduler offered, for it offers only nodes that passed its filters."""
+        return bool(self.failed or self.unresolvable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +146,12 @@ class PreemptDecision:
     decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
 
     @property
+    def contradicts_scheduler(self) -> bool:
+        """Whether a sent candidate is none here, and no policy of ours is the reason."""
+        codes = {dropped.code for dropped in self.dropped.values()}
+        return not codes.isdisjoint(CONTRADICTIONS)
+
+    @property
     def no_candidate_reason(self) -> str:
         """Return why the answer is empty: the veto that holds for all nodes, or the most common drop reasons."""
         if self.vetoed is not None:
@@ -158,12 +179,17 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
 def filter(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
-    """Decide which of the requested nodes take the pod. Raises UnknownNode if one is not in the snapshot."""
+    """Decide which of the requested nodes take the pod. Raises UnknownNode if one is not in the snapshot.
+
+    kube-scheduler offers nodes that passed its own filters: there, the room of terminating pods counts as free.
+    """
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
     plugins, _ = not_evaluated_on(filter_run.context, rows)
-    fits = filter_run.codes[rows] == Code.SUCCESS
-    statuses, helps = filter_run.statuses(rows), _preemption_helps(filter_run, rows)
+    beside_terminating = mask_of(rows_that_fit_without_terminating_pods(filter_run, rows), len(filter_run.codes))[rows]
+    fits = (filter_run.codes[rows] == Code.SUCCESS) | beside_terminating
+    helps = _preemption_helps(filter_run, rows) & ~fits
+    statuses = filter_run.statuses(rows).accepted(beside_terminating, ROOM_OF_TERMINATING_PODS)
     messages = [status.message for status in statuses.distinct]
 
     def messages_by_node(selected: BoolArray) -> dict[str, str]:
@@ -195,11 +221,10 @@ def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
 def _rows_preemption_may_help(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
     """Return the rows with code Unschedulable, ascending and without duplicates; empty if the pod must not preempt."""
     tried = _rows_with_code(filter_run, rows, Code.UNSCHEDULABLE)
-    if (
-        not len(tried)
-        or not pod_eligible_to_preempt_others(filter_run)[0]
-        or preemption_refusal(filter_run.context) is not None
-    ):
+    context = filter_run.context
+    # Victims that still terminate on the nominated node are kube-scheduler's to wait for (PodEligibleToPreemptOthers):
+    # it preempts elsewhere at once if the extender calls that node unresolvable.
+    if context.pod.spec.preemption_policy == "Never" or preemption_refusal(context) is not None:
         return tried[:0]
     return tried
 
@@ -219,13 +244,14 @@ def prioritize(
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
     plugins, _ = not_evaluated_on(filter_run.context, rows)
     fitting = _rows_with_code(filter_run, rows, Code.SUCCESS)
+    fitting = np.union1d(fitting, rows_that_fit_without_terminating_pods(filter_run, rows))
     result = np.zeros(len(filter_run.codes), np.int64)
     scores = score(filter_run.context, fitting)
-    floor = 0 if (filter_run.codes[rows] == Code.SUCCESS).all() else _MIN_FITTING_SCORE
+    floor = 0 if mask_of(fitting, len(filter_run.codes))[rows].all() else _MIN_FITTING_SCORE
     if len(fitting):
         # score = floor + total / highest possible total * (10 - floor), rounded down
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    tried, run = _rows_preemption_may_help(filter_run, rows), None
+    tried, run = np.setdiff1d(_rows_preemption_may_help(filter_run, rows), fitting), None
     if len(tried):
         run = find_candidates(filter_run.context, filter_run.checks, tried)
         places = np.flatnonzero(run.candidate)
@@ -250,16 +276,17 @@ def preempt(
     """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
 
     On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
-    kube-scheduler's own victims are kept there, and the node is ranked with them.
+    kube-scheduler's own victims are kept there, and the node is ranked with them. Victims that kube-scheduler chose and
+    that were deleted shortly ago (`history.recent_deletions`) are taken for gone; if a node needs no others, no
+    pod is evicted.
     """
-    resolved = resolve_candidates(snapshot, sent)
+    recent = history.recent_deletions
+    resolved = resolve_candidates(snapshot, sent, recent)
     context = scheduling_context(snapshot, pod, profile, history)
     plugins, scheduler_decides = not_evaluated_on(context, resolved.rows)
     refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
     if refusal is not None:
-        dropped = dict.fromkeys(sent, Dropped(DropCode.REFUSED, refusal))
-        decision_context = DecisionContext(context, resolved.rows)
-        return PreemptDecision((), dropped, plugins, frozenset(), refusal, decision_context=decision_context)
+        return _vetoed(DropCode.REFUSED, refusal, sent, plugins, DecisionContext(context, resolved.rows))
     filter_run = run_filter_plugins(context)
     # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
     codes = filter_run.codes
@@ -270,10 +297,18 @@ def preempt(
         # kube-scheduler knows pods there that the snapshot lacks.
         others[[snapshot.node_row[name] for name in resolved.dropped if name in snapshot.node_row]] = False
         tried |= others
-    run = dry_run_preemption(context, filter_run.checks, np.flatnonzero(tried), resolved.victims)
+    rows, gone = np.flatnonzero(tried), terminating_victims(snapshot, resolved, recent)
+    run = dry_run_preemption(context, filter_run.checks, rows, resolved.victims, gone)
+    absent = terminating_pods_in_the_way(run, resolved, recent)
+    if absent is not None:
+        run = dry_run_preemption(context, filter_run.checks, rows, resolved.victims, gone, absent)
     run = apply_policies(run, scheduler_decides if plugins else None)
+    decision_context = DecisionContext(context, resolved.rows, filter_run, dry_run=run)
+    reason = no_eviction_needed(filter_run, run, resolved, scheduler_decides) if recent else None
+    if reason is not None:
+        return _vetoed(DropCode.NOT_NEEDED, f"no eviction is needed: {reason}", sent, plugins, decision_context)
     kept = tuple(
-        Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), int(run.violations[place]))
+        Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), run.violations_on(place))
         for place in best_candidates(run, profile.keep_candidates).tolist()
     )
     return PreemptDecision(
@@ -281,5 +316,13 @@ def preempt(
         drop_reasons(filter_run, run, resolved, [candidate.node for candidate in kept]),
         plugins,
         as_sent=frozenset(compress(resolved.nodes, scheduler_decides[resolved.rows].tolist())),
-        decision_context=DecisionContext(context, resolved.rows, filter_run, dry_run=run),
+        decision_context=decision_context,
     )
+
+
+def _vetoed(
+    code: DropCode, reason: str, sent: Iterable[str], plugins: tuple[str, ...], decision_context: DecisionContext
+) -> PreemptDecision:
+    """Return the decision to evict no pod, for that reason."""
+    dropped = dict.fromkeys(sent, Dropped(code, reason))
+    return PreemptDecision((), dropped, plugins, frozenset(), reason, decision_context=decision_context)

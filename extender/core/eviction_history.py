@@ -1,9 +1,12 @@
-"""The time of a decision and the evictions approved shortly before, for cooldowns, rate limits and minimum runtimes.
+"""The time of a decision, the evictions approved shortly before, and the pods that were deleted shortly before.
+
+Cooldowns, rate limits and minimum runtimes read the former; the latter tell how kube-scheduler's cache may be behind.
 
 Rule: values only; the caller of a decision passes its time, and no decision reads a clock.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from extender.k8s.time import SECOND, format_time
@@ -43,6 +46,9 @@ class EvictionHistory:
     """Approved evictions, newest first, as far back as the profile's limits look."""
     attempts: tuple[Attempt, ...] = ()
     """Approved preemptions, newest first, as far back as the profile's limits look."""
+    recent_deletions: Mapping[str, str] = field(default_factory=dict)
+    """UID -> node of the pods on the nodes of a /preempt request that were deleted, began to terminate or finished
+    shortly ago: kube-scheduler's cache may not show it yet."""
 
     @cached_property
     def last_evicted(self) -> dict[Workload, int]:

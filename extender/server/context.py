@@ -3,10 +3,12 @@
 Rule: holds the parts, and decides nothing.
 """
 
+import logging
 import math
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
@@ -15,6 +17,8 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
+from extender.log_throttle import ThrottledLoggers
+from extender.server.catch_up import CatchUp
 from extender.server.http.deadline import Clock
 from extender.server.http.tls import TLSFiles
 from extender.server.observability.audit_log import AuditLog
@@ -77,18 +81,33 @@ class ServerContext:
     tracing: Tracing | None = None
     """Tracing; None: disabled."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    log_failure: ThrottledLoggers = field(
+        default_factory=lambda: ThrottledLoggers(logging.getLogger("extender.server.scheduler.failure_policy"))
+    )
+    catch_up: CatchUp = field(default_factory=CatchUp)
 
     @property
     def settings(self) -> Settings:
         """The settings in effect now; a reload replaces them between requests."""
         return self.live_settings.settings
 
-    def decision_inputs(self, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
+    def decision_inputs(
+        self,
+        history: EvictionHistory | None,
+        nodes: Collection[str] = (),
+        known_deletions: Collection[str] = (),
+    ) -> tuple[Snapshot, Profile, EvictionHistory]:
         """Return the snapshot, the policies and the history to decide on; None: the current history.
 
-        Raises NotReady. The snapshot comes first: the first one after a start seeds the history.
+        Raises NotReady. The snapshot comes first: the first one after a start seeds the history. `known_deletions`:
+        UIDs of pods on `nodes` that kube-scheduler knows to be deleted.
         """
-        return self.snapshot(), self.settings.profile, history or self.history()
+        snapshot = self.snapshot()
+        if history is None:
+            recent = self.cache.recent_deletions.on_nodes(nodes)
+            unknown = {uid: node for uid, node in recent.items() if uid not in known_deletions}
+            history = replace(self.history(), recent_deletions=unknown) if unknown else self.history()
+        return snapshot, self.settings.profile, history
 
     def history(self) -> EvictionHistory:
         """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""

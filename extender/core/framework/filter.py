@@ -27,7 +27,7 @@ from extender.core.framework.plugins import FILTERS, PREFILTERS, UNEVALUATED_FIL
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.status import SUCCESS, Code, Status
 from extender.core.profile import Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
@@ -58,6 +58,13 @@ class Statuses:
     def to_list(self) -> list[Status]:
         """Return [row]: the status of each node."""
         return [self.distinct[index] for index in self.indices.tolist()]
+
+    def accepted(self, rows: BoolArray, reason: str) -> "Statuses":
+        """Return these statuses with Success, for that reason, on `rows` [row]."""
+        if not rows.any():
+            return self
+        indices = np.where(rows, len(self.distinct), self.indices)
+        return Statuses((*self.distinct, Status(Code.SUCCESS, "", (reason,))), indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +209,26 @@ def last_filter_run(context: SchedulingContext) -> FilterRun:
 def _last_filter_run(_snapshot: Snapshot) -> list[FilterRun]:
     """Return the place for the last run; every change of the snapshot empties it."""
     return []
+
+
+def rows_that_fit_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
+    """Return those of `rows` that reject the pod only for the room of terminating pods, ascending, each once.
+
+    kube-scheduler offers an extender only nodes that passed its own filters, where a terminating pod holds its room as
+    well (NodeInfo has it until it is removed). So on an offered node its cache no longer has that pod, and is the newer
+    one. Pods that were approved for eviction count as terminating.
+    """
+    context = filter_run.context
+    rejected = np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes != Code.SUCCESS))
+    pods = select_columns(context.layout.pod, rejected)
+    terminating = context.snapshot.pod_table.terminating[pods] & (pods >= 0)
+    places = np.flatnonzero(terminating.any(axis=0))
+    if not len(places):
+        return rejected[:0]
+    checks = [check.at(rejected[places]) for check in filter_run.checks]
+    results = evaluate_constraints(checks, len(places), EvictablePods(select_columns(terminating, places)))
+    fitting: NodeRows = rejected[places[results.codes == Code.SUCCESS]]
+    return fitting
 
 
 def node_rows(snapshot: Snapshot, names: Sequence[str]) -> NodeRows:

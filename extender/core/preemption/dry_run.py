@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, NodeRows, SchedulingContext
+from extender.core.framework.constraint import Check, CodeArray, EvictablePods, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterResults, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
@@ -78,6 +78,10 @@ class DryRun:
     """[k, node]: selected victims; none where the pod does not fit even with all potential victims removed."""
     methods: CodeArray
     """[node]: place in VICTIM_SELECTION_METHODS."""
+    gone: BoolArray | None = None
+    """[pod]: victims of kube-scheduler that are terminating already: victims, but not evicted again; None: no pod."""
+    absent: BoolArray | None = None
+    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
     vetoes: tuple[PolicyVeto, ...] = ()
     """Policies that reject victims; empty until `candidates` applies them."""
     snapshot: Snapshot = field(init=False)
@@ -110,13 +114,24 @@ class DryRun:
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
+    @property
+    def evicted(self) -> BoolArray:
+        """Return [k, node]: the victims that are not terminating already."""
+        return self.victims if self.gone is None else self.victims & ~self.gone[self.pods]
+
+    def violations_on(self, place: int) -> int:
+        """Return NumPDBViolations of the victims of one node that are evicted."""
+        if self.gone is None or not self.violations[place]:
+            return int(self.violations[place])
+        return int((self.evicted[:, place] & self.potential.violating[:, place]).sum())
+
     def victims_on(self, place: int) -> tuple[Pod, ...]:
-        """Return the victims of one node in upstream's order.
+        """Return the victims of one node that are evicted, in upstream's order.
 
         That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
         only if the node has potential victims of both groups.
         """
-        victims, violating = self.victims[:, place], self.potential.violating[:, place]
+        victims, violating = self.evicted[:, place], self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
         pods: list[int] = self.pods[ranks, place].tolist()
         pod_table = self.snapshot.pod_table
@@ -147,24 +162,31 @@ class DryRun:
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
         checks = [check.at(places) for check in self.checks]
-        return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order)
+        return _select_victims_on_nodes(
+            self.context, checks, self.rows[places], potential, order, gone=self.gone, absent=self.absent
+        )
 
 
 def dry_run_preemption(
-    context: SchedulingContext, checks: Sequence[Check], rows: NodeRows, scheduler_victims: BoolArray | None = None
+    context: SchedulingContext,
+    checks: Sequence[Check],
+    rows: NodeRows,
+    scheduler_victims: BoolArray | None = None,
+    gone: BoolArray | None = None,
+    absent: BoolArray | None = None,
 ) -> DryRun:
     """Select the victims on each of `rows`, every node independently of the others.
 
     Mirrors framework/preemption Evaluator.DryRunPreemption, v1.36, without its limit on the number of candidates.
-    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none.
+    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none;
+    `gone` and `absent`: as in `DryRun`.
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
         potential = potential.at(rows)
-    return _select_victims_on_nodes(
-        context, checks, rows, potential, (potential.violating, potential.non_violating), scheduler_victims
-    )
+    order = potential.violating, potential.non_violating
+    return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, gone, absent)
 
 
 def _select_victims_on_nodes(
@@ -174,14 +196,23 @@ def _select_victims_on_nodes(
     potential: PotentialVictims,
     order: Sequence[BoolArray],
     scheduler_victims: BoolArray | None = None,
+    gone: BoolArray | None = None,
+    absent: BoolArray | None = None,
 ) -> DryRun:
     """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
-    pods = select_columns(context.layout.pod, rows)
+    pods, removed = select_columns(context.layout.pod, rows), potential.evictable
     if scheduler_victims is not None:
         scheduler_victims = scheduler_victims[pods] & (pods >= 0)
-    emptied = evaluate_constraints(checks, len(rows), potential.evictable)
-    victims, methods = reprieve(emptied, potential.evictable, order), np.full(len(rows), REPRIEVE, np.uint8)
-    return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods)
+    kept_out = [mask[pods] & (pods >= 0) for mask in (gone, absent) if mask is not None]
+    if kept_out:
+        never_back = np.logical_or.reduce(kept_out)
+        removed = EvictablePods(removed.mask | never_back, None, removed.has_negative_demand)
+        order = [group & ~never_back for group in order]
+    emptied = evaluate_constraints(checks, len(rows), removed)
+    victims, methods = reprieve(emptied, removed, order), np.full(len(rows), REPRIEVE, np.uint8)
+    if absent is not None:
+        victims &= ~absent[pods]
+    return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods, gone, absent)
 
 
 def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[Check]) -> BoolArray:

@@ -5,6 +5,8 @@ Rule: looks at the preemptor and at its nominated node only; rate limits and pol
 
 from extender.core.framework.filter import FilterRun
 from extender.core.framework.status import Code
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod
 
 PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
@@ -31,6 +33,14 @@ def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
         for pod in context.snapshot.pods_on(context.snapshot.node_names[nominated])
     )
     return (False, TERMINATING_POD_ON_NOMINATED_NODE) if any(terminating) else (True, "")
+
+
+def nominated_node(snapshot: Snapshot, pod: Pod) -> str:
+    """Return the node that the pod is nominated to, by the pod itself or else by the cache; "" if to none."""
+    cached = snapshot.objects.pods.get(key_of("Pod", pod))
+    if not pod.status.nominated_node_name and cached is not None and cached.metadata.uid == pod.metadata.uid:
+        return cached.status.nominated_node_name
+    return pod.status.nominated_node_name
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:

@@ -1,21 +1,26 @@
 """Resolve the candidates that kube-scheduler sent to `/preempt` to node rows and pod rows of the snapshot.
 
-kube-scheduler sends what its own dry run found (ExtenderPreemptionArgs.NodeNameToMetaVictims). Its cache and
-ours may differ by a few watch events, so a candidate may name a node or a pod that the snapshot lacks.
+kube-scheduler sends what its own dry run found (ExtenderPreemptionArgs.NodeNameToMetaVictims). Its cache and ours may
+differ by a few watch events. Where ours is the newer one, a victim has been deleted meanwhile or is terminating: the
+candidate stands, without that pod. Where ours is the older one, the candidate names a node or a pod that the snapshot
+does not have yet.
 
-Rule: a candidate is resolved as a whole or dropped, because one unknown UID fails the whole answer in kube-scheduler.
+Rule: a candidate that names what is not known here is dropped: it cannot be judged.
 """
 
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, compress, repeat
+from types import MappingProxyType
 
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows
 from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
+
+NO_DELETIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DropCode(enum.Enum):
@@ -28,11 +33,18 @@ class DropCode(enum.Enum):
     UNKNOWN_VICTIM = "a victim that kube-scheduler sent does not run on this node in the cluster cache"
     REFUSED = "the pod may not preempt on any node now"
     FITS = "the pod fits without evicting anyone"
+    NOT_NEEDED = "no further eviction is needed"
     UNRESOLVABLE = "preemption is not helpful for scheduling"
     NO_ROOM = "no victims would make the pod fit"
     POLICY = "a policy rejects the victims"
     OUTRANKED = "another node is the better candidate"
     REJECTED = "rejected by the guard"
+
+
+CONTRADICTIONS = frozenset(
+    {DropCode.UNKNOWN_NODE, DropCode.UNKNOWN_VICTIM, DropCode.FITS, DropCode.NOT_NEEDED, DropCode.UNRESOLVABLE}
+)
+"""Reasons that cannot be while both caches are the same: kube-scheduler would not have sent the candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +85,17 @@ class ResolvedCandidates:
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray
     """[pod]: True if it was sent as a victim on its own node."""
+    deleted: frozenset[str] = frozenset()
+    """Nodes of which a victim was removed or finished shortly ago, and is not among `victims`."""
 
 
-def resolve_candidates(snapshot: Snapshot, sent: Mapping[str, SentCandidate]) -> ResolvedCandidates:
-    """Look up every node and victim; candidates with an unknown node or victim go to `dropped`."""
+def resolve_candidates(
+    snapshot: Snapshot, sent: Mapping[str, SentCandidate], recent_deletions: Mapping[str, str] = NO_DELETIONS
+) -> ResolvedCandidates:
+    """Look up every node and victim; candidates with an unknown node or victim go to `dropped`.
+
+    `recent_deletions`: UID -> node of pods that are known to be deleted; as victims they are left out.
+    """
     names, uids = list(sent), [candidate.victims for candidate in sent.values()]
     rows = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
     # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
@@ -84,9 +103,17 @@ def resolve_candidates(snapshot: Snapshot, sent: Mapping[str, SentCandidate]) ->
     found = (map(pods_on[row].get, victims, repeat(-1)) for row, victims in zip(rows.tolist(), uids, strict=True))
     sizes = np.fromiter(map(len, uids), np.int64, len(uids))
     pods = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
-    unknown = mask_of(np.repeat(np.arange(len(names)), sizes)[pods < 0], len(names))
+    place_of = np.repeat(np.arange(len(names)), sizes)
+    missing, deleted = np.flatnonzero(pods < 0), set[str]()
+    if len(missing) and recent_deletions:
+        named = tuple(chain.from_iterable(uids))
+        is_deleted = [recent_deletions.get(named[nth]) == names[place_of[nth]] for nth in missing.tolist()]
+        deleted = {names[place_of[nth]] for nth in compress(missing.tolist(), is_deleted)}
+        missing = missing[~np.array(is_deleted)]
+    unknown = mask_of(place_of[missing], len(names))
     resolved = (rows >= 0) & ~unknown
     dropped = {names[place]: Dropped(DropCode.UNKNOWN_VICTIM) for place in np.flatnonzero((rows >= 0) & unknown)}
     dropped |= {names[place]: Dropped(DropCode.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
     victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
-    return ResolvedCandidates(list(compress(names, resolved.tolist())), rows[resolved], dropped, victims)
+    nodes = list(compress(names, resolved.tolist()))
+    return ResolvedCandidates(nodes, rows[resolved], dropped, victims, frozenset(deleted.intersection(nodes)))

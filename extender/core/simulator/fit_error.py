@@ -90,7 +90,7 @@ def _plugins_before_filters(filter_run: FilterRun, nominated: Status | None) -> 
 def _nominated_status(filter_run: FilterRun) -> Status | None:
     """Return the status of the nominated node, which is filtered first, even where a PreFilterResult leaves it out.
 
-    None: there is no such node (evaluateNominatedNode).
+    None: it does not exist (evaluateNominatedNode).
     """
     context = filter_run.context
     row = context.snapshot.node_row.get(context.pod.status.nominated_node_name)

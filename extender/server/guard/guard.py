@@ -68,6 +68,9 @@ class GuardCase:
         self.preemptor, self.snapshot, self.policy = context.pod, context.snapshot, context.profile.preemption
         self.sent, self.candidate, self.pods_by_uid, self.as_sent = sent, candidate, pods_by_uid, as_sent
         self.sent_uids = sent.victims if sent is not None else ()
+        deletions = context.history.recent_deletions
+        self.deleted_uids = {uid for uid, node in deletions.items() if node == candidate.node} if deletions else set()
+        """Pods that were deleted, or began to terminate, on the node shortly ago: to be taken for gone."""
         self.uids = [pod.metadata.uid for pod in candidate.victims]
         self.victims = [pods_by_uid[uid] for uid in self.uids if uid in pods_by_uid]
         """The victims as the snapshot has them; without those that are not on the node, which VictimUnknown rejects."""
@@ -169,16 +172,17 @@ def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
         ("NodeNotSent", lambda case: case.sent is not None or case.policy.candidates == "AllNodes"),
         ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
         ("PreemptorMustNotPreempt", lambda case: case.preemptor.spec.preemption_policy != "Never"),
-        ("SentVictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.sent_uids)),
+        ("SentVictimUnknown", lambda case: case.pods_by_uid.keys() | case.deleted_uids >= set(case.sent_uids)),
         ("NoVictims", lambda case: bool(case.uids) or (case.sent is not None and not case.sent.victims)),
         ("VictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.uids)),
+        ("VictimDeleted", lambda case: case.deleted_uids.isdisjoint(case.uids)),
         ("DuplicateVictim", lambda case: len(set(case.uids)) == len(case.uids)),
         ("VictimNotLower", lambda case: all(victim.priority < case.preemptor.priority for victim in case.victims)),
         ("ProtectedVictimAdded", _adds_no_system_pod),
         ("VictimProtected", lambda case: not any(protection_reasons(case.context, victim) for victim in case.victims)),
         ("TooManyVictims", _is_within_max_victims),
         ("NotMostImportantFirst", _is_most_important_first),
-        ("NotAsSent", lambda case: not case.as_sent or set(case.uids) == set(case.sent_uids)),
+        ("NotAsSent", lambda case: not case.as_sent or set(case.uids) == set(case.sent_uids) - case.deleted_uids),
         ("ViolationsNotAnInteger", lambda case: type(case.candidate.num_pdb_violations) is int),
         ("ViolationsMiscounted", _counts_violations_correctly),
         ("BudgetViolated", _respects_strict_budgets),

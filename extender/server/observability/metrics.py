@@ -124,8 +124,8 @@ COUNTERS = {
         list(product((*UNEVALUATED_FILTERS, *REQUIRED_TABLES))),
     ),
     "watch_waits": Series(
-        "Number of calls that waited for the watch, at most 50 ms, because the decision contradicted kube-scheduler, by "
-        "whether an event resolved it (agreed) or none did (expired).",
+        "Number of calls that waited for the watch, at most 50 ms, because the decision contradicted kube-scheduler, "
+        "by whether an event resolved it (agreed) or none did (expired).",
         ("result",),
         list(product(("agreed", "expired"))),
     ),

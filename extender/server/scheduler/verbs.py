@@ -11,6 +11,7 @@ answered by the failure policy of the verb (`server.scheduler.failure_policy`).
 import logging
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,6 +19,7 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
+from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.errors import GuardError
 from extender.k8s.objects import Pod
@@ -66,6 +68,29 @@ def answer(
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
     result = _decide(verb, server_context, request, history, deadline)
+    return _finish(verb, server_context, body, request, result, started)
+
+
+async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
+    """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`)."""
+    request, started, decision = verb.decode(server_context, body), time.perf_counter(), None
+    if verb.offers_what_fits and server_context.source.is_live and server_context.settings.needs_cluster:
+        with suppress(Exception):  # without a decision it is made below, and fails there again
+            deadline.check()
+            decision = await server_context.catch_up.decide(
+                server_context.cache,
+                server_context.metrics,
+                lambda: verb.decide(server_context, request, None, deadline),
+                lambda decision: decision.contradicts_scheduler,
+            )
+    result = _decide(verb, server_context, request, None, deadline, decision)
+    return _finish(verb, server_context, body, request, result, started)
+
+
+def _finish(
+    verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, request: Any, result: CallResult, started: float
+) -> Answer:
+    """Write the journal's entry of a call, apply the effects of its decision, and return its answer."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
     kept, context = 0, None
@@ -91,8 +116,12 @@ def _decide(
     request: Any,
     history: EvictionHistory | None,
     deadline: Deadline,
+    decision: Any = None,
 ) -> CallResult:
-    """Return the decision as answer, or the pass-through answer (kill switch, mode Observe); or the failure."""
+    """Return the decision as answer, or the pass-through answer (kill switch, mode Observe); or the failure.
+
+    `decision`: None if it is not made yet.
+    """
     settings, metrics = server_context.settings, server_context.metrics
     if settings.kill_switch is not None:
         is_veto = verb.name == "preempt" and settings.kill_switch == "Veto"
@@ -101,7 +130,8 @@ def _decide(
         return CallResult(given, "passthrough")
     try:
         deadline.check()
-        decision = verb.decide(server_context, request, history, deadline)
+        if decision is None:
+            decision = verb.decide(server_context, request, history, deadline)
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
@@ -136,6 +166,8 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
     name: ClassVar[schema.VerbName]
     results: ClassVar[tuple[str, str]]
     """Labels (metrics.ANSWER_RESULTS) of a decision that keeps at least one node, and of one that keeps none."""
+    offers_what_fits: ClassVar[bool] = True
+    """Whether kube-scheduler sends only what it found suitable, so that a decision may contradict it."""
 
     @abstractmethod
     def decode(self, server_context: ServerContext, body: bytes) -> RequestT:
@@ -190,6 +222,7 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
 
     name = "prioritize"
     results = ("scored", "scored")
+    offers_what_fits = False
 
     def decode(self, server_context: ServerContext, body: bytes) -> FilterRequest:
         return _decode_nodes(server_context, body)
@@ -227,7 +260,8 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         deadline: Deadline,
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
-        snapshot, profile, history = server_context.decision_inputs(history)
+        nodes = {*request.sent, nominated_node(server_context.snapshot(), request.pod)}
+        snapshot, profile, history = server_context.decision_inputs(history, nodes, request.terminating)
         sent, rejected = dict(request.sent), dict[str, str]()
         for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)

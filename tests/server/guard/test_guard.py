@@ -90,6 +90,10 @@ def candidate(*victims, node="n1", violations=0):
     return Candidate(node, victims, violations)
 
 
+def deleted(*pods):
+    return EvictionHistory(recent_deletions={pod.metadata.uid: "n1" for pod in pods})
+
+
 ON_N1 = frozenset({"n1"})
 
 
@@ -108,6 +112,7 @@ class Planted:
     as_sent: frozenset = frozenset()
     policy: PreemptionPolicy = UPSTREAM.preemption
     cluster: Snapshot = CLUSTER
+    history: EvictionHistory = NO_HISTORY
 
 
 PLANTED = {
@@ -125,6 +130,9 @@ PLANTED = {
     "a victim that runs elsewhere": Planted("VictimUnknown", candidate(ELSEWHERE), {"n1": offer(MID)}),
     "a victim that has ended": Planted("VictimUnknown", candidate(DONE), {"n1": offer(MID)}),
     "a victim without a uid": Planted("VictimUnknown", candidate(NO_UID), {"n1": offer(MID)}),
+    "a victim that was deleted shortly ago": Planted(
+        "VictimDeleted", candidate(TERMINATING), {"n1": offer(TERMINATING)}, history=deleted(TERMINATING)
+    ),
     "a victim named twice": Planted("DuplicateVictim", candidate(MID, MID), {"n1": offer(MID)}),
     "a victim of higher priority": Planted("VictimNotLower", candidate(BIG), {"n1": offer(MID)}),
     "a victim of equal priority": Planted("VictimNotLower", candidate(SAME), {"n1": offer(MID)}),
@@ -190,9 +198,14 @@ PLANTED = {
 
 
 def looked_at(planted):
-    profile, candidates = Profile(preemption=planted.policy), [planted.candidate]
     return guard_preempt(
-        planted.cluster, planted.preemptor, planted.sent, candidates, as_sent=planted.as_sent, profile=profile
+        planted.cluster,
+        planted.preemptor,
+        planted.sent,
+        [planted.candidate],
+        as_sent=planted.as_sent,
+        profile=Profile(preemption=planted.policy),
+        history=planted.history,
     )
 
 
@@ -220,30 +233,38 @@ BREAK_TWO = {
         "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(GHOST)}, pod("preemptor", 100, node="", never=True)
     ),
     "4: NoVictims": Planted("SentVictimUnknown", candidate(), {"n1": offer(GHOST)}),
-    "5: DuplicateVictim": Planted("VictimUnknown", candidate(GHOST, GHOST), {"n1": offer(MID)}),
-    "6: VictimNotLower": Planted("DuplicateVictim", candidate(BIG, BIG), {"n1": offer(MID)}),
-    "7: ProtectedVictimAdded": Planted(
+    "5: VictimDeleted": Planted(
+        "VictimUnknown", candidate(GHOST), {"n1": offer(MID)}, history=deleted(GHOST)
+    ),
+    "6: DuplicateVictim": Planted(
+        "VictimDeleted",
+        candidate(TERMINATING, TERMINATING),
+        {"n1": offer(MID)},
+        history=deleted(TERMINATING),
+    ),
+    "7: VictimNotLower": Planted("DuplicateVictim", candidate(BIG, BIG), {"n1": offer(MID)}),
+    "8: ProtectedVictimAdded": Planted(
         "VictimNotLower", candidate(STATIC_100), {"n1": offer(MID)}, cluster=snapshot(MID, STATIC_100)
     ),
-    "8: VictimProtected": Planted(
+    "9: VictimProtected": Planted(
         "ProtectedVictimAdded", candidate(MIRROR), {"n1": offer(MID)}, policy=PROTECTS_MIRROR
     ),
-    "9: TooManyVictims": Planted(
+    "10: TooManyVictims": Planted(
         "VictimProtected", candidate(MID, OLD), {"n1": offer(MID)}, policy=replace(PROTECTS_OLD, limits=ONE_VICTIM)
     ),
-    "10: NotMostImportantFirst": Planted(
+    "11: NotMostImportantFirst": Planted(
         "TooManyVictims", candidate(OLD, MID), {"n1": offer(MID)}, policy=PreemptionPolicy(limits=ONE_VICTIM)
     ),
-    "11: NotAsSent": Planted(
+    "12: NotAsSent": Planted(
         "NotMostImportantFirst", candidate(OLD, MID), {"n1": offer(MID)}, as_sent=ON_N1
     ),
-    "12: ViolationsNotAnInteger": Planted(
+    "13: ViolationsNotAnInteger": Planted(
         "NotAsSent", candidate(OLD, violations=0.0), {"n1": offer(MID)}, as_sent=ON_N1
     ),
-    "13: ViolationsMiscounted": Planted(
+    "14: ViolationsMiscounted": Planted(
         "ViolationsNotAnInteger", candidate(MID, violations=1.0), {"n1": offer(MID)}
     ),
-    "14: BudgetViolated": Planted(
+    "15: BudgetViolated": Planted(
         "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
     ),
 }  # fmt: skip
@@ -253,7 +274,7 @@ BREAK_TWO = {
 def test_of_two_rules_that_are_broken_the_first_is_named(name, case):
     """The name of the case is the second one."""
     present, (node, as_sent) = pods_by_uid_on(case.cluster, "n1"), (case.candidate.node, bool(case.as_sent))
-    context = SchedulingContext(case.preemptor, case.cluster, Profile(preemption=case.policy), (), NO_HISTORY)
+    context = SchedulingContext(case.preemptor, case.cluster, Profile(preemption=case.policy), (), case.history)
     holds = dict(rules())[name.partition(": ")[2]]
     assert not holds(GuardCase(context, case.sent.get(node), case.candidate, present, as_sent))
     assert looked_at(case).rejected == {node: case.rule}
@@ -269,6 +290,12 @@ def test_every_rule_is_tried_against_the_next_one():
 KEPT = {
     "as many victims as may be": Planted(
         "", candidate(MID, OLD), {"n1": offer(MID)}, policy=PreemptionPolicy(limits=Limits(max_victims=2))
+    ),
+    "a victim less than offered, for it was deleted shortly ago": Planted(
+        "", candidate(MID), {"n1": offer(MID, GHOST)}, history=deleted(GHOST)
+    ),
+    "a victim less than offered although the scheduler decides": Planted(
+        "", candidate(MID), {"n1": offer(MID, TERMINATING)}, as_sent=ON_N1, history=deleted(TERMINATING)
     ),
     "one that is leaving already is not counted": Planted(
         "", candidate(MID, TERMINATING), {"n1": offer(MID, TERMINATING)}, policy=PreemptionPolicy(limits=ONE_VICTIM)

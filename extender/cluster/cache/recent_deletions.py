@@ -1,0 +1,45 @@
+"""Remember which pods ceased to hold room shortly ago: kube-scheduler's cache may not show it yet.
+
+A pod ceases when its deletion begins (deletionTimestamp), when it is removed, or when it has finished (Succeeded,
+Failed). Only what the API server said counts; what was assumed after an answer of our own does not.
+
+Rule: bounded in time and in number; ages are measured with the monotonic clock.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection
+
+from extender.core.snapshot.pod_table import is_finished
+from extender.k8s.objects import Pod
+
+RECENT_SECONDS = 5.0
+"""Seconds for which a deletion is remembered; kube-scheduler's cache lags by milliseconds, on overload by seconds."""
+
+MAX_RECENT_DELETIONS = 10_000
+"""Bound on remembered deletions."""
+
+
+class RecentDeletions:
+    """Pods that ceased to hold room in the last RECENT_SECONDS. Used by the event loop's thread only."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._deleted: deque[tuple[float, str, str]] = deque(maxlen=MAX_RECENT_DELETIONS)
+        """(time, UID, node), oldest first."""
+
+    def note(self, before: Pod | None, after: Pod | None) -> None:
+        """Take a change of one pod; `before` and `after` as the API server sent it, None: not there."""
+        if before is not None and holds_room(before) and (after is None or not holds_room(after)):
+            self._deleted.append((self._clock(), before.metadata.uid, before.spec.node_name))
+
+    def on_nodes(self, nodes: Collection[str]) -> dict[str, str]:
+        """Return UID -> node of the recent deletions on these nodes."""
+        since = self._clock() - RECENT_SECONDS
+        while self._deleted and self._deleted[0][0] < since:
+            self._deleted.popleft()
+        return {uid: node for _, uid, node in self._deleted if node in nodes}
+
+
+def holds_room(pod: Pod) -> bool:
+    """Return whether the pod is bound to a node, has not finished, and its deletion has not begun."""
+    return bool(pod.spec.node_name) and not is_finished(pod) and pod.metadata.deletion_timestamp is None
