@@ -4,7 +4,7 @@
 const CRITERIA = {
   PDBViolations: ["PDB violations", "fewest"],
   HighestPriority: ["Highest victim priority", "lowest"],
-  PrioritySum: ["Sum of priorities", "lowest; number of victims in brackets"],
+  PrioritySum: ["Sum of priorities", "lowest after 2^31 is added for each victim; number of victims in brackets"],
   VictimCount: ["Victims", "fewest"],
   LatestStartTime: ["Start time", "latest, of the most important victim"],
   PodDeletionCost: ["Pod deletion cost", "lowest"],
