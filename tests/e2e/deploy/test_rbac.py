@@ -117,6 +117,37 @@ def test_accounts_that_are_named_exist(name):
     assert pod_of(rendered(name))["spec"].get("serviceAccountName") in accounts | {None}
 
 
+@pytest.mark.parametrize("name", [STATIC, *KUSTOMIZED])
+def test_a_binding_of_one_overlay_never_replaces_that_of_another(name):
+    """The same name in two of them is the same role for the same subjects."""
+    bound = {
+        (one["kind"], one["metadata"]["name"]): (one["roleRef"], one["subjects"])
+        for other in (STATIC, *KUSTOMIZED)
+        for one in of_kind(rendered(other), "ClusterRoleBinding", "RoleBinding")
+    }
+    for one in of_kind(rendered(name), "ClusterRoleBinding", "RoleBinding"):
+        assert bound[one["kind"], one["metadata"]["name"]] == (one["roleRef"], one["subjects"])
+
+
+@pytest.mark.parametrize("name", KUSTOMIZED)
+def test_a_service_and_a_budget_leave_out_the_static_pods(name):
+    """Calls to them would be refused, and the disruption controller rejects pods that a Node owns."""
+    labels = pod_of(rendered(STATIC))["metadata"]["labels"].items()
+    for one in of_kind(rendered(name), "Service", "PodDisruptionBudget"):
+        selector = one["spec"]["selector"]
+        assert not selector.get("matchLabels", selector).items() <= labels
+
+
+@pytest.mark.parametrize("name", KUSTOMIZED)
+def test_the_static_pods_permissions_are_nobody_elses(name):
+    """So that deleting one overlay leaves the other whole."""
+
+    def keys(overlay):
+        return {(one["kind"], one["metadata"]["name"]) for one in rendered(overlay)}
+
+    assert not keys(STATIC) & keys(name)
+
+
 # --- a second scheduler ---------------------------------------------------------------------------------------------
 
 second = pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
