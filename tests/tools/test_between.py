@@ -1,4 +1,4 @@
-"""The programs that the tests with a real control plane put between two parties: what passes, and what is kept of it."""
+"""Programs between two parties in the tests with a real control plane: what passes, and what is kept of it."""
 
 import http.client
 import http.server
