@@ -13,7 +13,7 @@ SOURCES = $(wildcard extender benchmarks tests)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
-	mutants soak sbom lock format clean
+	bench-cluster mutants soak sbom lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -84,6 +84,9 @@ REV ?= HEAD
 
 bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: ARGS="--only filter")
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
+
+bench-cluster: $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (KUBE_BIN=build/kube; 12 min)
+	KUBE_BIN=$(KUBE_BIN) $(BIN)/python -m benchmarks.cluster $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS='"*7"')
 	rm -rf mutants
