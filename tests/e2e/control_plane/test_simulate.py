@@ -32,9 +32,12 @@ def cluster(plane):
 @pytest.fixture(scope="module")
 def service(cluster):
     with Service(cluster) as started:
-        scheduler = cluster.start_scheduler({"extenders": [started.extender()]})
         yield started
-        scheduler.stop()
+
+
+@pytest.fixture(scope="module")
+def scheduler(cluster, service):
+    return cluster.start_scheduler({"extenders": [service.extender()]})
 
 
 def pods():
@@ -72,34 +75,34 @@ NOMINATED = {
 
 
 @pytest.mark.parametrize("name", PODS)
-def test_what_was_foretold_happens(cluster, service, name):
-    wait_for_cache(cluster.api, service)
+def test_what_was_foretold_happens(cluster, service, scheduler, name):
+    kinds.wait_for_cache(cluster.api, service)
     said = foretold(service, PODS[name])
     made = cluster.api.create(PODS[name])
-    assert_it_happens(cluster, made, said)
+    assert_it_happens(cluster, scheduler, made, said)
 
 
 @pytest.mark.parametrize("name", NOMINATED)
-def test_what_was_foretold_of_a_nominated_pod_happens(cluster, service, name):
+def test_what_was_foretold_of_a_nominated_pod_happens(cluster, service, scheduler, name):
     """A gate holds the pod until it is nominated."""
     api = cluster.api
     only, nominated, cpu, priority_class, selector = NOMINATED[name]
     one = pod(name, cpu, priority_class=priority_class, affinity=kinds.affinity_to_node(only), nodeSelector=selector)
     made = api.create({**one, "spec": {**one["spec"], "schedulingGates": GATE}})
     api.patch_status("Pod", name, {"nominatedNodeName": nominated})
-    wait_for_cache(api, service)
+    kinds.wait_for_cache(api, service)
     asked = copy.deepcopy(one)
     asked["metadata"]["name"] += "-asked"
     asked["status"] = {"nominatedNodeName": nominated}
     said = foretold(service, asked)
     api.patch("Pod", name, {"spec": {"schedulingGates": None}})
-    assert_it_happens(cluster, made, said)
+    assert_it_happens(cluster, scheduler, made, said)
 
 
-def test_what_is_not_tried(cluster, service):
+def test_what_is_not_tried(cluster, service, scheduler):
     api = cluster.api
     gated, foreign = pod("gated", schedulingGates=GATE), pod("foreign", schedulerName="absent")
-    wait_for_cache(api, service)
+    kinds.wait_for_cache(api, service)
     said = [foretold(service, one)["cycles"] for one in (gated, foreign)]
     assert [(one["outcome"], one["message"]) for (one,) in said] == [
         ("Skipped", "not tried: waiting for scheduling gates: [example.com/gate]"),
@@ -112,7 +115,7 @@ def test_what_is_not_tried(cluster, service):
 
 
 def test_the_command_line_foretells_the_same(cluster, service, tmp_path):
-    wait_for_cache(cluster.api, service)
+    kinds.wait_for_cache(cluster.api, service)
     one = kinds.preemptor(2, "asked")
     said = foretold(service, one)
     assert said["evicted"]
@@ -134,41 +137,33 @@ def foretold(service: Service, one: JSON) -> JSON:
     return answer.json()
 
 
-def assert_it_happens(cluster, made, said):
+def assert_it_happens(cluster, scheduler, made, said):
     """Compare the first message, the victims and the node (or one of equal score)."""
     api, cycles = cluster.api, said["cycles"]
     about = made["metadata"]
     message = next((one["message"] for one in cycles if one["message"]), None)
     if message is not None:
-        api.wait_until(lambda: events(api, about["uid"]), 20, "the event FailedScheduling")
+        event = api.wait_until(lambda: events(api, about["uid"]), 20, "the event FailedScheduling")[0]
+        assert event in failures(scheduler, about["name"])
     if said["pending"]:
         assert api.get("Pod", about["name"])["spec"].get("nodeName") is None
     else:
         bound = api.wait_until(lambda: api.get("Pod", about["name"])["spec"].get("nodeName"), 20, f"binding: {said}")
         last = cycles[-1]["score"] or {"ties": [cycles[-1]["node"]], "tied": 1}
         assert bound in last["ties"] or last["tied"] > len(last["ties"])
-    real = events(api, about["uid"])
-    assert (real[0] if real else None) == message
+    assert next(iter(failures(scheduler, about["name"])), None) == message
     preemptions = judge(cluster.audit_events()).preemptions
     evicted = {uid for one in preemptions if one.preemptor == about["uid"] for uid in one.victims}
     assert evicted == {one["uid"] for one in said["evicted"]}
 
 
 def events(api, uid):
-    """Messages of the pod's FailedScheduling events, oldest first."""
+    """Messages of the pod's events FailedScheduling; attempts that follow at once share one, with the text of any."""
     found = api.list("v1/Event", "default", fieldSelector=f"involvedObject.uid={uid},reason=FailedScheduling")
-    return [one["message"] for one in sorted(found, key=lambda one: int(one["metadata"]["resourceVersion"]))]
+    return [one["message"] for one in found]
 
 
-def wait_for_cache(api, service):
-    """Wait until the extender has the pods and budgets that the API server has, and these are settled."""
-    latest = {"Pod": kinds.wait_for_budgets(api), "PodDisruptionBudget": api.list("PodDisruptionBudget", "default")}
-    needed = {kind: max(int(one["metadata"]["resourceVersion"]) for one in found) for kind, found in latest.items()}
-
-    def has_all():
-        asked = {"Pod": {**pod("asked"), "metadata": {"name": "asked", "namespace": "default", "uid": "asked"}}}
-        answer = service.call("filter", {**asked, "NodeNames": ["n10"]})
-        held = dict(re.findall(r"(\w+)=(\d+)@", answer.headers["X-Extender-Cache"]))
-        return all(int(held[kind]) >= version for kind, version in needed.items())
-
-    api.wait_until(has_all, 10, "the extender's cache")
+def failures(scheduler, name):
+    """What kube-scheduler says of each attempt that failed, in order."""
+    line = rf'"Unable to schedule pod; no fit; waiting" pod="default/{name}" err=(".*")'
+    return [json.loads(quoted) for quoted in re.findall(line, scheduler.log)]

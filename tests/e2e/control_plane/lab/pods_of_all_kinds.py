@@ -4,6 +4,7 @@ Rule: the same number and seed give the same pod.
 """
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from tests.e2e.control_plane.lab.api import Api
 from tests.e2e.control_plane.lab.kubelet import START_TIME
 from tests.e2e.control_plane.lab.objects import budget, node, pod, priority_class, workload
+from tests.e2e.control_plane.lab.service import Service
 
 JSON = dict[str, Any]
 
@@ -188,6 +190,24 @@ def wait_for_budgets(api: Api) -> list[JSON]:
         return pods if is_counted else None
 
     return api.wait_until(counted, 30, "running pods and the status of budgets")
+
+
+def wait_for_cache(api: Api, service: Service) -> None:
+    """Wait for the budgets, then until the extender has the pods and budgets that the API server has."""
+    latest = {"Pod": wait_for_budgets(api), "PodDisruptionBudget": api.list("PodDisruptionBudget", "default")}
+    needed = {
+        kind: max((int(one["metadata"]["resourceVersion"]) for one in found), default=0)
+        for kind, found in latest.items()
+    }
+    asked = pod("asked")
+    asked["metadata"]["uid"] = "asked"
+
+    def has_all() -> bool:
+        answer = service.call("filter", {"Pod": asked, "NodeNames": [api.list("Node")[0]["metadata"]["name"]]})
+        held = dict(re.findall(r"(\w+)=(\d+)@", answer.headers["X-Extender-Cache"]))
+        return all(int(held.get(kind, -1)) >= version for kind, version in needed.items())
+
+    api.wait_until(has_all, 10, "the extender's cache")
 
 
 def is_leaving(one: Mapping[str, Any]) -> bool:
