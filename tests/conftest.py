@@ -10,7 +10,7 @@ import pytest
 from tests.profiles import Seeds
 
 MARKED = {
-    "e2e": ("e2e", "server/test_shutdown.py", "server/test_start.py"),
+    "e2e": ("e2e", "server/test_shutdown.py", "server/test_start.py", "server/test_stopped_process.py"),
     "tools": ("tools",),
 }
 """Marker -> folders and modules of this folder; `make test` leaves them out, `make test-all` runs everything."""

@@ -81,12 +81,22 @@ def test_a_second_preemption_is_needless_if_the_pod_is_bound_to_the_first_node()
     ]
 
 
-def test_a_second_preemption_is_needless_if_the_first_made_room():
+@pytest.mark.parametrize(
+    ("answer", "faults"),
+    [
+        ({"NodeNames": ["n1"], "FailedNodes": {}, "FailedAndUnresolvableNodes": None}, 0),
+        ({"NodeNames": [], "FailedNodes": {"n1": "Insufficient cpu"}, "FailedAndUnresolvableNodes": None}, 1),
+        ({"NodeNames": [], "FailedNodes": None, "FailedAndUnresolvableNodes": {"n1": "Insufficient cpu"}}, 1),
+    ],
+    ids=["accepted", "failed", "unresolvable"],
+)
+def test_a_second_preemption_is_needless_if_the_first_node_was_offered_to_filter_and_rejected(answer, faults):
     twice = [*evicted(2.0, "a", "p", "n1"), *evicted(2.5, "b", "p", "n2")]
-    judged = judge([*CLUSTER, *twice, bound(3.0, "p", "n2")])
-    why = "n1 had room once the pods evicted there had left"
+    asked = ExtenderCall(time=2.3, verb="filter", uid="u-p", nodes=("n1",), answer=answer)
+    judged = judge([*CLUSTER, *twice, bound(3.0, "p", "n2")], [asked])
+    why = "kube-scheduler found that it fitted on n1, and the extender did not"
     line = f"default/p: default/a evicted on n1, then default/b on n2 0.500s later, although {why}"
-    assert judged.needless_preemptions == [line]
+    assert judged.needless_preemptions == [line][:faults]
 
 
 def test_a_second_preemption_is_needed_if_another_pod_took_the_room():
@@ -106,11 +116,32 @@ def test_a_candidate_whose_victims_are_leaving_needs_no_eviction(left_at, faults
     assert judged.needless_evictions == lines[:faults]
 
 
-def test_a_pod_bound_where_nothing_was_evicted_for_it_needed_no_eviction():
-    judged = judge([*CLUSTER, *evicted(2.0, "a", "p", "n1"), bound(3.0, "p", "n3")])
-    assert judged.needless_evictions == [
-        "default/a was evicted for default/p, although the pod was bound to n3, where nothing was evicted for it"
-    ]
+def test_a_deletion_that_is_younger_than_the_lag_of_the_watch_is_unknown():
+    events = [*CLUSTER, deleted(1.8, "a", user="admin"), *evicted(2.0, "b", "p", "n2"), bound(3.0, "p", "n2")]
+    calls = [call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n2": ["b"]})]
+    assert [len(judge(events, calls, lag=lag).faults) for lag in (0.05, 0.15)] == [1, 0]
+
+
+def test_room_that_another_nominated_pod_waits_for_is_not_free():
+    events = [*CLUSTER, *evicted(1.7, "a", "q", "n1"), *evicted(2.0, "b", "p", "n2"), bound(3.0, "p", "n2")]
+    calls = [call(1.6, "q", {"n1": ["a"]}, {"n1": ["a"]}), call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n2": ["b"]})]
+    assert judge(events, calls).faults == []
+    assert len(judge(events, calls[1:]).faults) == 1
+
+
+@pytest.mark.parametrize(("gone_at", "faults"), [(1.8, 1), (1.95, 0)], ids=["before the call", "after the call"])
+def test_a_pod_bound_to_an_offered_node_that_had_room_needed_no_eviction(gone_at, faults):
+    judged = judge(
+        [
+            *CLUSTER,
+            deleted(gone_at, "b", user="admin", grace=0),
+            *evicted(2.0, "a", "p", "n1"),
+            bound(3.0, "p", "n2"),
+        ],
+        [call(1.9, "p", {"n1": ["a"], "n2": ["b", "c"]}, {"n1": ["a"]})],
+    )
+    why = "the pod was bound to n2, which was offered and had room at the time of the call"
+    assert judged.needless_evictions == [f"default/a was evicted for default/p, although {why}"][:faults]
 
 
 def test_victims_of_equal_priority_of_another_node_and_not_answered_are_wrong():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
@@ -49,9 +50,12 @@ class Assumption:
 class AssumeCache:
     """Assumptions by pod (namespace, name). Used by the event loop's thread, except `api_object`."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, snapshot: Callable[[], Snapshot], recent_deletions: RecentDeletions, clock: Callable[[], float]
+    ) -> None:
         """`snapshot` returns the cache's snapshot, which takes the assumed pods."""
         self._snapshot = snapshot
+        self._recent_deletions = recent_deletions
         self._clock = clock
         self._assumptions: dict[Key, Assumption] = {}
 
@@ -94,6 +98,7 @@ class AssumeCache:
         for victim in victims:
             if not _is_terminating(victim):
                 self._assume(victim, uid, "terminating", _terminating, _is_terminating)
+                self._recent_deletions.note(victim, _terminating(victim))
 
     def _assume(
         self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed, *, is_known: bool = True
@@ -186,7 +191,9 @@ class AssumeCache:
         """Undo the assumed preemption for a pod that kube-scheduler sends again without its nomination (ForgetPod)."""
         assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
         if assumption is not None and assumption.uid == pod.metadata.uid and not assumption.is_confirmed(pod):
-            self._restore([key for key, one in self._assumptions.items() if one.made_for == assumption.uid])
+            made_for = {key: one.uid for key, one in self._assumptions.items() if one.made_for == assumption.uid}
+            self._restore(made_for)
+            self._recent_deletions.forget(made_for.values())
 
     def expire(self) -> None:
         """Restore pods whose assumptions have expired."""

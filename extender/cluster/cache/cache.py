@@ -79,10 +79,10 @@ class ClusterCache:
     """Keep one snapshot up to date with the API server or a file, and assumed pods on top of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.assumed = AssumeCache(self.mutable_snapshot, clock)
-        """Assumed states of pods, which override the API server's until a watch event confirms them."""
         self.recent_deletions = RecentDeletions(clock)
         """Pods that ceased to hold room shortly ago, which kube-scheduler's cache may still hold."""
+        self.assumed = AssumeCache(self.mutable_snapshot, self.recent_deletions, clock)
+        """Assumed states of pods, which override the API server's until a watch event confirms them."""
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
         self._version = 0

@@ -1,13 +1,12 @@
 """Remember which pods ceased to hold room shortly ago: kube-scheduler's cache may not show it yet.
 
-A pod ceases when its deletion begins (deletionTimestamp), when it is removed, or when it has finished (Succeeded,
-Failed). Only what the API server said counts; what was assumed after an answer of our own does not.
+A pod ceases when its eviction is approved here, when its deletion begins (deletionTimestamp), when it is removed, or
+when it has finished (Succeeded, Failed).
 
 Rule: bounded in time and in number; ages are measured with the monotonic clock.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from extender.core.snapshot.pod_table import is_finished
 from extender.k8s.objects import Pod
@@ -24,20 +23,28 @@ class RecentDeletions:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._deleted: deque[tuple[float, str, str]] = deque(maxlen=MAX_RECENT_DELETIONS)
-        """(time, UID, node), oldest first."""
+        self._deleted: dict[str, tuple[float, str]] = {}
+        """UID -> (time, node), oldest first."""
 
     def note(self, before: Pod | None, after: Pod | None) -> None:
-        """Take a change of one pod; `before` and `after` as the API server sent it, None: not there."""
+        """Take a change of one pod, as the API server sent it or as an approved eviction; None: not there."""
         if before is not None and holds_room(before) and (after is None or not holds_room(after)):
-            self._deleted.append((self._clock(), before.metadata.uid, before.spec.node_name))
+            self._deleted.pop(before.metadata.uid, None)
+            self._deleted[before.metadata.uid] = self._clock(), before.spec.node_name
+            if len(self._deleted) > MAX_RECENT_DELETIONS:
+                del self._deleted[next(iter(self._deleted))]
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Forget approved evictions that did not take place."""
+        for uid in uids:
+            self._deleted.pop(uid, None)
 
     def on_nodes(self, nodes: Collection[str]) -> dict[str, str]:
         """Return UID -> node of the recent deletions on these nodes."""
         since = self._clock() - RECENT_SECONDS
-        while self._deleted and self._deleted[0][0] < since:
-            self._deleted.popleft()
-        return {uid: node for _, uid, node in self._deleted if node in nodes}
+        while self._deleted and self._deleted[oldest := next(iter(self._deleted))][0] < since:
+            del self._deleted[oldest]
+        return {uid: node for uid, (_, node) in self._deleted.items() if node in nodes}
 
 
 def holds_room(pod: Pod) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from extender.cluster.cache import cache as cache_module
+from extender.cluster.cache import recent_deletions
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import decode
 from extender.cluster.watch.decode import Decoder
@@ -64,6 +65,7 @@ Objects = Sequence[tuple[str, Any]]
 )
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
+    monkeypatch.setattr(recent_deletions, "MAX_RECENT_DELETIONS", FEW)
     monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}

@@ -77,11 +77,19 @@ def test_it_is_forgotten_after_a_while(cache, clock):
     assert recent(cache) == {}
 
 
-def test_what_is_only_assumed_to_terminate_is_not_deleted(cache):
+def test_an_approved_eviction_counts_until_the_preemptor_comes_back_without_its_nomination(cache):
     (victim, preemptor) = (placed("a"), typed(pod("p", priority=100)))
     cache.assumed.assume_preempted(preemptor, "n1", [victim])
+    assert recent(cache) == {"uid-a": "n1"}
+    cache.assumed.forget_preemption(preemptor)
     assert recent(cache) == {}
+
+
+def test_its_confirmation_counts_anew(cache, clock):
+    cache.assumed.assume_preempted(typed(pod("p", priority=100)), "n1", [placed("a")])
+    clock.now += RECENT_SECONDS
     cache.apply(Change("Pod", placed("a", "2", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})))
+    clock.now += RECENT_SECONDS
     assert recent(cache) == {"uid-a": "n1"}
 
 

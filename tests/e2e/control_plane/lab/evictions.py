@@ -1,7 +1,8 @@
 """Judge evictions: which pods kube-scheduler evicted for which pod, and which of them need not have gone.
 
 Rule: the API server's audit log is the truth about pods, and a pod is leaving from the answer to its deletion on;
-recorded calls say what kube-scheduler asked and what the extender answered.
+recorded calls say what kube-scheduler asked and what the extender answered. What neither of the two could know at the
+time of a call is no fault: room that appears later, and deletions that are younger than the lag of the watch.
 """
 
 import re
@@ -88,16 +89,22 @@ def judge(
     events: Iterable[AuditEvent],
     calls: Sequence[ExtenderCall] = (),
     schedulers: Iterable[str] = ("system:kube-scheduler",),
+    since: float = 0.0,
+    lag: float = 0.0,
 ) -> Judgement:
-    """Judge all evictions by the users `schedulers`; without `calls`, by the audit log alone."""
+    """Judge the evictions by the users `schedulers` since a time; without `calls`, by the audit log alone.
+
+    `lag`: seconds after which a watch event has arrived.
+    """
     history = read_history(events, frozenset(schedulers))
+    history.evicted = {uid: time for uid, time in history.evicted.items() if time >= since}
     preempt_calls = sorted((one for one in calls if one.verb == "preempt"), key=lambda one: one.time)
     unexplained: list[str] = []
     preemptions = _preemptions(history, preempt_calls, unexplained)
     return Judgement(
         preemptions=preemptions,
-        needless_preemptions=_needless_preemptions(history, preemptions),
-        needless_evictions=_needless_evictions(history, preemptions, preempt_calls),
+        needless_preemptions=_needless_preemptions(history, preemptions, calls),
+        needless_evictions=_needless_evictions(history, preemptions, preempt_calls, lag),
         wrong_victims=_wrong_victims(history, preemptions, preempt_calls),
         unexplained=unexplained,
     )
@@ -177,15 +184,16 @@ def _event(history: History, event: JSON) -> None:
 
 
 def _preemptions(history: History, calls: Sequence[ExtenderCall], unexplained: list[str]) -> list[Preemption]:
-    """Evictions by preemptor and node, in the order of their first deletion."""
-    found: dict[tuple[str, str], Preemption] = {}
+    """Evictions by preemptor, node and call, in the order of their first deletion."""
+    found: dict[tuple[str, str, float], Preemption] = {}
     for victim, time in sorted(history.evicted.items(), key=lambda one: one[1]):
         preemptor = history.preemptors.get(victim) or _answered_for(victim, time, calls)
         if preemptor is None:
             unexplained.append(f"{history.pods[victim].name} was evicted for an unknown pod")
             continue
         uid, node = preemptor
-        one = found.setdefault(preemptor, Preemption(preemptor=uid, node=node, time=time, victims=[]))
+        asked = max((call.time for call in calls if call.uid == uid and call.time <= time), default=0.0)
+        one = found.setdefault((*preemptor, asked), Preemption(preemptor=uid, node=node, time=time, victims=[]))
         one.victims.append(victim)
     return list(found.values())
 
@@ -203,7 +211,9 @@ def _answered_for(victim: str, time: float, calls: Sequence[ExtenderCall]) -> tu
 # --- what should not have happened
 
 
-def _needless_preemptions(history: History, preemptions: Sequence[Preemption]) -> list[str]:
+def _needless_preemptions(
+    history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]
+) -> list[str]:
     by_preemptor: dict[str, list[Preemption]] = defaultdict(list)
     for one in preemptions:
         by_preemptor[one.preemptor].append(one)
@@ -214,10 +224,10 @@ def _needless_preemptions(history: History, preemptions: Sequence[Preemption]) -
             continue
         first = of_pod[0]
         for later in of_pod[1:]:
-            if pod.node == first.node:
+            if any(_is_offered_in_vain(call, uid, first, later) for call in calls):
+                why = f"kube-scheduler found that it fitted on {first.node}, and the extender did not"
+            elif not calls and pod.node == first.node:
                 why = f"it was bound to {first.node} after all"
-            elif _fits(history, pod, first, later.time):
-                why = f"{first.node} had room once the pods evicted there had left"
             else:
                 continue
             lines.append(
@@ -227,28 +237,31 @@ def _needless_preemptions(history: History, preemptions: Sequence[Preemption]) -
     return lines
 
 
-def _fits(history: History, pod: Pod, preemption: Preemption, time: float) -> bool:
-    """Return whether the pod fits on the preemption's node by its resources, leaving pods not counted."""
-    free = dict(history.allocatable.get(preemption.node, {}))
-    for other in history.pods.values():
-        if other.is_on(preemption.node, time):
-            for name, amount in other.requests.items():
-                free[name] = free.get(name, 0) - amount
-    return all(amount <= free.get(name, 0) for name, amount in pod.requests.items())
+def _is_offered_in_vain(call: ExtenderCall, uid: str, first: Preemption, later: Preemption) -> bool:
+    """Return whether /filter rejected the node of the first preemption before the later one."""
+    answer = call.answer if isinstance(call.answer, dict) else {}
+    return (
+        call.verb == "filter"
+        and call.uid == uid
+        and first.time < call.time < later.time
+        and first.node in call.nodes
+        and first.node in {**(answer.get("FailedNodes") or {}), **(answer.get("FailedAndUnresolvableNodes") or {})}
+    )
 
 
 def _needless_evictions(
-    history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]
+    history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall], lag: float
 ) -> list[str]:
     lines = []
     for one in preemptions:
-        preemptor = history.pods.get(one.preemptor)
-        call = _call_of(one, calls)
-        free = _candidate_without_eviction(history, call) if call else None
+        preemptor, call = history.pods.get(one.preemptor), _call_of(one, calls)
+        if preemptor is None or call is None:
+            continue
+        free = _candidate_without_eviction(history, calls, call, preemptor, lag)
         if free is not None:
             why = f"all victims of the candidate {free} were leaving or gone at the time of the call"
-        elif preemptor is not None and preemptor.node not in ("", *_nodes_of(one.preemptor, preemptions)):
-            why = f"the pod was bound to {preemptor.node}, where nothing was evicted for it"
+        elif _had_room(history, preemptor, one, call):
+            why = f"the pod was bound to {preemptor.node}, which was offered and had room at the time of the call"
         else:
             continue
         for victim in one.victims:
@@ -256,12 +269,37 @@ def _needless_evictions(
     return lines
 
 
-def _candidate_without_eviction(history: History, call: ExtenderCall) -> str | None:
-    """Return a node sent to /preempt of which no victim was still running at that time."""
+def _candidate_without_eviction(
+    history: History, calls: Sequence[ExtenderCall], call: ExtenderCall, pod: Pod, lag: float
+) -> str | None:
+    """Return a node sent to /preempt on which the pod fits once the victims have gone that were leaving already."""
+    known = call.time - lag
     for node, victims in call.victims.items():
-        if all(_is_leaving(history, victim, call.time) for victim in victims):
+        if not all(_is_leaving(history, victim, known) for victim in victims):
+            continue
+        staying = [one for one in history.pods.values() if one.is_on(node, known) and one.uid != pod.uid]
+        if _fits(history, pod, node, [*staying, *_nominated(history, calls, call, node)]):
             return node
     return None
+
+
+def _nominated(history: History, calls: Sequence[ExtenderCall], call: ExtenderCall, node: str) -> list[Pod]:
+    """Return the pods that wait for room on the node, by the answers before the call, and go first."""
+    nodes: dict[str, str] = {}
+    for earlier in calls:
+        if earlier.time < call.time and earlier.answered_victims:
+            nodes[earlier.uid] = next(iter(earlier.answered_victims))
+    pods = (history.pods[uid] for uid, on in nodes.items() if on == node and uid != call.uid and uid in history.pods)
+    return [one for one in pods if one.bound > call.time and one.priority >= call.priority]
+
+
+def _fits(history: History, pod: Pod, node: str, others: Iterable[Pod]) -> bool:
+    """Return whether the pod fits on the node beside the others, by its resources."""
+    free = dict(history.allocatable.get(node, {}))
+    for other in others:
+        for name, amount in other.requests.items():
+            free[name] = free.get(name, 0) - amount
+    return all(amount <= free.get(name, 0) for name, amount in pod.requests.items())
 
 
 def _is_leaving(history: History, uid: str, time: float) -> bool:
@@ -269,8 +307,15 @@ def _is_leaving(history: History, uid: str, time: float) -> bool:
     return pod is not None and pod.leaving <= time
 
 
-def _nodes_of(preemptor: str, preemptions: Sequence[Preemption]) -> list[str]:
-    return [one.node for one in preemptions if one.preemptor == preemptor]
+def _had_room(history: History, pod: Pod, preemption: Preemption, call: ExtenderCall) -> bool:
+    """Return whether the pod fitted, by its resources, on the offered or nominated node to which it was bound later.
+
+    Room that appears only after the call is no fault: kube-scheduler binds there rather than wait for its victims.
+    """
+    if pod.node == preemption.node or pod.node not in {*call.victims, call.nominated_node}:
+        return False
+    held = [one for one in history.pods.values() if one.node == pod.node and one.bound <= call.time < one.gone]
+    return _fits(history, pod, pod.node, [one for one in held if one.uid != pod.uid])
 
 
 def _wrong_victims(history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]) -> list[str]:
