@@ -46,4 +46,8 @@ assert_cache_is_current(service, api) (lab/cache_check.py) compares the cache wi
 
 judge (lab/evictions.py) -> Judgement: `preemptions`, `needless_preemptions`, `needless_evictions`, `wrong_victims`, and
 `faults` = all of the last three as lines.
+
+pods_of_all_kinds: a cluster of 20 nodes, `arrival(i, prefix)` and `preemptor(i, prefix)` with every constraint,
+`fill_nodes`, `settle(api, name)` (bound or refused), `wait_for_budgets`, `wait_for_cache`. ranking.best_candidates(call,
+pods): the nodes that kube-scheduler itself may choose among the candidates that it sent.
 """
