@@ -48,6 +48,6 @@ judge (lab/evictions.py) -> Judgement: `preemptions`, `needless_preemptions`, `n
 `faults` = all of the last three as lines.
 
 pods_of_all_kinds: a cluster of 20 nodes, `arrival(i, prefix)` and `preemptor(i, prefix)` with every constraint,
-`fill_nodes`, `settle(api, name)` (bound or refused), `wait_for_budgets`, `wait_for_cache`. ranking.best_candidates(call,
-pods): the nodes that kube-scheduler itself may choose among the candidates that it sent.
+`fill_nodes`, `settle(api, name)` (bound or refused), `wait_for_budgets`, `wait_for_cache`.
+ranking.best_candidates(call, pods): the nodes that kube-scheduler itself may choose among those that it sent.
 """
