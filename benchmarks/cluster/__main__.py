@@ -23,7 +23,7 @@ from benchmarks.cluster.population import Population, Size
 from benchmarks.cluster.report import Report, report
 from benchmarks.cluster.turns import Bench, Load, Variant
 from benchmarks.machine import processor, revision
-from benchmarks.measure import positive
+from benchmarks.measure import MALLOC, positive
 from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.plane import ControlPlane
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
     if missing:
         sys.exit(f"KUBE_BIN={folder} has no {', '.join(missing)}: `make e2e` says where to get them")
-    os.environ["KUBE_BIN"] = str(folder)
+    os.environ.update(MALLOC, KUBE_BIN=str(folder))
     measured = measure(Size(given.nodes, given.pods, given.seed), Load(given.burst, given.preemptors), given.rounds)
     print(report(measured))
     if given.json is not None:

@@ -62,7 +62,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     variant: Variant
     load_average: float
-    """Of the last minute before the turn."""
+    """Load average of the last minute before the turn."""
     burst: Figures
     preemptions: Figures
 
