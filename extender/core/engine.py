@@ -32,16 +32,12 @@ from extender.core.framework.status import Code
 from extender.core.preemption.candidates import apply_policies, find_candidates, preemption_would_help
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.drop_reasons import drop_reasons
-from extender.core.preemption.dry_run import DryRun, dry_run_preemption
+from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.rate_limits import preemption_refusal
-from extender.core.preemption.recent_deletions import (
-    no_eviction_needed,
-    terminating_pods_in_the_way,
-    terminating_victims,
-)
+from extender.core.preemption.recent_deletions import dry_run_sent_candidates, no_eviction_needed
 from extender.core.preemption.sent_candidates import (
     CONTRADICTIONS,
     DropCode,
@@ -115,6 +111,11 @@ class PrioritizeDecision:
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
     decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def contradicts_scheduler(self) -> bool:
+        """False: kube-scheduler does not say how it scores."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,17 +277,15 @@ def preempt(
     """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
 
     On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
-    kube-scheduler's own victims are kept there, and the node is ranked with them. Victims that kube-scheduler chose and
-    that were deleted shortly ago (`history.recent_deletions`) are taken for gone; if a node needs no others, no
-    pod is evicted.
+    kube-scheduler's own victims are kept there, and the node is ranked with them. Where kube-scheduler's cache and the
+    snapshot differ by a deletion, see `core.preemption.recent_deletions`.
     """
-    recent = history.recent_deletions
-    resolved = resolve_candidates(snapshot, sent, recent)
+    resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     context = scheduling_context(snapshot, pod, profile, history)
     plugins, scheduler_decides = not_evaluated_on(context, resolved.rows)
     refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
     if refusal is not None:
-        return _vetoed(DropCode.REFUSED, refusal, sent, plugins, DecisionContext(context, resolved.rows))
+        return _vetoed(Dropped(DropCode.REFUSED, refusal), sent, plugins, DecisionContext(context, resolved.rows))
     filter_run = run_filter_plugins(context)
     # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
     codes = filter_run.codes
@@ -297,16 +296,12 @@ def preempt(
         # kube-scheduler knows pods there that the snapshot lacks.
         others[[snapshot.node_row[name] for name in resolved.dropped if name in snapshot.node_row]] = False
         tried |= others
-    rows, gone = np.flatnonzero(tried), terminating_victims(snapshot, resolved, recent)
-    run = dry_run_preemption(context, filter_run.checks, rows, resolved.victims, gone)
-    absent = terminating_pods_in_the_way(run, resolved, recent)
-    if absent is not None:
-        run = dry_run_preemption(context, filter_run.checks, rows, resolved.victims, gone, absent)
+    run = dry_run_sent_candidates(context, filter_run.checks, np.flatnonzero(tried), resolved)
     run = apply_policies(run, scheduler_decides if plugins else None)
     decision_context = DecisionContext(context, resolved.rows, filter_run, dry_run=run)
-    reason = no_eviction_needed(filter_run, run, resolved, scheduler_decides) if recent else None
-    if reason is not None:
-        return _vetoed(DropCode.NOT_NEEDED, f"no eviction is needed: {reason}", sent, plugins, decision_context)
+    not_needed = no_eviction_needed(filter_run, run, resolved, scheduler_decides) if history.recent_deletions else None
+    if not_needed is not None:
+        return _vetoed(not_needed, sent, plugins, decision_context)
     kept = tuple(
         Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), run.violations_on(place))
         for place in best_candidates(run, profile.keep_candidates).tolist()
@@ -321,8 +316,8 @@ def preempt(
 
 
 def _vetoed(
-    code: DropCode, reason: str, sent: Iterable[str], plugins: tuple[str, ...], decision_context: DecisionContext
+    reason: Dropped, sent: Iterable[str], plugins: tuple[str, ...], decision_context: DecisionContext
 ) -> PreemptDecision:
     """Return the decision to evict no pod, for that reason."""
-    dropped = dict.fromkeys(sent, Dropped(code, reason))
-    return PreemptDecision((), dropped, plugins, frozenset(), reason, decision_context=decision_context)
+    dropped = dict.fromkeys(sent, reason)
+    return PreemptDecision((), dropped, plugins, frozenset(), reason.message, decision_context=decision_context)

@@ -53,8 +53,9 @@ class Evaluation:
         """Render as plain values.
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
-        `notTried` for a gated pod, `prefilter` where PreFilter rejects the pod, `prefilterNodes` where a PreFilterResult restricts it to some
-        nodes, `notEvaluated` (plugin -> nodes) where a plugin that is not modelled decides.
+        `notTried` for a gated pod, `prefilter` where PreFilter rejects the pod, `prefilterNodes` where a
+        PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a plugin that is not modelled
+        decides.
         """
         result: dict[str, Any] = {}
         if gates := waiting_for_gates(self.context.pod):

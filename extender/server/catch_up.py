@@ -1,28 +1,44 @@
 """Wait for the watch where a decision contradicts kube-scheduler: it may have seen an event that is still on its way.
 
 kube-scheduler offers only nodes that passed its own filters, and victims that its cache holds. A decision that says
-otherwise is made again after each change of the cluster cache, for at most MAX_WAIT_SECONDS. Where the two schedulers
-differ for another reason, waiting is in vain and would slow every call down: after a wait in vain there is none for
-PAUSE_SECONDS.
+otherwise is made again after changes of the cluster cache, at most MAX_DECISIONS times within MAX_WAIT_SECONDS. Where
+the two schedulers differ for another reason, no event helps, and waiting would slow the pod down: after a wait that
+expired, that pod waits for none for PAUSE_SECONDS.
 
-Rule: the last decision stands, whatever it says; nothing is waited for without a live cluster.
+Rule: the last decision stands, whatever it says.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from extender.cluster.cache.cache import ClusterCache
+from extender.errors import UnknownNode
 from extender.server.observability.metrics import Metrics
 
 MAX_WAIT_SECONDS = 0.05
 """Longest wait of one call."""
 
-PAUSE_SECONDS = 1.0
-"""Time after a wait in vain during which no call waits."""
+MAX_DECISIONS = 4
+"""Decisions of one call, the first included."""
 
-DecisionT = TypeVar("DecisionT")
+PAUSE_SECONDS = 1.0
+"""Time after a wait that expired during which the pod's calls do not wait."""
+
+MAX_PAUSES = 1000
+"""Bound on the pods that are remembered for PAUSE_SECONDS; the oldest are forgotten first."""
+
+
+class Decision(Protocol):
+    """What a verb decided."""
+
+    @property
+    def contradicts_scheduler(self) -> bool:
+        """Return whether kube-scheduler's cache must differ from ours."""
+
+
+DecisionT = TypeVar("DecisionT", bound=Decision)
 
 
 class CatchUp:
@@ -30,28 +46,52 @@ class CatchUp:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._next_wait = 0.0
+        self._paused_until: dict[str, float] = {}
+        """UID of a pod -> time."""
 
     async def decide(
-        self,
-        cache: ClusterCache,
-        metrics: Metrics,
-        decide: Callable[[], DecisionT],
-        contradicts: Callable[[DecisionT], bool],
+        self, cache: ClusterCache, metrics: Metrics, uid: str, deadline: float, decide: Callable[[], DecisionT]
     ) -> DecisionT:
-        """Return the decision, made again after each change as long as it contradicts kube-scheduler."""
-        decision, started = decide(), self._clock()
-        if not contradicts(decision) or started < self._next_wait:
-            return decision
-        while contradicts(decision):
-            left = started + MAX_WAIT_SECONDS - self._clock()
-            changed = cache.next_change()
+        """Return the decision for the pod `uid`, made again as long as it contradicts kube-scheduler.
+
+        `deadline`: time by the clock at which the call's decision is late. Raises what the last decision raises.
+        """
+        started = self._clock()
+        ends = min(started + MAX_WAIT_SECONDS, deadline)
+        may_wait = started >= self._paused_until.get(uid, 0.0)
+        decision = _decision_or_none(decide)
+        if may_wait and (decision is None or decision.contradicts_scheduler):
+            decision = await self._decide_again(cache, metrics, uid, ends, decide)
+        return decide() if decision is None else decision
+
+    async def _decide_again(
+        self, cache: ClusterCache, metrics: Metrics, uid: str, ends: float, decide: Callable[[], DecisionT]
+    ) -> DecisionT | None:
+        """Decide after changes until the decision agrees with kube-scheduler or the time has passed."""
+        decision: DecisionT | None = None
+        for _ in range(MAX_DECISIONS - 1):
+            change = cache.next_change()
+            left = ends - self._clock()
             if left > 0:
-                await asyncio.wait([changed], timeout=left)
-            if not changed.done():
-                self._next_wait = self._clock() + PAUSE_SECONDS
-                metrics.count_watch_wait("expired")
-                return decide()  # other calls may have assumed something meanwhile
-            decision = decide()
-        metrics.count_watch_wait("agreed")
+                await asyncio.wait([change], timeout=left)
+            is_over = not change.done()
+            decision = _decision_or_none(decide)  # other calls may have assumed something, even without an event
+            if decision is not None and not decision.contradicts_scheduler:
+                metrics.count_watch_wait("agreed")
+                return decision
+            if is_over:
+                break
+        metrics.count_watch_wait("expired")
+        self._paused_until.pop(uid, None)
+        self._paused_until[uid] = self._clock() + PAUSE_SECONDS
+        if len(self._paused_until) > MAX_PAUSES:
+            del self._paused_until[next(iter(self._paused_until))]
         return decision
+
+
+def _decision_or_none(decide: Callable[[], DecisionT]) -> DecisionT | None:
+    """Return the decision; None if a node of the request is unknown, which an event may change."""
+    try:
+        return decide()
+    except UnknownNode:
+        return None

@@ -234,7 +234,9 @@ async def check_preempt(replay, call):
     everything = eye.preempt(*await answered(replay, call, keepCandidates="All"))
     ours = {n: ([pod.metadata.uid for pod in v.pods], v.violations) for n, v in everything.items()}
     going = replay.cache.recent_deletions.on_nodes(set(offers)).keys() - call.known_to_terminate
-    assert ours == {n: ([uid for uid in uids if uid not in going], count) for n, (uids, count) in offers.items()}
+    assert ours == {
+        n: ([uid for uid in uids if uid not in going] or uids, count) for n, (uids, count) in offers.items()
+    }
     assert set(ours[chosen][0]) <= replay.evicted
     one = eye.preempt(*await answered(replay, call))
     offered = {n: Victims([eye.pods[n][uid] for uid in uids], count) for n, (uids, count) in offers.items()}

@@ -1,16 +1,19 @@
 """D2: a decision that contradicts kube-scheduler waits for the watch, for at most MAX_WAIT_SECONDS."""
 
 import asyncio
+import math
+from dataclasses import dataclass
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.cluster.cache.cache import Change
+from extender.server import catch_up as catch_up_module
 from extender.server.app import create_app
-from extender.server.catch_up import MAX_WAIT_SECONDS, PAUSE_SECONDS, CatchUp
+from extender.server.catch_up import MAX_DECISIONS, MAX_WAIT_SECONDS, PAUSE_SECONDS, CatchUp
 from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
-from tests.builders import cluster, incoming, node, placed, pod, typed
+from tests.builders import cluster, incoming, node, placed, pod, snapshot, typed
 from tests.server.conftest import client_for, configuration, filled_cache
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +50,12 @@ def waits(metrics):
     return {one.labels["result"]: one.value for one in family.samples}
 
 
+@dataclass
+class Numbered:
+    number: int
+    contradicts_scheduler: bool
+
+
 class Decisions:
     """Decisions of which all but the first `contradicting` agree with kube-scheduler; each is followed by an event."""
 
@@ -57,10 +66,11 @@ class Decisions:
         self.made += 1
         if self.events:
             asyncio.get_running_loop().call_soon(self.cache.apply, self.events.pop(0))
-        return self.made
+        return Numbered(self.made, self.made <= self.contradicting)
 
-    async def result(self, catch_up, metrics):
-        return await catch_up.decide(self.cache, metrics, self.decide, lambda number: number <= self.contradicting)
+    async def result(self, catch_up, metrics, uid="uid", deadline=math.inf):
+        decided = await catch_up.decide(self.cache, metrics, uid, deadline, self.decide)
+        return decided.number
 
 
 async def test_a_decision_that_agrees_does_not_wait():
@@ -82,30 +92,57 @@ async def test_without_an_event_the_last_decision_stands():
     assert waits(metrics) == {"agreed": 0, "expired": 1}
 
 
-async def test_after_a_wait_in_vain_there_is_a_pause():
+async def test_after_a_wait_that_expired_the_pod_waits_for_nothing_for_a_while():
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
     catch_up = CatchUp(clock)
     await Decisions(cache, 9).result(catch_up, metrics)
-    paused = Decisions(cache, 9, MORE)
-    assert await paused.result(catch_up, metrics) == 1
+    assert await Decisions(cache, 9, MORE).result(catch_up, metrics) == 1
+    assert await Decisions(cache, 1, Change("Pod", typed(pod("c")))).result(catch_up, metrics, "another") == 2
     clock.now += PAUSE_SECONDS
-    again = Decisions(cache, 1, Change("Pod", typed(pod("c"))))
-    assert await again.result(catch_up, metrics) == 2
-    assert waits(metrics) == {"agreed": 1, "expired": 1}
+    assert await Decisions(cache, 1, Change("Pod", typed(pod("d")))).result(catch_up, metrics) == 2
+    assert waits(metrics) == {"agreed": 2, "expired": 1}
 
 
-async def test_events_that_do_not_help_end_with_the_time():
-    """The clock goes on with each decision, as far as the wait may last."""
+async def test_the_pods_that_do_not_wait_are_bounded(monkeypatch):
+    monkeypatch.setattr(catch_up_module, "MAX_PAUSES", 2)
+    clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
+    catch_up = CatchUp(clock)
+    for uid in "abc":
+        await Decisions(cache, 9).result(catch_up, metrics, uid)
+    assert [await Decisions(cache, 9).result(catch_up, metrics, uid) for uid in "cba"] == [1, 1, 2]
+
+
+async def test_events_that_do_not_help_cost_a_few_decisions():
+    events = [Change("Pod", typed(pod(f"p{number}"))) for number in range(20)]
+    decisions, metrics = Decisions(filled_cache(FULL), 99, *events), Metrics()
+    assert await decisions.result(CatchUp(Clock()), metrics) == MAX_DECISIONS
+    assert waits(metrics) == {"agreed": 0, "expired": 1}
+
+
+@pytest.mark.parametrize("deadline", [math.inf, 0.5 * MAX_WAIT_SECONDS], ids=["of the wait", "of the call"])
+async def test_no_wait_is_longer_than_its_end(deadline):
+    """The clock goes on with each decision."""
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
 
     class Slow(Decisions):
         def decide(self):
-            clock.now += MAX_WAIT_SECONDS
+            clock.now += MAX_WAIT_SECONDS if deadline == math.inf else deadline
             return super().decide()
 
-    decisions = Slow(cache, 9, MORE)
-    assert await decisions.result(CatchUp(clock), metrics) == 3
-    assert waits(metrics) == {"agreed": 0, "expired": 1}
+    assert await Slow(cache, 9).result(CatchUp(clock), metrics, deadline=deadline) == 2
+
+
+async def test_a_node_that_the_watch_has_not_shown_yet_is_waited_for():
+    cache = filled_cache(FULL)
+    source = Live(cache, Change("Node", typed_node("n2")))
+    async with client_for(create_app(cache, configuration(), source)) as client:
+        answer = await client.post("/filter", json=ASKED | {"NodeNames": ["n2"]})
+    assert answer.json()["NodeNames"] == ["n2"]
+
+
+def typed_node(name):
+    (found,) = snapshot({node(name): []}).nodes
+    return found
 
 
 @pytest.mark.parametrize(("event", "accepted"), [(GONE, ["n1"]), (MORE, [])], ids=["it resolves it", "it does not"])

@@ -1,6 +1,6 @@
 """D7: calls that arrived while the process was stopped. A real process, a real API server's answers, and SIGSTOP.
 
-The kernel accepts connections and stores requests meanwhile; what kube-scheduler no longer waits for must not be decided.
+The kernel accepts connections and stores requests meanwhile; what kube-scheduler no longer waits for is not decided.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.control_plane.lab.audit_log import AuditEvent, read_event
 from tests.e2e.control_plane.lab.call_recorder import ExtenderCall
-from tests.e2e.control_plane.lab.evictions import judge
+from tests.e2e.control_plane.lab.evictions import NEVER, judge
 
 SCHEDULER = "system:kube-scheduler"
 
@@ -29,8 +29,9 @@ def pod(name, on="", *, priority=0, cpu="3", time=1.0):
     return event(time, "admin", "create", "pods", response=raw)
 
 
-def deleted(time, name, user=SCHEDULER, grace=30, status=200):
-    about = {"metadata": {"uid": f"u-{name}", "deletionGracePeriodSeconds": grace}}
+def deleted(time, name, user=SCHEDULER, grace=30, status=200, version="1"):
+    metadata = {"uid": f"u-{name}", "deletionGracePeriodSeconds": grace, "resourceVersion": version}
+    about = {"metadata": metadata}
     return event(time, user, "delete", "pods", name, response=about, status=status)
 
 
@@ -50,12 +51,22 @@ def evicted(time, victim, by, on):
     return [deleted(time, victim), preempted(time + 0.01, victim, by, on)]
 
 
-def call(time, name, offered, answered, status=200):
+def call(time, name, offered, answered, status=200, **others):
     """A call of /preempt: node -> names of victims."""
     metas = {node: {"Pods": [{"UID": f"u-{one}"} for one in victims]} for node, victims in answered.items()}
     victims = {node: tuple(f"u-{one}" for one in names) for node, names in offered.items()}
+    violations = {node: nth for nth, node in enumerate(victims)}  # the first candidate is the best
     answer = {"NodeNameToMetaVictims": metas}
-    return ExtenderCall(time=time, verb="preempt", status=status, uid=f"u-{name}", victims=victims, answer=answer)
+    return ExtenderCall(
+        time=time,
+        verb="preempt",
+        status=status,
+        uid=f"u-{name}",
+        victims=victims,
+        violations=violations,
+        answer=answer,
+        **others,
+    )
 
 
 CLUSTER = [
@@ -116,10 +127,19 @@ def test_a_candidate_whose_victims_are_leaving_needs_no_eviction(left_at, faults
     assert judged.needless_evictions == lines[:faults]
 
 
-def test_a_deletion_that_is_younger_than_the_lag_of_the_watch_is_unknown():
-    events = [*CLUSTER, deleted(1.8, "a", user="admin"), *evicted(2.0, "b", "p", "n2"), bound(3.0, "p", "n2")]
-    calls = [call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n2": ["b"]})]
-    assert [len(judge(events, calls, lag=lag).faults) for lag in (0.05, 0.15)] == [1, 0]
+@pytest.mark.parametrize(("shown", "faults"), [("20", 1), ("19", 0)], ids=["shown", "not yet"])
+def test_a_deletion_that_the_watch_had_not_shown_is_unknown(shown, faults):
+    events = [*CLUSTER, deleted(1.8, "a", user="admin", version="20"), *evicted(2.0, "b", "p", "n2")]
+    headers = {"x-extender-cache": f"version=7 Node=3@1.0s Pod={shown}@0.1s"}
+    asked = call(1.9, "p", {"n1": ["a"], "n2": ["b"]}, {"n2": ["b"]}, headers=headers)
+    assert len(judge([*events, bound(3.0, "p", "n2")], [asked]).faults) == faults
+
+
+@pytest.mark.parametrize(("gone_at", "faults"), [(1.8, 1), (NEVER, 0)], ids=["gone", "leaving"])
+def test_a_candidate_that_is_not_the_best_counts_if_its_victims_are_gone(gone_at, faults):
+    left = [deleted(1.7, "a", user="admin"), deleted(gone_at, "a", user="admin", grace=0)]
+    events = [*CLUSTER, *left[: 1 + (gone_at < NEVER)], *evicted(2.0, "b", "p", "n2"), bound(3.0, "p", "n2")]
+    assert len(judge(events, [call(1.9, "p", {"n2": ["b"], "n1": ["a"]}, {"n2": ["b"]})]).faults) == faults
 
 
 def test_room_that_another_nominated_pod_waits_for_is_not_free():

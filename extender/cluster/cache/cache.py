@@ -223,6 +223,8 @@ class ClusterCache:
         for number, key in enumerate(tuple(cached)):
             from_api = self._without_assumption(cached.get(key)) if key not in listed else None
             if from_api is not None:
+                if isinstance(from_api, Pod):
+                    self.recent_deletions.note(from_api, None)
                 deleted.append(key)
                 self._remember_deletion(kind, identity(from_api)[0])
             if number % (10 * OBJECTS_PER_STEP) == 0:

@@ -218,16 +218,22 @@ def rows_that_fit_without_terminating_pods(filter_run: FilterRun, rows: NodeRows
     well (NodeInfo has it until it is removed). So on an offered node its cache no longer has that pod, and is the newer
     one. Pods that were approved for eviction count as terminating.
     """
-    context = filter_run.context
-    rejected = np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes != Code.SUCCESS))
-    pods = select_columns(context.layout.pod, rejected)
-    terminating = context.snapshot.pod_table.terminating[pods] & (pods >= 0)
-    places = np.flatnonzero(terminating.any(axis=0))
-    if not len(places):
-        return rejected[:0]
-    checks = [check.at(rejected[places]) for check in filter_run.checks]
-    results = evaluate_constraints(checks, len(places), EvictablePods(select_columns(terminating, places)))
-    fitting: NodeRows = rejected[places[results.codes == Code.SUCCESS]]
+    snapshot, size = filter_run.context.snapshot, len(filter_run.codes)
+    terminating = np.flatnonzero(snapshot.pod_table.terminating[: len(snapshot.pod_node)])
+    nodes = snapshot.pod_node[terminating]
+    tried = np.flatnonzero(mask_of(nodes[nodes >= 0], size) & mask_of(rows, size) & (filter_run.codes != Code.SUCCESS))
+    if not len(tried):
+        return tried
+    pods = select_columns(filter_run.context.layout.pod, tried)
+    evicted = EvictablePods(snapshot.pod_table.terminating[pods] & (pods >= 0))
+    # Topology spread does not count terminating pods in the first place.
+    checks = [check.at(tried) for check in filter_run.checks]
+    spread = [check for check in checks if check.plugin == "PodTopologySpread"]
+    others = evaluate_constraints(
+        [check for check in checks if check.plugin != "PodTopologySpread"], len(tried), evicted
+    )
+    fits = (others.codes == Code.SUCCESS) & (evaluate_constraints(spread, len(tried)).codes == Code.SUCCESS)
+    fitting: NodeRows = tried[fits]
     return fitting
 
 

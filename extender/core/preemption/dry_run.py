@@ -20,6 +20,7 @@ from extender.core.preemption.potential_victims import PotentialVictims, potenti
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
@@ -79,7 +80,7 @@ class DryRun:
     methods: CodeArray
     """[node]: place in VICTIM_SELECTION_METHODS."""
     gone: BoolArray | None = None
-    """[pod]: victims of kube-scheduler that are terminating already: victims, but not evicted again; None: no pod."""
+    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
     absent: BoolArray | None = None
     """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
     vetoes: tuple[PolicyVeto, ...] = ()
@@ -114,24 +115,34 @@ class DryRun:
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
-    @property
-    def evicted(self) -> BoolArray:
-        """Return [k, node]: the victims that are not terminating already."""
-        return self.victims if self.gone is None else self.victims & ~self.gone[self.pods]
+    def named_on(self, place: int) -> BoolArray:
+        """Return [k]: the victims of one node that the answer names.
+
+        Those that the API server does not show terminating; if it shows all so, these: then the pod is nominated, and
+        no further pod goes.
+        """
+        victims: BoolArray = self.victims[:, place]
+        if self.gone is None:
+            return victims
+        pods = self.pods[:, place]
+        shown = victims & self.gone[pods]
+        for k in np.flatnonzero(shown).tolist():
+            shown[k] = not is_assumed_terminating(self.snapshot.pods[pods[k]])
+        return victims if (shown == victims).all() else victims & ~shown
 
     def violations_on(self, place: int) -> int:
-        """Return NumPDBViolations of the victims of one node that are evicted."""
+        """Return NumPDBViolations of the victims that the answer names."""
         if self.gone is None or not self.violations[place]:
             return int(self.violations[place])
-        return int((self.evicted[:, place] & self.potential.violating[:, place]).sum())
+        return int((self.named_on(place) & self.potential.violating[:, place]).sum())
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
-        """Return the victims of one node that are evicted, in upstream's order.
+        """Return the victims of one node that the answer names, in upstream's order.
 
         That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
         only if the node has potential victims of both groups.
         """
-        victims, violating = self.evicted[:, place], self.potential.violating[:, place]
+        victims, violating = self.named_on(place), self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
         pods: list[int] = self.pods[ranks, place].tolist()
         pod_table = self.snapshot.pod_table

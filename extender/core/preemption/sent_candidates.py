@@ -12,15 +12,12 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain, compress, repeat
-from types import MappingProxyType
 
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows
 from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
-
-NO_DELETIONS: Mapping[str, str] = MappingProxyType({})
 
 
 class DropCode(enum.Enum):
@@ -41,9 +38,7 @@ class DropCode(enum.Enum):
     REJECTED = "rejected by the guard"
 
 
-CONTRADICTIONS = frozenset(
-    {DropCode.UNKNOWN_NODE, DropCode.UNKNOWN_VICTIM, DropCode.FITS, DropCode.NOT_NEEDED, DropCode.UNRESOLVABLE}
-)
+CONTRADICTIONS = frozenset({DropCode.UNKNOWN_NODE, DropCode.UNKNOWN_VICTIM, DropCode.FITS, DropCode.UNRESOLVABLE})
 """Reasons that cannot be while both caches are the same: kube-scheduler would not have sent the candidate."""
 
 
@@ -90,7 +85,7 @@ class ResolvedCandidates:
 
 
 def resolve_candidates(
-    snapshot: Snapshot, sent: Mapping[str, SentCandidate], recent_deletions: Mapping[str, str] = NO_DELETIONS
+    snapshot: Snapshot, sent: Mapping[str, SentCandidate], recent_deletions: Mapping[str, str]
 ) -> ResolvedCandidates:
     """Look up every node and victim; candidates with an unknown node or victim go to `dropped`.
 

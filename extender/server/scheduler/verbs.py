@@ -22,7 +22,6 @@ from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.errors import GuardError
-from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
@@ -74,14 +73,16 @@ def answer(
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
     """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`)."""
     request, started, decision = verb.decode(server_context, body), time.perf_counter(), None
-    if verb.offers_what_fits and server_context.source.is_live and server_context.settings.needs_cluster:
+    settings, source = server_context.settings, server_context.source
+    if source.is_live and settings.needs_cluster and not settings.is_observing:
         with suppress(Exception):  # without a decision it is made below, and fails there again
             deadline.check()
             decision = await server_context.catch_up.decide(
                 server_context.cache,
                 server_context.metrics,
+                request.pod.metadata.uid,
+                deadline.ends_at,
                 lambda: verb.decide(server_context, request, None, deadline),
-                lambda decision: decision.contradicts_scheduler,
             )
     result = _decide(verb, server_context, request, None, deadline, decision)
     return _finish(verb, server_context, body, request, result, started)
@@ -132,6 +133,7 @@ def _decide(
         deadline.check()
         if decision is None:
             decision = verb.decide(server_context, request, history, deadline)
+        _count_unknown(verb, server_context, request, decision)
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
@@ -166,8 +168,6 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
     name: ClassVar[schema.VerbName]
     results: ClassVar[tuple[str, str]]
     """Labels (metrics.ANSWER_RESULTS) of a decision that keeps at least one node, and of one that keeps none."""
-    offers_what_fits: ClassVar[bool] = True
-    """Whether kube-scheduler sends only what it found suitable, so that a decision may contradict it."""
 
     @abstractmethod
     def decode(self, server_context: ServerContext, body: bytes) -> RequestT:
@@ -206,7 +206,6 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, history = server_context.decision_inputs(history)
         decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
-        _count_not_evaluated(server_context, "filter", request.pod, decision.not_evaluated)
         guard_filter(request.nodes, decision)
         return decision
 
@@ -222,7 +221,6 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
 
     name = "prioritize"
     results = ("scored", "scored")
-    offers_what_fits = False
 
     def decode(self, server_context: ServerContext, body: bytes) -> FilterRequest:
         return _decode_nodes(server_context, body)
@@ -232,7 +230,6 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
     ) -> PrioritizeDecision:
         snapshot, profile, history = server_context.decision_inputs(history)
         decision = engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
-        _count_not_evaluated(server_context, "prioritize", request.pod, decision.not_evaluated)
         guard_scores(request.nodes, decision.scores)
         return decision
 
@@ -263,11 +260,8 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         nodes = {*request.sent, nominated_node(server_context.snapshot(), request.pod)}
         snapshot, profile, history = server_context.decision_inputs(history, nodes, request.terminating)
         sent, rejected = dict(request.sent), dict[str, str]()
-        for attempt in range(MAX_GUARDED_ATTEMPTS):
+        for _ in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
-            if attempt == 0:  # the same in every attempt: count and log once per request
-                _count_not_evaluated(server_context, "preempt", request.pod, decision.not_evaluated)
-                server_context.metrics.count_unknown_candidates(decision.dropped.values())
             result = guard_preempt(
                 snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
             )
@@ -317,11 +311,14 @@ def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
     return request
 
 
-def _count_not_evaluated(server_context: ServerContext, verb: str, pod: Pod, plugins: tuple[str, ...]) -> None:
-    """Count and log the plugins that a decision leaves to kube-scheduler, in every mode."""
-    if plugins:
-        server_context.metrics.count_not_evaluated(plugins)
-        log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))
+def _count_unknown(verb: "Verb[Any, Any]", server_context: ServerContext, request: Any, decision: Any) -> None:
+    """Count and log, in every mode, what a decision leaves to kube-scheduler, and candidates that are unknown here."""
+    if decision.not_evaluated:
+        server_context.metrics.count_not_evaluated(decision.not_evaluated)
+        plugins = ", ".join(decision.not_evaluated)
+        log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb.name, request.pod.key, plugins)
+    if isinstance(decision, PreemptDecision):
+        server_context.metrics.count_unknown_candidates(decision.dropped.values())
 
 
 def on_failure(verb: CallVerb, server_context: ServerContext, error: Exception) -> Answer:

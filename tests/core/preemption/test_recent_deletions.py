@@ -1,4 +1,4 @@
-"""D2, D3: two caches that differ by a deletion. A pod takes 1 cpu unless it says otherwise; so does the incoming one."""
+"""D2, D3: two caches that differ by a deletion. A pod takes 1 cpu unless it says otherwise."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.server.guard.guard import guard_preempt
-from tests.builders import STARTED, budget, built, cluster, incoming, node, pod, thing, typed
+from tests.builders import STARTED, budget, built, cluster, incoming, namespace, node, pod, thing, typed
 
 TERMINATING = {"deletionTimestamp": STARTED}
 PREEMPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
@@ -62,29 +62,36 @@ def test_a_victim_that_terminates_is_not_evicted_again_and_not_put_back():
     assert kept(nodes, {"n1": ["a", "b"]}, ["n1/a"], incoming(cpu="2")) == [("n1", ["b"])]
 
 
-def test_where_one_node_needs_no_further_victim_nobody_is_evicted():
+def test_where_only_terminating_victims_remain_on_the_best_node_they_are_named():
+    """The pod is nominated to n1, and no further pod goes."""
+    nodes = {node("n1", cpu="1"): [pod("a", metadata=TERMINATING)], node("n2", cpu="1"): [pod("b", priority=10)]}
+    assert kept(nodes, {"n1": ["a"], "n2": ["b"]}, ["n1/a"]) == [("n1", ["a"])]
+
+
+def test_a_node_that_ranks_better_is_taken_as_in_kube_scheduler():
+    """A pod that terminates for an hour must not hold up all preemptions."""
     nodes = {node("n1", cpu="1"): [pod("a", priority=10, metadata=TERMINATING)], node("n2", cpu="1"): [pod("b")]}
+    assert kept(nodes, {"n1": ["a"], "n2": ["b"]}, ["n1/a"]) == [("n2", ["b"])]
+
+
+def test_a_victim_that_was_approved_and_still_runs_is_named_again():
+    """The deletion of a may have failed, and kube-scheduler sends it again."""
+    nodes = {node("n1", cpu="2"): [pod("a", metadata=APPROVED), pod("b")]}
+    assert kept(nodes, {"n1": ["a", "b"]}, ["n1/a"], incoming(cpu="2")) == [("n1", ["a", "b"])]
+
+
+def test_where_all_victims_of_a_node_are_gone_no_pod_is_evicted():
+    nodes = {node("n1", cpu="1"): [], node("n2", cpu="1"): [pod("b")]}
     decision = decide(nodes, {"n1": ["a"], "n2": ["b"]}, ["n1/a"])
     assert decision.kept == ()
-    assert decision.vetoed == (
-        "no eviction is needed: on node n1 the victims of kube-scheduler are terminating or gone"
-    )
+    assert decision.vetoed == "no eviction is needed: the victims on node n1 are gone"
     assert {dropped.code for dropped in decision.dropped.values()} == {DropCode.NOT_NEEDED}
 
 
-def test_the_same_for_one_whose_victims_are_gone_and_where_the_pod_fits_now():
-    nodes = {node("n1", cpu="1"): [], node("n2", cpu="1"): [pod("b")]}
-    assert (
-        decide(nodes, {"n1": ["a"], "n2": ["b"]}, ["n1/a"]).vetoed
-        == "no eviction is needed: the pod fits on node n1 now"
-    )
-
-
-def test_the_same_where_another_pod_made_room():
-    """n1 has 2 cpus: b is gone, which kube-scheduler did not choose."""
+def test_a_deletion_of_a_pod_that_kube_scheduler_did_not_choose_proves_nothing():
+    """n1 has 2 cpus, and b is gone: kube-scheduler knows that, or has a reason that is not known here."""
     nodes = {node("n1", cpu="2"): [pod("a")], node("n2", cpu="1"): [pod("c")]}
-    decision = decide(nodes, {"n1": ["a"], "n2": ["c"]}, ["n1/b"])
-    assert decision.vetoed == "no eviction is needed: the pod fits on node n1 now"
+    assert kept(nodes, {"n1": ["a"], "n2": ["c"]}, ["n1/b"]) == [("n2", ["c"])]
 
 
 def test_a_pod_that_fits_for_another_reason_is_a_node_less():
@@ -221,3 +228,35 @@ def test_such_a_node_is_scored_as_one_where_the_pod_fits():
     snapshot = built(cluster({node("n1", cpu="1"): [pod("a", metadata=TERMINATING)], node("n2", cpu="1"): []}))
     decision = engine.prioritize(snapshot, typed(incoming()), ["n1", "n2"], UPSTREAM)
     assert min(decision.scores) > 0
+
+
+def test_topology_spread_does_not_count_terminating_pods_in_the_first_place():
+    """n1 has one live pod of app web, n2 none: one more on n1 is too many, whatever terminates there."""
+    web, by_host = {"app": "web"}, {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname"}
+    spread = [by_host | {"whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "web"}}}]
+    nodes = {node("n1"): [pod("a", labels=web), pod("b", metadata=TERMINATING, labels=web)], node("n2"): []}
+    decision = filtered(nodes, incoming(topologySpreadConstraints=spread, labels=web))
+    assert decision.accepted == (1,)
+
+
+# --- equal choices ----------------------------------------------------------------------------------------------------
+
+
+def test_an_equal_choice_is_no_sign_of_another_cache():
+    """n1 has 3 cpus: x terminates, and of a and b, which are equal, kube-scheduler chose a."""
+    nodes = {
+        node("n1", cpu="3"): [pod("x", priority=5000, metadata=TERMINATING), pod("a"), pod("b")],
+        node("n2", cpu="1"): [pod("c", priority=10)],
+    }
+    for named in "ab":
+        assert kept(nodes, {"n1": [named], "n2": ["c"]}, ["n1/x"]) == [("n1", [named])]
+
+
+def test_a_protected_victim_beside_one_that_is_gone_needs_no_veto():
+    claim = thing("ResourceClaim", "gpu", namespace="default")
+    waiting = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    nodes = {node("n1", cpu="2"): [pod("p", namespace="other")], node("n2", cpu="2"): [pod("b")]}
+    tenants = Profile(preemption=PreemptionPolicy(tenant_label="tenant"))
+    spaces = [namespace("default", tenant="x"), namespace("other", tenant="y")]
+    sent = {"n1": ["gone", "p"], "n2": ["b"]}
+    assert kept(nodes, sent, ["n1/gone"], waiting, tenants, others=[claim], namespaces=spaces) == [("n2", ["b"])]

@@ -57,7 +57,7 @@ def test_a_victim_is_known_on_its_own_node_only():
     snapshot = built(cluster({node(name): [pod(f"{name}-a"), pod(f"{name}-b")] for name in ("n1", "n2", "n3")}))
     uids = ("uid-n1-a", "uid-unknown")
     sent = {"n4": (), "n1": uids, "n2": uids, "n3": (), "n5": ("uid-n3-a",)}
-    resolved = resolve_candidates(snapshot, {name: SentCandidate(uids) for name, uids in sent.items()})
+    resolved = resolve_candidates(snapshot, {name: SentCandidate(uids) for name, uids in sent.items()}, {})
     assert resolved.nodes == ["n3"]
     assert resolved.rows.tolist() == [snapshot.node_row["n3"]]
     assert {name: dropped.code for name, dropped in resolved.dropped.items()} == {
@@ -67,6 +67,6 @@ def test_a_victim_is_known_on_its_own_node_only():
         "n5": DropCode.UNKNOWN_NODE,
     }
     assert resolved.victims.nonzero()[0].tolist() == [snapshot.pod_table.row_of["uid-n1-a"]]
-    nothing = resolve_candidates(snapshot, {})
+    nothing = resolve_candidates(snapshot, {}, {})
     assert not nothing.nodes
     assert not nothing.victims.any()

@@ -9,7 +9,6 @@ import os
 import random
 import threading
 import time
-from collections import Counter
 
 import pytest
 
@@ -22,8 +21,6 @@ from tests.e2e.control_plane.lab.service import Service
 NODES, CPUS = 16, 4
 DELAY = (0.0, 0.2)
 """Seconds by which each watch event is late."""
-LAG = 0.1
-"""Seconds in which an event arrives that is not delayed, on a busy machine."""
 PREEMPTIONS = int(os.environ.get("RACE_PREEMPTIONS", "30"))
 """Preemptions after which a run ends; the figures of a release were taken with 500."""
 PRIORITIES = {"low": -10, "medium": 10, "high": 1000, "critical": 2000}
@@ -45,10 +42,10 @@ def cluster(plane):
 class Load:
     """Keeps the cluster full of small pods, and creates preemptors and deletes those that run, until it is stopped."""
 
-    def __init__(self, plane, seed):
-        self.api, self.random = plane.api, random.Random(seed)
-        self.number = itertools.count()
-        self.name = f"race-{seed}"
+    numbers = itertools.count()
+
+    def __init__(self, plane):
+        self.api, self.random = plane.api, random.Random(19)
         self.is_over = threading.Event()
         self.threads = [threading.Thread(target=one, daemon=True) for one in (self._fill, self._preempt)]
 
@@ -83,7 +80,7 @@ class Load:
 
     def _create(self, app, cpu, priority):
         labels = {"app": "kept" if app == "small" and self.random.random() < 0.2 else app}
-        name = f"{self.name}-{app}-{next(self.number)}"
+        name = f"{app}-{next(self.numbers)}"
         grace = self.random.choice([0, 1, 30])
         try:
             self.api.create(pod(name, cpu, "1Mi", priority_class=priority, labels=labels, grace=grace))
@@ -92,14 +89,13 @@ class Load:
 
 
 @pytest.mark.parametrize(("ours", "schedulers"), LATE.values(), ids=LATE.keys())
-def test_late_watches_cost_no_eviction(cluster, ours, schedulers, request):
-    seed = request.node.callspec.indices["ours"] if "ours" in request.node.callspec.indices else 0
+def test_late_watches_cost_no_eviction(cluster, ours, schedulers):
     late_for_us = cluster.delayed_api(ours).url if ours else None
     late_for_scheduler = cluster.delayed_api(schedulers).url if schedulers else None
     started = time.time()
     with Service(cluster, api_url=late_for_us) as service, CallRecorder(service.url) as recorder:
         scheduler = cluster.start_scheduler({"extenders": [service.extender(recorder.url)]}, api_url=late_for_scheduler)
-        with Load(cluster, seed):
+        with Load(cluster):
             cluster.api.wait_until(
                 lambda: len({one.time for one in recorder.calls_of("preempt") if one.answered_victims}) >= PREEMPTIONS,
                 60 + PREEMPTIONS,
@@ -107,7 +103,7 @@ def test_late_watches_cost_no_eviction(cluster, ours, schedulers, request):
             )
         scheduler.stop()
         calls = recorder.calls
-    judgement = judge(cluster.audit_events(), calls, since=started, lag=LAG + (ours or (0, 0))[1])
-    print(Counter(f"{one.verb} {one.status}" for one in calls), f"{len(judgement.preemptions)} preemptions")
+    judgement = judge(cluster.audit_events(), calls, since=started)
+    assert len(judgement.preemptions) >= PREEMPTIONS // 2, "the others were refused, or were of pods that left"
     assert judgement.faults == []
     assert {one.status for one in calls} == {200}

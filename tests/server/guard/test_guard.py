@@ -130,9 +130,6 @@ PLANTED = {
     "a victim that runs elsewhere": Planted("VictimUnknown", candidate(ELSEWHERE), {"n1": offer(MID)}),
     "a victim that has ended": Planted("VictimUnknown", candidate(DONE), {"n1": offer(MID)}),
     "a victim without a uid": Planted("VictimUnknown", candidate(NO_UID), {"n1": offer(MID)}),
-    "a victim that was deleted shortly ago": Planted(
-        "VictimDeleted", candidate(TERMINATING), {"n1": offer(TERMINATING)}, history=deleted(TERMINATING)
-    ),
     "a victim named twice": Planted("DuplicateVictim", candidate(MID, MID), {"n1": offer(MID)}),
     "a victim of higher priority": Planted("VictimNotLower", candidate(BIG), {"n1": offer(MID)}),
     "a victim of equal priority": Planted("VictimNotLower", candidate(SAME), {"n1": offer(MID)}),
@@ -233,38 +230,30 @@ BREAK_TWO = {
         "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(GHOST)}, pod("preemptor", 100, node="", never=True)
     ),
     "4: NoVictims": Planted("SentVictimUnknown", candidate(), {"n1": offer(GHOST)}),
-    "5: VictimDeleted": Planted(
-        "VictimUnknown", candidate(GHOST), {"n1": offer(MID)}, history=deleted(GHOST)
-    ),
-    "6: DuplicateVictim": Planted(
-        "VictimDeleted",
-        candidate(TERMINATING, TERMINATING),
-        {"n1": offer(MID)},
-        history=deleted(TERMINATING),
-    ),
-    "7: VictimNotLower": Planted("DuplicateVictim", candidate(BIG, BIG), {"n1": offer(MID)}),
-    "8: ProtectedVictimAdded": Planted(
+    "5: DuplicateVictim": Planted("VictimUnknown", candidate(GHOST, GHOST), {"n1": offer(MID)}),
+    "6: VictimNotLower": Planted("DuplicateVictim", candidate(BIG, BIG), {"n1": offer(MID)}),
+    "7: ProtectedVictimAdded": Planted(
         "VictimNotLower", candidate(STATIC_100), {"n1": offer(MID)}, cluster=snapshot(MID, STATIC_100)
     ),
-    "9: VictimProtected": Planted(
+    "8: VictimProtected": Planted(
         "ProtectedVictimAdded", candidate(MIRROR), {"n1": offer(MID)}, policy=PROTECTS_MIRROR
     ),
-    "10: TooManyVictims": Planted(
+    "9: TooManyVictims": Planted(
         "VictimProtected", candidate(MID, OLD), {"n1": offer(MID)}, policy=replace(PROTECTS_OLD, limits=ONE_VICTIM)
     ),
-    "11: NotMostImportantFirst": Planted(
+    "10: NotMostImportantFirst": Planted(
         "TooManyVictims", candidate(OLD, MID), {"n1": offer(MID)}, policy=PreemptionPolicy(limits=ONE_VICTIM)
     ),
-    "12: NotAsSent": Planted(
+    "11: NotAsSent": Planted(
         "NotMostImportantFirst", candidate(OLD, MID), {"n1": offer(MID)}, as_sent=ON_N1
     ),
-    "13: ViolationsNotAnInteger": Planted(
+    "12: ViolationsNotAnInteger": Planted(
         "NotAsSent", candidate(OLD, violations=0.0), {"n1": offer(MID)}, as_sent=ON_N1
     ),
-    "14: ViolationsMiscounted": Planted(
+    "13: ViolationsMiscounted": Planted(
         "ViolationsNotAnInteger", candidate(MID, violations=1.0), {"n1": offer(MID)}
     ),
-    "15: BudgetViolated": Planted(
+    "14: BudgetViolated": Planted(
         "ViolationsMiscounted", candidate(MID, violations=2), {"n1": offer(MID)}, policy=STRICT, cluster=SPENT
     ),
 }  # fmt: skip

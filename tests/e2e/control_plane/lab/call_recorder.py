@@ -7,6 +7,7 @@ asks for the calls.
 import asyncio
 import contextlib
 import json
+import re
 import threading
 import time
 from typing import Any
@@ -43,6 +44,12 @@ class ExtenderCall(msgspec.Struct, frozen=True, kw_only=True):
     """Candidates sent to /preempt: node -> NumPDBViolations."""
     answer: Any = None
     """The decoded body."""
+
+    @property
+    def pod_version(self) -> float:
+        """resourceVersion up to which the extender's watch of pods had come, by X-Extender-Cache; infinite without."""
+        found = re.search(r"\bPod=(\d+)@", self.headers.get("x-extender-cache", ""))
+        return int(found[1]) if found else float("inf")
 
     @property
     def answered_victims(self) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 Rule: the API server's audit log is the truth about pods, and a pod is leaving from the answer to its deletion on;
 recorded calls say what kube-scheduler asked and what the extender answered. What neither of the two could know at the
-time of a call is no fault: room that appears later, and deletions that are younger than the lag of the watch.
+time of a call is no fault: room that appears later, and deletions that the extender's watch had not shown.
 """
 
 import re
@@ -19,6 +19,9 @@ _PREEMPTED = re.compile(r"Preempted by pod (\S+) on node (\S+)")
 
 NEVER = float("inf")
 
+APPLIED_SECONDS = 0.05
+"""Time in which the extender applies an event that its watch has received."""
+
 
 class Pod(msgspec.Struct, kw_only=True):
     """The life of one pod."""
@@ -33,11 +36,9 @@ class Pod(msgspec.Struct, kw_only=True):
     bound: float = NEVER
     leaving: float = NEVER
     """Time of its deletion or eviction, when it may still be running."""
+    leaving_version: int = 0
     gone: float = NEVER
-
-    def is_on(self, node: str, time: float) -> bool:
-        """Return whether the pod was bound to the node and not leaving."""
-        return self.node == node and self.bound <= time < self.leaving
+    gone_version: int = 0
 
 
 class Preemption(msgspec.Struct, kw_only=True):
@@ -90,12 +91,8 @@ def judge(
     calls: Sequence[ExtenderCall] = (),
     schedulers: Iterable[str] = ("system:kube-scheduler",),
     since: float = 0.0,
-    lag: float = 0.0,
 ) -> Judgement:
-    """Judge the evictions by the users `schedulers` since a time; without `calls`, by the audit log alone.
-
-    `lag`: seconds after which a watch event has arrived.
-    """
+    """Judge the evictions by the users `schedulers` since a time; without `calls`, by the audit log alone."""
     history = read_history(events, frozenset(schedulers))
     history.evicted = {uid: time for uid, time in history.evicted.items() if time >= since}
     preempt_calls = sorted((one for one in calls if one.verb == "preempt"), key=lambda one: one.time)
@@ -104,7 +101,7 @@ def judge(
     return Judgement(
         preemptions=preemptions,
         needless_preemptions=_needless_preemptions(history, preemptions, calls),
-        needless_evictions=_needless_evictions(history, preemptions, preempt_calls, lag),
+        needless_evictions=_needless_evictions(history, preemptions, preempt_calls),
         wrong_victims=_wrong_victims(history, preemptions, preempt_calls),
         unexplained=unexplained,
     )
@@ -169,9 +166,11 @@ def _deleted(
     pod = history.pods.get(uid)
     if pod is None:
         return
-    pod.leaving = min(pod.leaving, event.completed)
-    if not about.get("deletionGracePeriodSeconds"):
-        pod.gone = min(pod.gone, event.completed)
+    version = int(about.get("resourceVersion") or 0)
+    if event.completed < pod.leaving:
+        pod.leaving, pod.leaving_version = event.completed, version
+    if not about.get("deletionGracePeriodSeconds") and event.completed < pod.gone:
+        pod.gone, pod.gone_version = event.completed, version
     if event.user in schedulers:
         history.evicted.setdefault(uid, event.completed)
 
@@ -250,14 +249,14 @@ def _is_offered_in_vain(call: ExtenderCall, uid: str, first: Preemption, later: 
 
 
 def _needless_evictions(
-    history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall], lag: float
+    history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]
 ) -> list[str]:
     lines = []
     for one in preemptions:
         preemptor, call = history.pods.get(one.preemptor), _call_of(one, calls)
         if preemptor is None or call is None:
             continue
-        free = _candidate_without_eviction(history, calls, call, preemptor, lag)
+        free = _candidate_without_eviction(history, calls, call, preemptor)
         if free is not None:
             why = f"all victims of the candidate {free} were leaving or gone at the time of the call"
         elif _had_room(history, preemptor, one, call):
@@ -270,17 +269,47 @@ def _needless_evictions(
 
 
 def _candidate_without_eviction(
-    history: History, calls: Sequence[ExtenderCall], call: ExtenderCall, pod: Pod, lag: float
+    history: History, calls: Sequence[ExtenderCall], call: ExtenderCall, pod: Pod
 ) -> str | None:
-    """Return a node sent to /preempt on which the pod fits once the victims have gone that were leaving already."""
-    known = call.time - lag
+    """Return a node sent to /preempt on which the pod fits once the victims have gone that were leaving already.
+
+    Such a node counts if its victims are gone, or if it is the best one as kube-scheduler ranks them.
+    """
     for node, victims in call.victims.items():
-        if not all(_is_leaving(history, victim, known) for victim in victims):
+        pods = [history.pods[uid] for uid in victims if uid in history.pods]
+        if len(pods) < len(victims) or not all(_is_leaving(history, one, call) for one in pods):
             continue
-        staying = [one for one in history.pods.values() if one.is_on(node, known) and one.uid != pod.uid]
+        if not all(_was_shown(call, one.gone, one.gone_version) for one in pods) and not _is_best(history, call, node):
+            continue
+        on = [
+            one for one in history.pods.values() if one.node == node and one.bound <= call.time and one.uid != pod.uid
+        ]
+        staying = [one for one in on if not _is_leaving(history, one, call)]
         if _fits(history, pod, node, [*staying, *_nominated(history, calls, call, node)]):
             return node
     return None
+
+
+def _is_leaving(history: History, pod: Pod, call: ExtenderCall) -> bool:
+    """Return whether the pod was leaving at the time of the call, and the extender knew, by its watch or its answer."""
+    was_answered = pod.uid in history.evicted and pod.leaving <= call.time
+    return was_answered or _was_shown(call, pod.leaving, pod.leaving_version)
+
+
+def _was_shown(call: ExtenderCall, time: float, version: int) -> bool:
+    """Return whether the extender's watch had shown an event before the call."""
+    return time + APPLIED_SECONDS <= call.time and version <= call.pod_version
+
+
+def _is_best(history: History, call: ExtenderCall, node: str) -> bool:
+    """Return whether the node's victims rank before those of all other nodes, by the criteria before the start time."""
+
+    def key(candidate: str) -> tuple[int, int, int]:
+        priorities = [history.pods[uid].priority for uid in call.victims[candidate] if uid in history.pods]
+        total = sum(priority + 2**31 for priority in priorities)
+        return call.violations.get(candidate, 0), max(priorities, default=-(2**31)), total
+
+    return all(key(node) < key(other) for other in call.victims if other != node)
 
 
 def _nominated(history: History, calls: Sequence[ExtenderCall], call: ExtenderCall, node: str) -> list[Pod]:
@@ -302,11 +331,6 @@ def _fits(history: History, pod: Pod, node: str, others: Iterable[Pod]) -> bool:
     return all(amount <= free.get(name, 0) for name, amount in pod.requests.items())
 
 
-def _is_leaving(history: History, uid: str, time: float) -> bool:
-    pod = history.pods.get(uid)
-    return pod is not None and pod.leaving <= time
-
-
 def _had_room(history: History, pod: Pod, preemption: Preemption, call: ExtenderCall) -> bool:
     """Return whether the pod fitted, by its resources, on the offered or nominated node to which it was bound later.
 
@@ -314,8 +338,11 @@ def _had_room(history: History, pod: Pod, preemption: Preemption, call: Extender
     """
     if pod.node == preemption.node or pod.node not in {*call.victims, call.nominated_node}:
         return False
-    held = [one for one in history.pods.values() if one.node == pod.node and one.bound <= call.time < one.gone]
-    return _fits(history, pod, pod.node, [one for one in held if one.uid != pod.uid])
+    on = [
+        one for one in history.pods.values() if one.node == pod.node and one.bound <= call.time and one.uid != pod.uid
+    ]
+    held = [one for one in on if not _was_shown(call, one.gone, one.gone_version)]
+    return _fits(history, pod, pod.node, held)
 
 
 def _wrong_victims(history: History, preemptions: Sequence[Preemption], calls: Sequence[ExtenderCall]) -> list[str]:
