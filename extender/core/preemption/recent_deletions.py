@@ -1,8 +1,9 @@
 """Judge sent candidates where kube-scheduler's cache and ours differ by a deletion that one of them has not seen yet.
 
 Where ours has seen it first, a victim that kube-scheduler chose is terminating or gone. A terminating one counts as a
-victim when nodes are ranked, as in kube-scheduler, but the answer names only the others; if there are none, the terminating
-ones, so that the pod is nominated and no further pod goes. If all victims of some node are gone, no pod is evicted: kube-scheduler schedules the pod again when it sees that. Where kube-scheduler has seen it first, it chose its
+victim when nodes are ranked, as in kube-scheduler, but the answer names only the others; if there are none, the
+terminating ones, so that the pod is nominated and no further pod goes. If all victims of some node are gone, no pod is
+evicted: kube-scheduler schedules the pod again when it sees that. Where kube-scheduler has seen it first, it chose its
 victims without a pod that still terminates here: a node that needs more victims only because of that pod is judged
 without it.
 
