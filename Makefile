@@ -85,7 +85,7 @@ REV ?= HEAD
 bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: ARGS="--only filter")
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
-bench-cluster: $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (KUBE_BIN=build/kube; 12 min)
+bench-cluster: $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (KUBE_BIN=build/kube; 10 min)
 	KUBE_BIN=$(KUBE_BIN) $(BIN)/python -m benchmarks.cluster $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS='"*7"')
