@@ -8,6 +8,7 @@ Rule: nothing here knows HTTP. A RequestError is the client's fault and is raise
 answered by the failure policy of the verb (`server.scheduler.failure_policy`).
 """
 
+import itertools
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -22,6 +23,7 @@ from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.errors import GuardError
+from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
@@ -73,7 +75,7 @@ def answer(
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
     """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`)."""
     request, started, decision = verb.decode(server_context, body), time.perf_counter(), None
-    settings, source = server_context.settings, server_context.source
+    settings, source, attempts = server_context.settings, server_context.source, itertools.count()
     if source.is_live and settings.needs_cluster and not settings.is_observing:
         with suppress(Exception):  # without a decision it is made below, and fails there again
             deadline.check()
@@ -82,9 +84,9 @@ async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, bod
                 server_context.metrics,
                 request.pod.metadata.uid,
                 deadline.ends_at,
-                lambda: verb.decide(server_context, request, None, deadline),
+                lambda: verb.decide(server_context, request, None, deadline, is_first=next(attempts) == 0),
             )
-    result = _decide(verb, server_context, request, None, deadline, decision)
+    result = _decide(verb, server_context, request, None, deadline, decision, is_first=next(attempts) == 0)
     return _finish(verb, server_context, body, request, result, started)
 
 
@@ -118,10 +120,12 @@ def _decide(
     history: EvictionHistory | None,
     deadline: Deadline,
     decision: Any = None,
+    *,
+    is_first: bool = True,
 ) -> CallResult:
     """Return the decision as answer, or the pass-through answer (kill switch, mode Observe); or the failure.
 
-    `decision`: None if it is not made yet.
+    `decision`: None if it is not made yet; `is_first`: False if it was tried before.
     """
     settings, metrics = server_context.settings, server_context.metrics
     if settings.kill_switch is not None:
@@ -132,8 +136,9 @@ def _decide(
     try:
         deadline.check()
         if decision is None:
-            decision = verb.decide(server_context, request, history, deadline)
-        _count_unknown(verb, server_context, request, decision)
+            decision = verb.decide(server_context, request, history, deadline, is_first=is_first)
+        if isinstance(decision, PreemptDecision):
+            metrics.count_unknown_candidates(decision.dropped.values())
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
@@ -175,9 +180,18 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
 
     @abstractmethod
     def decide(
-        self, server_context: ServerContext, request: RequestT, history: EvictionHistory | None, deadline: Deadline
+        self,
+        server_context: ServerContext,
+        request: RequestT,
+        history: EvictionHistory | None,
+        deadline: Deadline,
+        *,
+        is_first: bool,
     ) -> DecisionT:
-        """Make a decision that the guard accepts; raises ExtenderError if that fails. `history`, None: the current."""
+        """Make a decision that the guard accepts; raises ExtenderError if that fails.
+
+        `history`, None: the current; `is_first`: False if the call was decided before, and counted.
+        """
 
     @abstractmethod
     def encode(self, request: RequestT, decision: DecisionT) -> Answer:
@@ -201,11 +215,18 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         return _decode_nodes(server_context, body)
 
     def decide(
-        self, server_context: ServerContext, request: FilterRequest, history: EvictionHistory | None, _: Deadline
+        self,
+        server_context: ServerContext,
+        request: FilterRequest,
+        history: EvictionHistory | None,
+        deadline: Deadline,
+        *,
+        is_first: bool,
     ) -> FilterDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, history = server_context.decision_inputs(history)
         decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
+        _count_not_evaluated(server_context, "filter", request.pod, decision.not_evaluated, is_first)
         guard_filter(request.nodes, decision)
         return decision
 
@@ -226,10 +247,17 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
         return _decode_nodes(server_context, body)
 
     def decide(
-        self, server_context: ServerContext, request: FilterRequest, history: EvictionHistory | None, _: Deadline
+        self,
+        server_context: ServerContext,
+        request: FilterRequest,
+        history: EvictionHistory | None,
+        deadline: Deadline,
+        *,
+        is_first: bool,
     ) -> PrioritizeDecision:
         snapshot, profile, history = server_context.decision_inputs(history)
         decision = engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
+        _count_not_evaluated(server_context, "prioritize", request.pod, decision.not_evaluated, is_first)
         guard_scores(request.nodes, decision.scores)
         return decision
 
@@ -255,13 +283,17 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         request: PreemptRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
+        *,
+        is_first: bool,
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         nodes = {*request.sent, nominated_node(server_context.snapshot(), request.pod)}
         snapshot, profile, history = server_context.decision_inputs(history, nodes, request.terminating)
         sent, rejected = dict(request.sent), dict[str, str]()
-        for _ in range(MAX_GUARDED_ATTEMPTS):
+        for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
+            is_first = is_first and attempt == 0
+            _count_not_evaluated(server_context, "preempt", request.pod, decision.not_evaluated, is_first)
             result = guard_preempt(
                 snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
             )
@@ -311,14 +343,13 @@ def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
     return request
 
 
-def _count_unknown(verb: "Verb[Any, Any]", server_context: ServerContext, request: Any, decision: Any) -> None:
-    """Count and log, in every mode, what a decision leaves to kube-scheduler, and candidates that are unknown here."""
-    if decision.not_evaluated:
-        server_context.metrics.count_not_evaluated(decision.not_evaluated)
-        plugins = ", ".join(decision.not_evaluated)
-        log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb.name, request.pod.key, plugins)
-    if isinstance(decision, PreemptDecision):
-        server_context.metrics.count_unknown_candidates(decision.dropped.values())
+def _count_not_evaluated(
+    server_context: ServerContext, verb: str, pod: Pod, plugins: tuple[str, ...], is_first: bool
+) -> None:
+    """Count and log, once per call and in every mode, the plugins that the decision leaves to kube-scheduler."""
+    if plugins and is_first:
+        server_context.metrics.count_not_evaluated(plugins)
+        log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))
 
 
 def on_failure(verb: CallVerb, server_context: ServerContext, error: Exception) -> Answer:
