@@ -149,8 +149,9 @@ class PreemptDecision:
     @property
     def contradicts_scheduler(self) -> bool:
         """Whether a sent candidate is none here, and no policy of ours is the reason."""
-        codes = {dropped.code for dropped in self.dropped.values()}
-        return not codes.isdisjoint(CONTRADICTIONS)
+        codes, context = {dropped.code for dropped in self.dropped.values()}, self.decision_context
+        has_own_victims = context is None or context.context.profile.preemption.may_change_victims
+        return not codes.isdisjoint(CONTRADICTIONS) or (DropCode.NO_ROOM in codes and not has_own_victims)
 
     @property
     def no_candidate_reason(self) -> str:

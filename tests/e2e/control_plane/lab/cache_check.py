@@ -27,13 +27,16 @@ def assert_cache_is_current(service: Service, api: Api, timeout: float = 20.0) -
 
 def cache_differences(service: Service, api: Api) -> list[str]:
     """Return a line for each object that is missing, left over or different in the cache."""
-    cached = service.admin_get("/cluster").raise_for_status().json()["items"]
+    answer = service.admin_get("/cluster")
+    if answer.status_code == 503:
+        return [f"not ready: {answer.text}"]
+    cached = answer.raise_for_status().json()["items"]
     lines = []
     for resource in RESOURCES:
-        answer = api.request("GET", resource.path)
-        running = (one for one in answer["items"] if one.get("status", {}).get("phase") not in ("Succeeded", "Failed"))
+        found = api.request("GET", resource.path)
+        running = (one for one in found["items"] if one.get("status", {}).get("phase") not in ("Succeeded", "Failed"))
         listed = _by_name(running)
-        kind = answer["kind"].removesuffix("List")
+        kind = found["kind"].removesuffix("List")
         kept = _by_name(one for one in cached if one["kind"] == kind)
         lines += [f"{kind} {name} is not in the cache" for name in listed.keys() - kept.keys()]
         lines += [f"{kind} {name} is in the cache only" for name in kept.keys() - listed.keys()]

@@ -19,6 +19,9 @@ _PREEMPTED = re.compile(r"Preempted by pod (\S+) on node (\S+)")
 
 NEVER = float("inf")
 
+BOUND_SECONDS = 0.3
+"""Time in which the extender learns of a binding; the audit log does not tell its resourceVersion."""
+
 APPLIED_SECONDS = 0.05
 """Time in which the extender applies an event that its watch has received."""
 
@@ -319,7 +322,7 @@ def _nominated(history: History, calls: Sequence[ExtenderCall], call: ExtenderCa
         if earlier.time < call.time and earlier.answered_victims:
             nodes[earlier.uid] = next(iter(earlier.answered_victims))
     pods = (history.pods[uid] for uid, on in nodes.items() if on == node and uid != call.uid and uid in history.pods)
-    return [one for one in pods if one.bound > call.time and one.priority >= call.priority]
+    return [one for one in pods if one.bound + BOUND_SECONDS > call.time and one.priority >= call.priority]
 
 
 def _fits(history: History, pod: Pod, node: str, others: Iterable[Pod]) -> bool:
@@ -338,10 +341,10 @@ def _had_room(history: History, pod: Pod, preemption: Preemption, call: Extender
     """
     if pod.node == preemption.node or pod.node not in {*call.victims, call.nominated_node}:
         return False
-    on = [
-        one for one in history.pods.values() if one.node == pod.node and one.bound <= call.time and one.uid != pod.uid
-    ]
-    held = [one for one in on if not _was_shown(call, one.gone, one.gone_version)]
+    sent = call.victims.get(pod.node, ())  # kube-scheduler may have placed them before the API server knows
+    others = [one for one in history.pods.values() if one.node == pod.node and one.uid != pod.uid]
+    others = [one for one in others if one.bound <= call.time or one.uid in sent]
+    held = [one for one in others if not _was_shown(call, one.gone, one.gone_version)]
     return _fits(history, pod, pod.node, held)
 
 
@@ -350,7 +353,8 @@ def _wrong_victims(history: History, preemptions: Sequence[Preemption], calls: S
     for one in preemptions:
         preemptor = history.pods.get(one.preemptor)
         call = _call_of(one, calls)
-        answered = call.answered_victims.get(one.node, ()) if call else None
+        of_pod = [other.answered_victims.get(one.node, ()) for other in calls if other.uid == one.preemptor]
+        answered = {uid for uids in of_pod for uid in uids} if call else None
         for uid in one.victims:
             victim = history.pods[uid]
             about = f"{victim.name} on {victim.node}, evicted for {_name(history, one.preemptor)}"
