@@ -49,6 +49,8 @@ class EvictionHistory:
     recent_deletions: Mapping[str, str] = field(default_factory=dict)
     """UID -> node of the pods on the nodes of a /preempt request that were deleted, began to terminate or finished
     shortly ago: kube-scheduler's cache may not show it yet."""
+    trusts_fit: bool = False
+    """True: no eviction is needed if the pod fits on a sent node where a pod was deleted shortly ago."""
 
     @cached_property
     def last_evicted(self) -> dict[Workload, int]:

@@ -48,6 +48,21 @@ class CatchUp:
         self._clock = clock
         self._paused_until: dict[str, float] = {}
         """UID of a pod -> time."""
+        self._fitted: dict[str, None] = {}
+        """UIDs of the pods for which no eviction was needed because they fitted."""
+
+    def trusts_fit(self, uid: str) -> bool:
+        """Return whether a pod that fits on a sent node is left to kube-scheduler: once per pod.
+
+        If kube-scheduler sends it again, it has a reason that is not known here.
+        """
+        return uid not in self._fitted
+
+    def note_fit(self, uid: str) -> None:
+        """Remember that the pod was left to kube-scheduler because it fits."""
+        self._fitted[uid] = None
+        if len(self._fitted) > MAX_PAUSES:
+            del self._fitted[next(iter(self._fitted))]
 
     async def decide(
         self, cache: ClusterCache, metrics: Metrics, uid: str, deadline: float, decide: Callable[[], DecisionT]

@@ -160,3 +160,17 @@ async def test_files_are_not_waited_for():
     async with client_for(create_app(cache, configuration(), source)) as client:
         answer = (await client.post("/filter", json=ASKED)).json()
     assert answer["NodeNames"] == []
+
+
+async def test_a_pod_that_fits_on_a_sent_node_is_left_to_kube_scheduler_once():
+    """n1 has room since b is gone, which kube-scheduler did not choose; c on n2 is evicted if it asks again."""
+    nodes = {node("n1", cpu="2"): [pod("a"), pod("b")], node("n2", cpu="1"): [pod("c")]}
+    cache = filled_cache(cluster(nodes))
+    cache.apply(Change("Pod", typed(placed(pod("b"), "n1")), deleted=True))
+    sent = {"n1": "a", "n2": "c"}.items()
+    offered = {name: {"Pods": [{"UID": f"uid-{one}"}], "NumPDBViolations": 0} for name, one in sent}
+    asked = {"Pod": incoming(), "NodeNameToVictims": None, "NodeNameToMetaVictims": offered}
+    async with client_for(create_app(cache, configuration(), Live(cache, MORE))) as client:
+        first, again = [await client.post("/preempt", json=asked) for _ in range(2)]
+    assert first.headers["X-Extender-Vetoed"] == "no eviction is needed: the pod fits on node n1 now"
+    assert list(again.json()["NodeNameToMetaVictims"]) == ["n2"]

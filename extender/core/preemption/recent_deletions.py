@@ -63,7 +63,7 @@ def _terminating_pods_in_the_way(
     if named is None:
         return None
     differs = ~run.makes_room | (count_per_node(run.victims) > count_per_node(named))
-    differs &= mask_of(sent.rows, len(run.snapshot.nodes))[run.rows]
+    differs &= mask_of(sent.rows, len(run.snapshot.nodes))[run.rows] & named.any(axis=0)
     unnamed = pod_table.terminating[run.pods] & (run.pods >= 0) & ~named & differs
     rows = np.unique(run.pods[unnamed])
     pods = ((row, run.snapshot.pods[row]) for row in rows.tolist())
@@ -75,7 +75,11 @@ def no_eviction_needed(
     filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, scheduler_decides: BoolArray
 ) -> Dropped | None:
     """Return why no eviction is needed; None: one is."""
-    return _all_victims_gone(filter_run, run, sent) or _nominated_node_has_room(filter_run, run, scheduler_decides)
+    return (
+        _all_victims_gone(filter_run, run, sent)
+        or _fits_on_sent_node(filter_run, sent, scheduler_decides)
+        or _nominated_node_has_room(filter_run, run, scheduler_decides)
+    )
 
 
 def _all_victims_gone(filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates) -> Dropped | None:
@@ -90,6 +94,21 @@ def _all_victims_gone(filter_run: FilterRun, run: DryRun, sent: ResolvedCandidat
             fits = run.emptied.codes[place] == Code.SUCCESS and not run.victims[:, place].any() and not named
         if fits:
             return Dropped(DropCode.NOT_NEEDED, f"no eviction is needed: the victims on node {name} are gone")
+    return None
+
+
+def _fits_on_sent_node(filter_run: FilterRun, sent: ResolvedCandidates, scheduler_decides: BoolArray) -> Dropped | None:
+    """Return the reason if the pod fits on a sent node after a deletion that kube-scheduler may not have seen.
+
+    It may also have a reason that is not known here, such as a plugin of its own; hence `EvictionHistory.trusts_fit`.
+    """
+    history = filter_run.context.history
+    if not history.trusts_fit:
+        return None
+    changed = set(history.recent_deletions.values())
+    for name, row in zip(sent.nodes, sent.rows.tolist(), strict=True):
+        if name in changed and filter_run.codes[row] == Code.SUCCESS and not scheduler_decides[row]:
+            return Dropped(DropCode.FITS, f"no eviction is needed: the pod fits on node {name} now")
     return None
 
 

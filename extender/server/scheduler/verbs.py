@@ -288,7 +288,10 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         nodes = {*request.sent, nominated_node(server_context.snapshot(), request.pod)}
+        trusts_fit = history is None and server_context.catch_up.trusts_fit(request.pod.metadata.uid)
         snapshot, profile, history = server_context.decision_inputs(history, nodes, request.terminating)
+        if trusts_fit and history.recent_deletions:
+            history = replace(history, trusts_fit=True)
         sent, rejected = dict(request.sent), dict[str, str]()
         for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
@@ -327,6 +330,8 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
                 server_context.eviction_log.record(request.pod, chosen.victims)
             server_context.metrics.count_preemption(request, decision)
+            if decision.vetoed is not None and any(one.code is DropCode.FITS for one in decision.dropped.values()):
+                server_context.catch_up.note_fit(request.pod.metadata.uid)
         except Exception:
             # An assumed preemption must not outlive the failed call: its answer evicts no pod.
             server_context.cache.assumed.forget_preemption(request.pod)

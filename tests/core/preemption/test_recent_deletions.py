@@ -15,12 +15,12 @@ PREEMPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reas
 APPROVED = {"deletionTimestamp": ASSUMED_DELETION_TIMESTAMP}
 
 
-def decide(nodes, sent, deleted=(), preemptor=None, profile=UPSTREAM, **others):
+def decide(nodes, sent, deleted=(), preemptor=None, profile=UPSTREAM, *, trusts_fit=False, **others):
     """The decision, to which the guard must have no objection; `deleted`: node/pod that was deleted shortly ago."""
     snapshot, waiting = built(cluster(nodes, **others)), typed(preemptor or incoming())
     made = {name: SentCandidate(tuple(f"uid-{victim}" for victim in victims)) for name, victims in sent.items()}
     recent = {f"uid-{name}": node for node, _, name in (one.partition("/") for one in deleted)}
-    history = EvictionHistory(recent_deletions=recent)
+    history = EvictionHistory(recent_deletions=recent, trusts_fit=trusts_fit)
     decision = engine.preempt(snapshot, waiting, made, profile, history)
     looked_at = guard_preempt(
         snapshot, waiting, made, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
@@ -92,6 +92,14 @@ def test_a_deletion_of_a_pod_that_kube_scheduler_did_not_choose_proves_nothing()
     """n1 has 2 cpus, and b is gone: kube-scheduler knows that, or has a reason that is not known here."""
     nodes = {node("n1", cpu="2"): [pod("a")], node("n2", cpu="1"): [pod("c")]}
     assert kept(nodes, {"n1": ["a"], "n2": ["c"]}, ["n1/b"]) == [("n2", ["c"])]
+
+
+def test_where_the_pod_fits_after_a_deletion_kube_scheduler_is_trusted_to_see_it_once():
+    nodes = {node("n1", cpu="2"): [pod("a")], node("n2", cpu="1"): [pod("c")]}
+    decision = decide(nodes, {"n1": ["a"], "n2": ["c"]}, ["n1/b"], trusts_fit=True)
+    assert decision.vetoed == "no eviction is needed: the pod fits on node n1 now"
+    assert decision.contradicts_scheduler
+    assert kept(nodes, {"n1": ["a"], "n2": ["c"]}, ["n3/b"], trusts_fit=True) == [("n2", ["c"])]
 
 
 def test_a_pod_that_fits_for_another_reason_is_a_node_less():

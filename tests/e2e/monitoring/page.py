@@ -26,6 +26,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "extender_guard_rejections_total",
         "extender_not_evaluated_total",
         "extender_unknown_candidates_total",
+        "extender_watch_waits_total",
         "extender_observed_answers_total",
         "extender_binds_total",
     ),
