@@ -19,10 +19,10 @@ from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import (
     FilterRun,
     Statuses,
+    fits_without_terminating_pods,
     last_filter_run,
     node_rows,
     not_evaluated_on,
-    rows_that_fit_without_terminating_pods,
     run_filter_plugins,
     scheduling_context,
 )
@@ -188,7 +188,7 @@ def filter(
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
     plugins, _ = not_evaluated_on(filter_run.context, rows)
-    beside_terminating = mask_of(rows_that_fit_without_terminating_pods(filter_run, rows), len(filter_run.codes))[rows]
+    beside_terminating = fits_without_terminating_pods(filter_run, rows)[rows]
     fits = (filter_run.codes[rows] == Code.SUCCESS) | beside_terminating
     helps = _preemption_helps(filter_run, rows) & ~fits
     statuses = filter_run.statuses(rows).accepted(beside_terminating, ROOM_OF_TERMINATING_PODS)
@@ -207,11 +207,6 @@ def filter(
     )
 
 
-def _rows_with_code(filter_run: FilterRun, rows: NodeRows, code: Code) -> NodeRows:
-    """Return the rows that have the code, ascending and without duplicates."""
-    return np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes == code))
-
-
 def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
     """Return [row]: whether evicting lower-priority pods would make room."""
     helps, tried = np.zeros(len(filter_run.codes), np.bool_), _rows_preemption_may_help(filter_run, rows)
@@ -222,7 +217,7 @@ def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
 
 def _rows_preemption_may_help(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
     """Return the rows with code Unschedulable, ascending and without duplicates; empty if the pod must not preempt."""
-    tried = _rows_with_code(filter_run, rows, Code.UNSCHEDULABLE)
+    tried = np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes == Code.UNSCHEDULABLE))
     context = filter_run.context
     # Victims that still terminate on the nominated node are kube-scheduler's to wait for (PodEligibleToPreemptOthers):
     # it preempts elsewhere at once if the extender calls that node unresolvable.
@@ -245,15 +240,16 @@ def prioritize(
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
     plugins, _ = not_evaluated_on(filter_run.context, rows)
-    fitting = _rows_with_code(filter_run, rows, Code.SUCCESS)
-    fitting = np.union1d(fitting, rows_that_fit_without_terminating_pods(filter_run, rows))
-    result = np.zeros(len(filter_run.codes), np.int64)
+    fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
+    fitting = np.flatnonzero(mask_of(rows, len(fits)) & fits)
+    result = np.zeros(len(fits), np.int64)
     scores = score(filter_run.context, fitting)
-    floor = 0 if mask_of(fitting, len(filter_run.codes))[rows].all() else _MIN_FITTING_SCORE
+    floor = 0 if fits[rows].all() else _MIN_FITTING_SCORE
     if len(fitting):
         # score = floor + total / highest possible total * (10 - floor), rounded down
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    tried, run = np.setdiff1d(_rows_preemption_may_help(filter_run, rows), fitting), None
+    tried, run = _rows_preemption_may_help(filter_run, rows), None
+    tried = tried[~fits[tried]]
     if len(tried):
         run = find_candidates(filter_run.context, filter_run.checks, tried)
         places = np.flatnonzero(run.candidate)

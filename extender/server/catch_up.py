@@ -26,8 +26,8 @@ MAX_DECISIONS = 4
 PAUSE_SECONDS = 1.0
 """Time after a wait that expired during which the pod's calls do not wait."""
 
-MAX_PAUSES = 1000
-"""Bound on the pods that are remembered for PAUSE_SECONDS; the oldest are forgotten first."""
+MAX_REMEMBERED_PODS = 1000
+"""Bound on the pods that are remembered, for each reason; the oldest are forgotten first."""
 
 
 class Decision(Protocol):
@@ -39,6 +39,7 @@ class Decision(Protocol):
 
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
+T = TypeVar("T")
 
 
 class CatchUp:
@@ -60,9 +61,7 @@ class CatchUp:
 
     def note_fit(self, uid: str) -> None:
         """Remember that the pod was left to kube-scheduler because it fits."""
-        self._fitted[uid] = None
-        if len(self._fitted) > MAX_PAUSES:
-            del self._fitted[next(iter(self._fitted))]
+        _remember(self._fitted, uid, None)
 
     async def decide(
         self, cache: ClusterCache, metrics: Metrics, uid: str, deadline: float, decide: Callable[[], DecisionT]
@@ -97,11 +96,16 @@ class CatchUp:
             if is_over:
                 break
         metrics.count_watch_wait("expired")
-        self._paused_until.pop(uid, None)
-        self._paused_until[uid] = self._clock() + PAUSE_SECONDS
-        if len(self._paused_until) > MAX_PAUSES:
-            del self._paused_until[next(iter(self._paused_until))]
+        _remember(self._paused_until, uid, self._clock() + PAUSE_SECONDS)
         return decision
+
+
+def _remember(pods: dict[str, T], uid: str, value: T) -> None:
+    """Store the value for a pod as the newest, within MAX_REMEMBERED_PODS."""
+    pods.pop(uid, None)
+    pods[uid] = value
+    if len(pods) > MAX_REMEMBERED_PODS:
+        del pods[next(iter(pods))]
 
 
 def _decision_or_none(decide: Callable[[], DecisionT]) -> DecisionT | None:

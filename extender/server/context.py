@@ -6,9 +6,8 @@ Rule: holds the parts, and decides nothing.
 import logging
 import math
 import time
-from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
@@ -91,23 +90,12 @@ class ServerContext:
         """The settings in effect now; a reload replaces them between requests."""
         return self.live_settings.settings
 
-    def decision_inputs(
-        self,
-        history: EvictionHistory | None,
-        nodes: Collection[str] = (),
-        known_deletions: Collection[str] = (),
-    ) -> tuple[Snapshot, Profile, EvictionHistory]:
+    def decision_inputs(self, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
         """Return the snapshot, the policies and the history to decide on; None: the current history.
 
-        Raises NotReady. The snapshot comes first: the first one after a start seeds the history. `known_deletions`:
-        UIDs of pods on `nodes` that kube-scheduler knows to be deleted.
+        Raises NotReady. The snapshot comes first: the first one after a start seeds the history.
         """
-        snapshot = self.snapshot()
-        if history is None:
-            recent = self.cache.recent_deletions.on_nodes(nodes)
-            unknown = {uid: node for uid, node in recent.items() if uid not in known_deletions}
-            history = replace(self.history(), recent_deletions=unknown) if unknown else self.history()
-        return snapshot, self.settings.profile, history
+        return self.snapshot(), self.settings.profile, history or self.history()
 
     def history(self) -> EvictionHistory:
         """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""

@@ -104,7 +104,7 @@ async def test_after_a_wait_that_expired_the_pod_waits_for_nothing_for_a_while()
 
 
 async def test_the_pods_that_do_not_wait_are_bounded(monkeypatch):
-    monkeypatch.setattr(catch_up_module, "MAX_PAUSES", 2)
+    monkeypatch.setattr(catch_up_module, "MAX_REMEMBERED_PODS", 2)
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
     catch_up = CatchUp(clock)
     for uid in "abc":

@@ -44,7 +44,7 @@ class RecentDeletions:
         since = self._clock() - RECENT_SECONDS
         while self._deleted and self._deleted[oldest := next(iter(self._deleted))][0] < since:
             del self._deleted[oldest]
-        return {uid: node for uid, (_, node) in self._deleted.items() if node in nodes} if nodes else {}
+        return {uid: node for uid, (_, node) in self._deleted.items() if node in nodes}
 
 
 def holds_room(pod: Pod) -> bool:

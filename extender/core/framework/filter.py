@@ -211,30 +211,28 @@ def _last_filter_run(_snapshot: Snapshot) -> list[FilterRun]:
     return []
 
 
-def rows_that_fit_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
-    """Return those of `rows` that reject the pod only for the room of terminating pods, ascending, each once.
+def fits_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
+    """Return [node]: whether the node is one of `rows` and rejects the pod only for the room of terminating pods.
 
     kube-scheduler offers an extender only nodes that passed its own filters, where a terminating pod holds its room as
     well (NodeInfo has it until it is removed). So on an offered node its cache no longer has that pod, and is the newer
     one. Pods that were approved for eviction count as terminating.
     """
-    snapshot, size = filter_run.context.snapshot, len(filter_run.codes)
-    terminating = np.flatnonzero(snapshot.pod_table.terminating[: len(snapshot.pod_node)])
-    nodes = snapshot.pod_node[terminating]
-    tried = np.flatnonzero(mask_of(nodes[nodes >= 0], size) & mask_of(rows, size) & (filter_run.codes != Code.SUCCESS))
-    if not len(tried):
-        return tried
-    pods = select_columns(filter_run.context.layout.pod, tried)
-    evicted = EvictablePods(snapshot.pod_table.terminating[pods] & (pods >= 0))
-    # Topology spread does not count terminating pods in the first place.
-    checks = [check.at(tried) for check in filter_run.checks]
-    spread = [check for check in checks if check.plugin == "PodTopologySpread"]
-    others = evaluate_constraints(
-        [check for check in checks if check.plugin != "PodTopologySpread"], len(tried), evicted
-    )
-    fits = (others.codes == Code.SUCCESS) & (evaluate_constraints(spread, len(tried)).codes == Code.SUCCESS)
-    fitting: NodeRows = tried[fits]
-    return fitting
+    fits: BoolArray = mask_of(rows, len(filter_run.codes)) & (filter_run.codes != Code.SUCCESS)
+    if not fits.any():
+        return fits
+    snapshot = filter_run.context.snapshot
+    nodes = snapshot.pod_node[snapshot.pod_table.terminating[: len(snapshot.pod_node)]]
+    fits &= mask_of(nodes[nodes >= 0], len(fits))
+    tried = np.flatnonzero(fits)
+    if len(tried):
+        pods = select_columns(filter_run.context.layout.pod, tried)
+        evicted = EvictablePods(snapshot.pod_table.terminating[pods] & (pods >= 0))
+        for check in filter_run.checks:
+            # Topology spread does not count terminating pods in the first place.
+            without = None if check.plugin == "PodTopologySpread" else evicted
+            fits[tried] &= evaluate_constraints([check.at(tried)], len(tried), without).codes == Code.SUCCESS
+    return fits
 
 
 def node_rows(snapshot: Snapshot, names: Sequence[str]) -> NodeRows:

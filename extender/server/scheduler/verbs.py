@@ -12,7 +12,8 @@ import itertools
 import logging
 import time
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,6 +23,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
+from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
@@ -68,26 +70,48 @@ def answer(
     `history`: the time and the earlier evictions to decide by; None: now. A missed deadline counts as a failure.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
-    result = _decide(verb, server_context, request, history, deadline)
-    return _finish(verb, server_context, body, request, result, started)
+    decide = _decider(verb, server_context, request, history, deadline)
+    return _finish(
+        verb, server_context, body, request, _decide(verb, server_context, request, decide, deadline), started
+    )
 
 
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
     """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`)."""
-    request, started, decision = verb.decode(server_context, body), time.perf_counter(), None
-    settings, source, attempts = server_context.settings, server_context.source, itertools.count()
+    request, started = verb.decode(server_context, body), time.perf_counter()
+    decide = _decider(verb, server_context, request, None, deadline)
+    settings, source = server_context.settings, server_context.source
     if source.is_live and settings.needs_cluster and not settings.is_observing:
-        with suppress(Exception):  # without a decision it is made below, and fails there again
-            deadline.check()
-            decision = await server_context.catch_up.decide(
-                server_context.cache,
-                server_context.metrics,
-                request.pod.metadata.uid,
-                deadline.ends_at,
-                lambda: verb.decide(server_context, request, None, deadline, is_first=next(attempts) == 0),
-            )
-    result = _decide(verb, server_context, request, None, deadline, decision, is_first=next(attempts) == 0)
-    return _finish(verb, server_context, body, request, result, started)
+        decide = await _decided(decide, server_context, request, deadline)
+    return _finish(
+        verb, server_context, body, request, _decide(verb, server_context, request, decide, deadline), started
+    )
+
+
+def _decider(
+    verb: "Verb[Any, Any]",
+    server_context: ServerContext,
+    request: Any,
+    history: EvictionHistory | None,
+    deadline: Deadline,
+) -> Callable[[], Any]:
+    """Return a function that makes the decision; called again, it does not count the call again."""
+    attempts = itertools.count()
+    return lambda: verb.decide(server_context, request, history, deadline, is_first=next(attempts) == 0)
+
+
+async def _decided(
+    decide: Callable[[], Any], server_context: ServerContext, request: Any, deadline: Deadline
+) -> Callable[[], Any]:
+    """Wait until the decision stands; return a function that returns it, or raises the error with which it failed."""
+    cache, metrics, uid = server_context.cache, server_context.metrics, request.pod.metadata.uid
+    decision: Future[Any] = Future()
+    try:
+        deadline.check()
+        decision.set_result(await server_context.catch_up.decide(cache, metrics, uid, deadline.ends_at, decide))
+    except Exception as error:
+        decision.set_exception(error)
+    return decision.result
 
 
 def _finish(
@@ -117,16 +141,10 @@ def _decide(
     verb: "Verb[Any, Any]",
     server_context: ServerContext,
     request: Any,
-    history: EvictionHistory | None,
+    decide: Callable[[], Any],
     deadline: Deadline,
-    decision: Any = None,
-    *,
-    is_first: bool = True,
 ) -> CallResult:
-    """Return the decision as answer, or the pass-through answer (kill switch, mode Observe); or the failure.
-
-    `decision`: None if it is not made yet; `is_first`: False if it was tried before.
-    """
+    """Return the decision as answer, or the pass-through answer (kill switch, mode Observe); or the failure."""
     settings, metrics = server_context.settings, server_context.metrics
     if settings.kill_switch is not None:
         is_veto = verb.name == "preempt" and settings.kill_switch == "Veto"
@@ -135,8 +153,7 @@ def _decide(
         return CallResult(given, "passthrough")
     try:
         deadline.check()
-        if decision is None:
-            decision = verb.decide(server_context, request, history, deadline, is_first=is_first)
+        decision = decide()
         if isinstance(decision, PreemptDecision):
             metrics.count_unknown_candidates(decision.dropped.values())
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
@@ -287,11 +304,8 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         is_first: bool,
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
-        nodes = {*request.sent, nominated_node(server_context.snapshot(), request.pod)}
-        trusts_fit = history is None and server_context.catch_up.trusts_fit(request.pod.metadata.uid)
-        snapshot, profile, history = server_context.decision_inputs(history, nodes, request.terminating)
-        if trusts_fit and history.recent_deletions:
-            history = replace(history, trusts_fit=True)
+        snapshot, profile, current = server_context.decision_inputs(history)
+        history = history or _with_recent_deletions(current, server_context, snapshot, request)
         sent, rejected = dict(request.sent), dict[str, str]()
         for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
@@ -346,6 +360,20 @@ def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
     if not request.has_whole_nodes and len(body) > server_context.max_node_names_body_bytes:
         raise too_large(server_context.max_node_names_body_bytes)
     return request
+
+
+def _with_recent_deletions(
+    history: EvictionHistory, server_context: ServerContext, snapshot: Snapshot, request: PreemptRequest
+) -> EvictionHistory:
+    """Return the history with the deletions on the nodes of the request of which kube-scheduler may not know."""
+    nodes = {*request.sent, nominated_node(snapshot, request.pod)}
+    deletions = server_context.cache.recent_deletions.on_nodes(nodes)
+    unseen = {uid: node for uid, node in deletions.items() if uid not in request.terminating}
+    if not unseen:
+        return history
+    return replace(
+        history, recent_deletions=unseen, trusts_fit=server_context.catch_up.trusts_fit(request.pod.metadata.uid)
+    )
 
 
 def _count_not_evaluated(
