@@ -10,6 +10,7 @@ import pytest
 from tests.profiles import Seeds
 
 MARKED = {
+    "abuse": ("abuse",),
     "e2e": ("e2e", "server/test_shutdown.py", "server/test_start.py", "server/test_stopped_process.py"),
     "tools": ("tools",),
 }

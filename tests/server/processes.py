@@ -16,15 +16,16 @@ LIMIT = 30.0
 class Process:
     """`extender serve` with the example cluster, and its two ports."""
 
-    def __init__(self, **settings):
+    def __init__(self, *arguments, prefix=(), **settings):
+        """`prefix`: a command that starts the service, such as one that lowers a limit of the process first."""
         given = {"SERVER__PORT": "0", "ADMIN__PORT": "0", **settings}
         environment = os.environ | {f"EXTENDER_{key}": value for key, value in given.items()}
-        command = [sys.executable, "-m", "extender", "serve"]
+        command = [*prefix, sys.executable, "-m", "extender", "serve", *arguments]
         self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         self._said = self.process.stderr
         self.lines: list[str] = []
-        self._ports: dict[str, int] = {}
+        self.ports: dict[str, int] = {}
         self._are_known = threading.Event()
         self._reading = threading.Thread(target=self._read)
         self._reading.start()
@@ -33,18 +34,18 @@ class Process:
     def _read(self):
         for line in self._said:
             self.lines.append(line)
-            found = re.search(r"(admin|scheduler): listening on http://127\.0\.0\.1:(\d+)", line)
+            found = re.search(r"(admin|scheduler): listening on https?://127\.0\.0\.1:(\d+)", line)
             if found:
-                self._ports[found[1]] = int(found[2])
-            if len(self._ports) == 2:
+                self.ports[found[1]] = int(found[2])
+            if len(self.ports) == 2:
                 self._are_known.set()
         self._are_known.set()
 
     def connection(self, which="scheduler"):
-        return http.client.HTTPConnection("127.0.0.1", self._ports[which], timeout=LIMIT)
+        return http.client.HTTPConnection("127.0.0.1", self.ports[which], timeout=LIMIT)
 
     def connect(self, which="scheduler"):
-        return socket.create_connection(("127.0.0.1", self._ports[which]), timeout=LIMIT)
+        return socket.create_connection(("127.0.0.1", self.ports[which]), timeout=LIMIT)
 
     def readyz(self):
         """Status; None once nobody answers."""
@@ -70,8 +71,8 @@ class Process:
 
 
 @contextlib.contextmanager
-def running(**settings):
-    with contextlib.closing(Process(**settings)) as process:
+def running(*arguments, **settings):
+    with contextlib.closing(Process(*arguments, **settings)) as process:
         yield process
         assert not [line for line in process.lines if "Traceback" in line or " ERROR " in line], process.lines
 
