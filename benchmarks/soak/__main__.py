@@ -30,6 +30,7 @@ def main() -> None:
         decisions=given.decisions,
         record=given.record,
         tls=given.tls,
+        tenants=given.tenants,
     )
     print(about(plan), flush=True)
     course = soak(plan, Table())
@@ -59,6 +60,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--decisions", type=int, default=500, help="debug.decisions (%(default)s)")
     parser.add_argument("--record", action="store_true", help="record all calls, as with serve --record")
     parser.add_argument("--plain", dest="tls", action="store_false", help="plain HTTP on the scheduler's port")
+    parser.add_argument("--no-tenants", dest="tenants", action="store_false", help="without the hostile tenants")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write figures and findings to this file as well")
     return parser
 
@@ -68,7 +70,7 @@ def about(plan: Plan) -> str:
         f"{plan.minutes:g} minutes, {plan.nodes:,} nodes, about {32 * plan.nodes:,} pods, seed {plan.seed}\n"
         f"{plan.schedulers} schedulers, together {plan.rate:g} cycles/s of 2 calls each, every tenth a preemption; "
         f"{plan.events:g} watch events/s\n{'mTLS' if plan.tls else 'plain HTTP'}"
-        f"{', recording' if plan.record else ''}"
+        f"{', recording' if plan.record else ''}{', two hostile tenants' if plan.tenants else ''}"
     )
 
 

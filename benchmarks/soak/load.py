@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, required=True, help="scheduling cycles a second, of all schedulers")
     parser.add_argument("--schedulers", type=int, required=True)
     parser.add_argument("--certificates", type=Path, help="directory; without one, plain HTTP")
+    parser.add_argument("--tenants", action="store_true", help="with the waiting pods of a hostile tenant")
     given = parser.parse_args()
     credentials, tally, stopped = Credentials(given.certificates), Tally(), threading.Event()
     common = Common(Plan(given.seed, given.nodes))
@@ -45,9 +46,9 @@ def main() -> None:
         Caller(given.port, credentials, CycleGenerator(common, number), rate, tally)
         for number in range(given.schedulers)
     ]
+    clients: list[nuisance.Client] = [*nuisance.ALL, *([nuisance.WaitingPods(common.plan)] if given.tenants else [])]
     others = [
-        threading.Thread(target=one, args=(given.port, credentials, tally, stopped), daemon=True)
-        for one in nuisance.ALL
+        threading.Thread(target=one, args=(given.port, credentials, tally, stopped), daemon=True) for one in clients
     ]
     for thread in (*callers, *others):
         thread.start()

@@ -5,6 +5,7 @@ Rule: each gets the expected error status or its connection is closed; none of i
 
 import contextlib
 import gzip
+import itertools
 import json
 import socket
 import ssl
@@ -14,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.generate import Plan
+from benchmarks.soak import tenants
 from benchmarks.soak.caller import Context, Tally
 
 CLOSED = 0
@@ -22,6 +25,8 @@ CLOSED = 0
 MAX_RESPONSE_SECONDS = 20.0
 INTERVAL_SECONDS = 0.5
 """Pause between two invalid requests."""
+TENANT_INTERVAL_SECONDS = 5.0
+"""Time between two calls for waiting pods: two pods, each retried after kube-scheduler's longest backoff, 10 s."""
 MAX_ERROR_BYTES = 1024
 """Maximum size of an error body."""
 
@@ -75,14 +80,14 @@ def quick(port: int, context: Context, tally: Tally, stopped: threading.Event) -
         request = INVALID_REQUESTS[number % len(INVALID_REQUESTS)]
         number += 1
         if number % 5 == 0:
-            _guarded(lambda: _abort(port, context), tally, "aborted request")
-        _guarded(lambda one=request: _judge(one, _send(port, context, one.sent), tally), tally, request.name)  # type: ignore[misc]
+            guarded(lambda: _abort(port, context), tally, "aborted request")
+        guarded(lambda one=request: _judge(one, send(port, context, one.sent), tally), tally, request.name)  # type: ignore[misc]
 
 
 def slow_body(port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
     """Send a body at a byte per half second: a response or a close must come before the body is complete."""
     while not stopped.wait(1):
-        _guarded(lambda: _trickle(port, context, tally, stopped), tally, "slow body")
+        guarded(lambda: _trickle(port, context, tally, stopped), tally, "slow body")
 
 
 def silent(port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
@@ -99,13 +104,35 @@ def strangers(port: int, context: Context, tally: Tally, stopped: threading.Even
     """Connect without a client certificate where one is required; the service must not respond."""
     while not stopped.wait(2):
         if context() is not None:
-            _guarded(lambda: _without_certificate(port, tally), tally, "no certificate")
+            guarded(lambda: _without_certificate(port, tally), tally, "no certificate")
 
 
-ALL: tuple[Callable[[int, Context, Tally, threading.Event], None], ...] = (quick, slow_body, silent, strangers)
+Client = Callable[[int, Context, Tally, threading.Event], None]
+
+ALL: tuple[Client, ...] = (quick, slow_body, silent, strangers)
 
 
-def _guarded(ask: Callable[[], object], tally: Tally, name: str) -> None:
+class WaitingPods:
+    """Waiting pods of a hostile tenant: a /filter call for one every few seconds, as kube-scheduler retries them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._bodies = tenants.filter_bodies(plan)
+
+    def __call__(self, port: int, context: Context, tally: Tally, stopped: threading.Event) -> None:
+        for body in itertools.cycle(self._bodies):
+            if stopped.wait(TENANT_INTERVAL_SECONDS):
+                return
+            guarded(lambda body=body: self._call(port, context, body, tally), tally, "hostile pod")  # type: ignore[misc]
+
+    @staticmethod
+    def _call(port: int, context: Context, body: bytes, tally: Tally) -> None:
+        start = time.monotonic()
+        status, _ = send(port, context, post("/filter", body))
+        tally.took("hostile pod", time.monotonic() - start)
+        tally.count(f"hostile pod {status}")
+
+
+def guarded(ask: Callable[[], object], tally: Tally, name: str) -> None:
     """Only count connection failures here, since the schedulers detect an unreachable service as well."""
     try:
         ask()
@@ -128,7 +155,7 @@ def _is_error(body: bytes) -> bool:
         return False
 
 
-def _send(port: int, context: Context, sent: bytes) -> tuple[int, bytes]:
+def send(port: int, context: Context, sent: bytes) -> tuple[int, bytes]:
     with _connection(port, context) as sock:
         with contextlib.suppress(OSError):  # the service may reject and close before everything was sent
             sock.sendall(sent)

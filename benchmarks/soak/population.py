@@ -13,6 +13,7 @@ import msgspec
 from benchmarks import generate
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import JSON, Plan
+from benchmarks.soak import tenants
 from extender.k8s.objects import Pod
 
 SLOTS_PER_NODE = 2
@@ -68,7 +69,7 @@ def of_uid(plan: Plan, uid: str) -> Pod | None:
 
 
 class OnNode(Mapping[str, Pod]):
-    """The pods that may exist on a node, by UID: long-running ones, and all short-lived pods ever bound to it."""
+    """The pods that may exist on a node, by UID: long-running ones, and all others that were ever bound to it."""
 
     def __init__(self, plan: Plan, node: str, staying: Mapping[str, Pod]) -> None:
         self._plan = plan
@@ -76,7 +77,7 @@ class OnNode(Mapping[str, Pod]):
         self._staying = staying
 
     def __getitem__(self, uid: str) -> Pod:
-        pod = self._staying.get(uid) or of_uid(self._plan, uid)
+        pod = self._staying.get(uid) or of_uid(self._plan, uid) or tenants.of_uid(self._plan, uid)
         if pod is None or pod.spec.node_name != self._node:
             raise KeyError(uid)
         return pod

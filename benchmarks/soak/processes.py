@@ -23,8 +23,7 @@ STOP_SECONDS = 30.0
 class World:
     """The cluster's process: one command at a time, each answered before the next."""
 
-    def __init__(self, seed: int, nodes: int, events: float) -> None:
-        options = ("--seed", str(seed), "--nodes", str(nodes), "--rate", str(events))
+    def __init__(self, *options: str) -> None:
         self._process = _python("benchmarks.soak.world", *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.process = self._process.pid
         self._lock = threading.Lock()

@@ -51,6 +51,8 @@ class Plan:
     """debug.decisions of the service."""
     record: bool = False
     tls: bool = True
+    tenants: bool = True
+    """Whether two hostile tenants have pods; see `tenants`."""
 
 
 OnSample = Callable[[Course], None]
@@ -74,7 +76,8 @@ class Soak:
         self._port, self._admin_port = free_port(), free_port()
         self._admin = watching.Admin(self._admin_port)
         self._load: Load | None = None
-        self._world = World(plan.seed, plan.nodes, plan.events)
+        self._shared = ["--seed", str(plan.seed), "--nodes", str(plan.nodes), *(["--tenants"] if plan.tenants else [])]
+        self._world = World(*self._shared, "--rate", str(plan.events))
         stack.callback(self._world.close)
         self._certificates = Certificates(plan.directory, self._renew) if plan.tls else None
         admin = watching.Admin(self._admin_port)
@@ -120,7 +123,7 @@ class Soak:
         if until(is_ready, START_SECONDS) is None:
             raise RuntimeError(f"the service is not ready:\n{self._service.log.read_text()[-2000:]}")
         plan = self._plan
-        options = ["--port", str(self._port), "--seed", str(plan.seed), "--nodes", str(plan.nodes)]
+        options = [*self._shared, "--port", str(self._port)]
         options += ["--rate", str(plan.rate), "--schedulers", str(plan.schedulers)]
         if self._certificates is not None:
             options += ["--certificates", str(self._certificates.client_directory)]

@@ -170,6 +170,21 @@ def answers(course: Course) -> list[Finding]:
         _none("4", "misbehaving clients answered wrongly", counts["bad client answered wrongly"])
         if counts["bad client"]
         else Finding("4", "misbehaving clients", "some", "none", False),
+        *_hostile(course),
+    ]
+
+
+def _hostile(course: Course) -> list[Finding]:
+    """Return whether hostile pods were decided like any other; no finding for a soak without them."""
+    times, counts = course.milliseconds("hostile pod"), course.counts()
+    if not times:
+        return []
+    refused = sum(number for what, number in counts.items() if what.startswith("hostile pod ")) - sum(
+        counts[f"hostile pod {status}"] for status in (200, 503)
+    )
+    return [
+        _none("H1", "calls for hostile pods answered neither 200 nor 503", refused, f"of {len(times):,}"),
+        Finding("H1", "calls for hostile pods, slowest", "any", f"{max(times):.0f} ms", True),
     ]
 
 

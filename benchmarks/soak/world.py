@@ -19,7 +19,7 @@ from typing import get_args
 from benchmarks import generate
 from benchmarks.fake_cluster import load
 from benchmarks.generate import JSON, Plan
-from benchmarks.soak import population
+from benchmarks.soak import population, tenants
 from benchmarks.soak.schedule import World
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
@@ -29,6 +29,7 @@ HISTORY = 10_000
 BOOKMARK_INTERVAL_SECONDS = 30.0
 TRICKLE_BYTES = 700
 DUPLICATED_EVENTS = 20
+HOSTILE_CHANGES_PER_SECOND = 1.0
 RESTART_SECONDS = 2.0
 """Downtime of the API server in a restart."""
 
@@ -55,19 +56,35 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--rate", type=float, required=True, help="changes a second")
+    parser.add_argument("--tenants", action="store_true", help="with the running pods of a hostile tenant")
     given = parser.parse_args()
     plan = Plan(given.seed, given.nodes)
     with FakeAPI() as api, Chaos(("127.0.0.1", api.port)) as chaos:
         api.storage.HISTORY = HISTORY
         api.bookmark_every = BOOKMARK_INTERVAL_SECONDS
         changes = Changes(api, plan)
+        hostile = HostilePods(api, plan)
         print(chaos.url(), flush=True)
-        pace = Pace(changes.one, given.rate)
-        steps = steps_on(api, chaos) | {"quiet": pace.pause, "lively": pace.go_on, "count": lambda: None}
+        paces = [Pace(changes.one, given.rate)]
+        if given.tenants:
+            paces.append(Pace(hostile.one, HOSTILE_CHANGES_PER_SECOND))
+
+        def quiet() -> None:
+            for pace in paces:
+                pace.pause()
+
+        def lively() -> None:
+            for pace in paces:
+                pace.go_on()
+
+        steps = steps_on(api, chaos) | {"quiet": quiet, "lively": lively, "count": lambda: None}
         for line in sys.stdin:
             steps[line.strip()]()
-            print(json.dumps({"done": line.strip()} | changes.counted()), flush=True)
-        pace.end()
+            counted = changes.counted()
+            counted["running"] += hostile.running
+            print(json.dumps({"done": line.strip()} | counted), flush=True)
+        for pace in paces:
+            pace.end()
 
 
 def steps_on(api: FakeAPI, chaos: Chaos) -> dict[str, Callable[[], object]]:
@@ -203,6 +220,27 @@ class Changes:
         for condition in node["status"]["conditions"]:
             condition["lastHeartbeatTime"] = f"2025-06-01T08:00:{self._chance.randrange(60):02}Z"
         self._api.put("Node", node)
+
+
+class HostilePods:
+    """The running pods of a hostile tenant (`tenants`): each change creates one, or deletes it."""
+
+    def __init__(self, api: FakeAPI, plan: Plan) -> None:
+        self.running = 0
+        self._api = api
+        self._plan = plan
+        self._changes = 0
+
+    def one(self) -> None:
+        generation, slot = divmod(self._changes, 2 * tenants.RUNNING_PODS)
+        is_new, slot = slot < tenants.RUNNING_PODS, slot % tenants.RUNNING_PODS
+        pod = tenants.running(self._plan, slot, generation)
+        if is_new:
+            self._api.put("Pod", pod)
+        else:
+            self._api.delete("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+        self.running += 1 if is_new else -1
+        self._changes += 1
 
 
 class Comer:
