@@ -13,6 +13,7 @@ from pathlib import Path
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
+from extender.daemon_thread import run_in_daemon_thread
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
 from extender.server.observability import tracing
@@ -87,6 +88,6 @@ async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: b
         if server_context.audit is not None:
             server_context.audit.stop()
         if server_context.tracing is not None:
-            await asyncio.to_thread(server_context.tracing.stop)
+            await run_in_daemon_thread(server_context.tracing.stop)
         if server_context.binder is not None:
             server_context.binder.threads.shutdown(wait=False)

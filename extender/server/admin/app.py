@@ -14,11 +14,16 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.config import Configuration
 from extender.server.admin import health, routes
 from extender.server.admin import openapi as openapi_admin
+from extender.server.admin.admission import Admission
+from extender.server.admin.cluster_dump import MAX_DUMPS
+from extender.server.admin.decision_thread import DecisionThread
+from extender.server.admin.routes import MAX_SIMULATIONS
 from extender.server.context import ServerContext
 from extender.server.http.errors import add_error_handlers, error_response
 from extender.version import __version__
@@ -32,6 +37,9 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+MAX_DEBUG_REQUESTS = 32
+"""Requests of debug endpoints that are answered at the same time; the page sends up to 6."""
 
 _NOT_FOUND = (
     "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /cluster, /status and "
@@ -47,11 +55,16 @@ _REMOTE_REFUSED = (
 )
 
 
-def create_admin_app(server_context: ServerContext, config: Configuration) -> ASGIApp:
-    """Build the application of the admin listener."""
+def create_admin_app(
+    server_context: ServerContext, config: Configuration, decision_thread: DecisionThread | None = None
+) -> ASGIApp:
+    """Build the application of the admin listener; `decision_thread`: None: one event loop serves both listeners."""
     app = _build_app(with_debug=config.debug.enabled)
     app.state.server_context = server_context
+    app.state.decision_thread = decision_thread or DecisionThread()
     app.state.simulating = asyncio.Lock()
+    app.state.simulations = Admission(MAX_SIMULATIONS, "simulations")
+    app.state.dumps = Admission(MAX_DUMPS, "cluster dumps")
     return _BrowserGuard(app, config)
 
 
@@ -79,6 +92,7 @@ class _BrowserGuard:
         self._host = config.admin.host.lower()
         self._has_debug = config.debug.enabled
         self._allows_remote = config.debug.allow_remote
+        self._admission = Admission(MAX_DEBUG_REQUESTS, "requests of debug endpoints")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,9 +104,15 @@ class _BrowserGuard:
                 message["headers"] = [*message["headers"], *_ENCODED_HEADERS]
             await send(message)
 
-        is_guarded = self._has_debug and scope["path"] not in PUBLIC_PATHS
-        refusal = self._refusal(Request(scope)) if is_guarded else None
-        await (refusal or self._app)(scope, receive, send_with_headers)
+        if not self._has_debug or scope["path"] in PUBLIC_PATHS:
+            await self._app(scope, receive, send_with_headers)
+            return
+        app = self._refusal(Request(scope)) or self._app
+        try:
+            with self._admission.admit():
+                await app(scope, receive, send_with_headers)
+        except HTTPException as error:  # the application answers its own
+            await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         if not self._allows_remote and not is_loopback(request.scope.get("client")):

@@ -4,16 +4,22 @@ Rule: a forked child encodes the objects, and they are sent as they are encoded:
 is the file ever in memory.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from extender.cluster.files.dump import encode_list
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker
+from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.context import ServerContext
+
+MAX_DUMPS = 2
+"""Dumps at the same time."""
 
 DUMP_TIMEOUT_SECONDS = 300.0
 """Time limit of one dump, which includes the time that the client takes to read it."""
@@ -22,17 +28,31 @@ DUMP_TIMEOUT_SECONDS = 300.0
 async def dump_cluster(request: Request) -> Response:
     """Return every object of the cluster cache with the fields that decisions read (docs/cluster.md)."""
     server_context: ServerContext = request.app.state.server_context
-    server_context.snapshot()  # raises NotReady before a response has begun
+    decision_thread: DecisionThread = request.app.state.decision_thread
+    await decision_thread.run(server_context.snapshot)  # raises NotReady before a response has begun
     if fork_worker.IS_FORK_SUPPORTED:
-        return StreamingResponse(_chunks_of_child(server_context), media_type="application/json")
-    return StreamingResponse(_encode(server_context, server_context.cache.api_objects()), media_type="application/json")
+        return _Dump(_chunks_of_child(server_context, decision_thread), media_type="application/json")
+    objects = await decision_thread.run(server_context.cache.api_objects)
+    return _Dump(_encode(server_context, objects), media_type="application/json")
 
 
-async def _chunks_of_child(server_context: ServerContext) -> AsyncIterator[bytes]:
-    cache = server_context.cache
-    worker = ForkedWorker.start(lambda: _encode(server_context, cache.api_objects()), DUMP_TIMEOUT_SECONDS)
-    async for chunk in worker.chunks(DUMP_TIMEOUT_SECONDS):
-        yield chunk
+class _Dump(StreamingResponse):
+    """The response, one of at most MAX_DUMPS at the same time."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with scope["app"].state.dumps.admit():
+            await super().__call__(scope, receive, send)
+
+
+async def _chunks_of_child(server_context: ServerContext, decision_thread: DecisionThread) -> AsyncIterator[bytes]:
+    def start() -> ForkedWorker:
+        return ForkedWorker.start(lambda: _encode(server_context, server_context.cache.api_objects()), limit)
+
+    limit = DUMP_TIMEOUT_SECONDS
+    worker = await decision_thread.run(start, ForkedWorker.abandon)
+    async with contextlib.aclosing(worker.chunks(limit)) as chunks:
+        async for chunk in chunks:
+            yield chunk
 
 
 def _encode(server_context: ServerContext, objects: ClusterObjects) -> Iterator[bytes]:

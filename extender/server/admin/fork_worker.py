@@ -4,22 +4,28 @@ The child inherits the cluster cache with every index derived from it and may ch
 priority and exits after its answer, so it costs only the memory pages that it changes (copy-on-write). Redis writes its
 snapshots in the same way, for the same reason.
 
-Rule: fork on the thread that updates the cluster cache, so that the child never sees a half-applied update. The child
-has none of the parent's threads, sockets or files; it works, answers and ends with `os._exit`, without exit handlers.
+Rule: fork on the thread that updates the cluster cache (`DecisionThread.run`), so that the child never sees a
+half-applied update. The child has none of the parent's threads, sockets or files; it works, answers and ends with
+`os._exit`, without exit handlers, or is killed when the parent ends or no longer wants the result.
 """
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
+import resource
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
+from extender.daemon_thread import run_in_daemon_thread
 from extender.errors import SimulationTimeout
 
 IS_FORK_SUPPORTED = sys.platform == "linux"
@@ -32,6 +38,10 @@ CHUNK_BYTES = 1 << 16
 """Size of the parts in which a result is passed on."""
 
 _NICENESS = 10
+_OOM_SCORE = 1000
+"""oom_score_adj of a child: if memory runs out, the kernel kills it and not the process that decides."""
+_PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal that a child gets when the thread that forked it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +53,34 @@ class ForkedWorker:
     """File descriptor of the pipe that the child writes its result to."""
 
     @classmethod
-    def start(cls, work: Callable[[], Iterable[bytes]], seconds: float) -> "ForkedWorker":
-        """Fork a child that runs `work` and writes its chunks, for at most `seconds`."""
+    def start(
+        cls, work: Callable[[], Iterable[bytes]], seconds: float, max_memory_bytes: int | None = None
+    ) -> "ForkedWorker":
+        """Fork a child that runs `work` and writes its chunks, for at most `seconds`.
+
+        `max_memory_bytes`: memory that it may allocate besides the parent's; beyond it MemoryError is raised in `work`.
+        """
         reading, writing = os.pipe()
+        parent = os.getpid()
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore", DeprecationWarning
             )  # forks beside threads: the child takes no lock of theirs
             pid = os.fork()
         if pid == 0:
-            _run_in_child(work, writing, seconds)
+            _run_in_child(work, writing, seconds, parent, max_memory_bytes)
         os.close(writing)
         return cls(pid, reading)
+
+    def abandon(self) -> None:
+        """Kill the child, whose result nothing has asked for."""
+        os.close(self.result_fd)
+        self._kill()
+        threading.Thread(target=os.waitpid, args=(self.pid, 0), name="reap-child", daemon=True).start()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
     async def result(self, seconds: float) -> bytes:
         """Return the whole result; SimulationTimeout after `seconds`, otherwise as `chunks`."""
@@ -74,10 +100,9 @@ class ForkedWorker:
                 async for chunk in result:
                     yield chunk
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._kill()
             # The exit of a large process takes a while.
-            _, status = await asyncio.to_thread(os.waitpid, self.pid, 0)
+            _, status = await run_in_daemon_thread(os.waitpid, self.pid, 0)
         if os.waitstatus_to_exitcode(status) != 0:  # a child that has closed the pipe is exiting: it is not killed
             raise RuntimeError("the child process exited without a result")
 
@@ -97,15 +122,19 @@ class ForkedWorker:
             transport.close()
 
 
-def _run_in_child(work: Callable[[], Iterable[bytes]], writing: int, seconds: float) -> NoReturn:
+def _run_in_child(
+    work: Callable[[], Iterable[bytes]], writing: int, seconds: float, parent: int, max_memory_bytes: int | None
+) -> NoReturn:
     """Run `work` in the child, write its result to the pipe, and exit."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + EXIT_GRACE_SECONDS)  # also if the parent dies
+        for number in _DEFAULT_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds + EXIT_GRACE_SECONDS)
+        _end_with_parent(parent)
+        if max_memory_bytes is not None:
+            _limit_memory(max_memory_bytes)
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
         gc.disable()  # a collection would touch, and so copy, every page
@@ -117,3 +146,31 @@ def _run_in_child(work: Callable[[], Iterable[bytes]], writing: int, seconds: fl
         os.write(2, traceback.format_exc().encode(errors="replace"))
     finally:
         os._exit(code)
+
+
+_DEFAULT_SIGNALS = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+)
+"""Signals that end a child, whatever they do in the parent."""
+
+
+def _end_with_parent(parent: int) -> None:
+    """Have the kernel kill this child when the parent ends; Linux only."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it has ended already
+        os._exit(1)
+
+
+def _limit_memory(max_memory_bytes: int) -> None:
+    """Limit the address space of this child to its present size and `max_memory_bytes`; Linux only."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):  # read-only /proc
+        Path("/proc/self/oom_score_adj").write_text(str(_OOM_SCORE))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = pages * resource.getpagesize() + max_memory_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))

@@ -1,13 +1,17 @@
 """Health checks and metrics: /livez, /readyz and /metrics of the admin listener.
 
-Rule: /livez checks nothing but the event loop, so that the kubelet never restarts the process for a problem that a
-restart cannot fix.
+/readyz and /metrics wait for the thread that decides; probes that wait at the same time share one answer. /livez waits
+for nothing, and fails if that thread has not turned for MAX_SILENT_SECONDS.
+
+Rule: /livez checks nothing but the threads, so that the kubelet never restarts the process for a problem that a restart
+cannot fix.
 """
 
 from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
 from extender.errors import ExtenderError
+from extender.server.admin.decision_thread import DecisionThread
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_response
 from extender.server.observability import metrics
@@ -16,14 +20,21 @@ from extender.server.observability.cache_status import check_lines
 DRAINING = "shutting down: draining in-flight requests"
 
 
-async def livez() -> Response:
-    """Answer 200 while the event loop runs."""
+async def livez(request: Request) -> Response:
+    """Answer 200 at once, whatever is decided meanwhile; 503 if no decision can be made any more."""
+    decision_thread: DecisionThread = request.app.state.decision_thread
+    if decision_thread.is_hung:
+        return error_response(503, f"the thread that decides has been stuck for {decision_thread.silent_seconds:.0f}s")
     return PlainTextResponse("ok")
 
 
 async def readyz(request: Request) -> Response:
     """Answer 200 if the process accepts calls, else 503; `?verbose` lists the checks."""
-    problem, checks = readiness(request.app.state.server_context)
+    server_context: ServerContext = request.app.state.server_context
+    decision_thread: DecisionThread = request.app.state.decision_thread
+    if server_context.lifecycle.is_draining and "verbose" not in request.query_params:
+        return error_response(503, DRAINING)
+    problem, checks = await decision_thread.run_shared("readyz", lambda: readiness(server_context))
     if "verbose" in request.query_params:
         conclusion = "readyz check failed" if problem else "readyz check passed"
         return PlainTextResponse("\n".join([*checks, conclusion, ""]), 503 if problem else 200)
@@ -33,7 +44,9 @@ async def readyz(request: Request) -> Response:
 async def show_metrics(request: Request) -> Response:
     """Expose the metrics in the Prometheus text format."""
     server_context: ServerContext = request.app.state.server_context
-    return Response(server_context.metrics.exposition(), media_type=metrics.CONTENT_TYPE)
+    decision_thread: DecisionThread = request.app.state.decision_thread
+    exposition = await decision_thread.run_shared("metrics", server_context.metrics.exposition)
+    return Response(exposition, media_type=metrics.CONTENT_TYPE)
 
 
 def readiness(server_context: ServerContext) -> tuple[str, list[str]]:

@@ -47,11 +47,13 @@ def _operation(
     if body is not None:
         extra["requestBody"] = {"required": True, "content": _json_content(body)}
     content = {"text/html": {"schema": {"type": "string"}}} if answer is None else _json_content(answer)
-    responses = {200: {"description": "OK", "content": content}, **(failures or {}), **_FORBIDDEN}
+    responses: dict[int | str, dict[str, Any]] = {200: {"description": "OK", "content": content}}
+    responses |= {**_BUSY, **(failures or {}), **_FORBIDDEN}
     return {"summary": summary, "tags": ["debug"], "responses": responses, "openapi_extra": extra}
 
 
 _FORBIDDEN = {403: _error("Remote client, foreign Host header or cross-origin request; the message says what to do.")}
+_BUSY: dict[int | str, dict[str, Any]] = {503: _error("Too many requests, or decisions under way; with Retry-After.")}
 _BODY_ERRORS = {
     408: _error("The body did not arrive in time."),
     413: _error("The body is too large."),
@@ -93,14 +95,18 @@ _STATUS = {
 }
 
 OPERATIONS: dict[str, dict[str, Any]] = {
-    "livez": _health_operation("Liveness", "The event loop runs."),
+    "livez": _health_operation(
+        "Liveness",
+        "The process runs, and the thread that decides is not stuck.",
+        {503: _error("No decision could begin for 60 s.")},
+    ),
     "readyz": _health_operation(
         "Readiness",
         "The cluster cache is ready, or decisions do not need it, and the process is not shutting down.",
         {503: _NOT_READY},
         parameters=[_VERBOSE],
     ),
-    "show_metrics": _health_operation("Metrics", "The Prometheus text format."),
+    "show_metrics": _health_operation("Metrics", "The Prometheus text format.", _BUSY),
     "list_decisions": _operation(
         "List the latest decisions, newest first",
         {"type": "object", "properties": {"decisions": {"type": "array", "items": {"$ref": ref("DecisionSummary")}}}},
@@ -141,14 +147,18 @@ OPERATIONS: dict[str, dict[str, Any]] = {
             "description": "A List of objects with the fields that decisions read, as the API server sent them; the "
             "annotation extender/assumed of the List names pods whose state is assumed.",
         },
-        failures={503: _error("The cluster cache is not ready.")},
+        failures={503: _error("The cluster cache is not ready, or other dumps are being sent.")},
     ),
     "show_status": _operation("Version, cluster cache, policies and kept decisions", _STATUS),
     "simulate": _operation(
         "Simulate the scheduling of pods (what-if simulation)",
         {"oneOf": [{"$ref": ref("Simulation")}, {"$ref": ref("Comparison")}]},
         body={"$ref": ref("SimulateBody")},
-        failures={**_BAD_REQUEST, **_BODY_ERRORS, 503: _error("The cluster cache is not ready.")},
+        failures={
+            **_BAD_REQUEST,
+            **_BODY_ERRORS,
+            503: _error("The cluster cache is not ready, or other simulations are waiting."),
+        },
     ),
     "show_recording": _operation("Status of the recording", _RECORDING),
     "switch_recording": _operation(

@@ -1,7 +1,7 @@
 """Debug routes of the admin listener: decisions, status, what-if simulations, recording and the web page.
 
-Rendering a large decision runs in a thread and a what-if simulation in a forked child process, so that neither delays
-kube-scheduler's calls.
+What the thread that decides owns is read there (`DecisionThread.run`). Rendering a large decision runs in a thread of
+its own and a what-if simulation in a forked child process, so that neither delays kube-scheduler's calls.
 
 Rule: access control happens before these routes (`admin.app`); none of them is on the scheduler's listener.
 """
@@ -27,21 +27,29 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker, openapi
+from extender.server.admin.admission import unless_gone
 from extender.server.admin.cluster_dump import dump_cluster
+from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.simulate import simulate_request
 from extender.server.context import ServerContext
 from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import cache_summary
-from extender.server.observability.decision_log import VERBS, DecisionQuery, read_time
+from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision, read_time
 from extender.version import __version__
+
+MAX_SIMULATIONS = 3
+"""Simulations at the same time: one that runs and two that wait, whose bodies are kept meanwhile."""
 
 MAX_SIMULATE_BODY_BYTES = 8 << 20
 """Limit of the body of POST /simulate."""
 
 SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation."""
+
+MAX_SIMULATION_MEMORY_BYTES = 1 << 30
+"""Memory that one simulation may allocate, besides the copy of the cluster cache that it shares with the service."""
 
 NOT_KEPT = "no such decision; the oldest ones are dropped (debug.decisions)"
 
@@ -56,7 +64,7 @@ _FILE_NAME = re.compile(r"[a-z0-9-]+\.[a-z]+")
 
 
 def create_router() -> APIRouter:
-    """Build the debug routes; they expect `server_context` and the lock `simulating` in `app.state`."""
+    """Build the debug routes; they expect what `create_admin_app` puts into `app.state`."""
     router = APIRouter(redirect_slashes=False)
     routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
         ("GET", "/decisions", list_decisions),
@@ -84,7 +92,7 @@ def create_router() -> APIRouter:
 async def list_decisions(request: Request) -> Response:
     """List the latest decisions, newest first, filtered by `?pod=&node=&verb=&since=&until=&limit=`."""
     query = _query(request.query_params)
-    decisions = _server_context(request).decisions.newest_first()
+    decisions = await _decision_thread(request).run(_server_context(request).decisions.newest_first)
     return await run_in_threadpool(lambda: _json({"decisions": [kept.summary for kept in query.select(decisions)]}))
 
 
@@ -93,7 +101,7 @@ async def show_decision(request: Request) -> Response:
     pods, node = request.query_params.get("pods", "all"), request.query_params.get("node")
     if pods not in ("all", "none"):
         raise RequestError(f"pods: must be all or none, not {pods!r}")
-    kept = _server_context(request).decisions.get(request.path_params["id"])
+    kept = await _kept_decision(request)
     if kept is None:
         return error_response(404, NOT_KEPT)
     if node is not None and node not in kept.nodes:
@@ -103,10 +111,15 @@ async def show_decision(request: Request) -> Response:
 
 async def show_pod(request: Request) -> Response:
     """Return the pod that was to be scheduled, with the fields that decisions read, as input for POST /simulate."""
-    kept = _server_context(request).decisions.get(request.path_params["id"])
+    kept = await _kept_decision(request)
     if kept is None:
         return error_response(404, NOT_KEPT)
     return _json(strip_unread_fields("Pod", kept.pod, kept.profile.preemption.annotations))
+
+
+async def _kept_decision(request: Request) -> KeptDecision | None:
+    decisions, id_ = _server_context(request).decisions, request.path_params["id"]
+    return await _decision_thread(request).run(lambda: decisions.get(id_))
 
 
 def _query(given: Mapping[str, str]) -> DecisionQuery:
@@ -135,24 +148,42 @@ def _time(key: str, text: str) -> int:
 
 
 async def simulate(request: Request) -> Response:
-    """Run a what-if simulation (docs/simulate.md), one at a time."""
-    body = await read_body(request, MAX_SIMULATE_BODY_BYTES)
-    async with request.app.state.simulating:
-        snapshot, profile, history = _server_context(request).decision_inputs(None)
-        if fork_worker.IS_FORK_SUPPORTED:
-            worker = ForkedWorker.start(
-                lambda: [_simulate_in_child(snapshot, profile, body, history)], SIMULATION_TIMEOUT_SECONDS
-            )
-            answer = await worker.result(SIMULATION_TIMEOUT_SECONDS)
-        else:
-            answer = await run_in_threadpool(_simulate_to_bytes, snapshot.frozen(), profile, body, history)
+    """Run a what-if simulation (docs/simulate.md), one at a time; not for a client that has left."""
+    with request.app.state.simulations.admit():
+        body = await read_body(request, MAX_SIMULATE_BODY_BYTES)
+        answer = await unless_gone(request, _simulate(request, body))
     return Response(answer[3:], int(answer[:3]), media_type="application/json")
+
+
+async def _simulate(request: Request, body: bytes) -> bytes:
+    server_context, decision_thread = _server_context(request), _decision_thread(request)
+
+    def start() -> ForkedWorker:
+        snapshot, profile, history = server_context.decision_inputs(None)
+        return ForkedWorker.start(
+            lambda: [_simulate_in_child(snapshot, profile, body, history)],
+            SIMULATION_TIMEOUT_SECONDS,
+            MAX_SIMULATION_MEMORY_BYTES,
+        )
+
+    def inputs() -> tuple[ClusterObjects, Profile, bytes, EvictionHistory]:
+        snapshot, profile, history = server_context.decision_inputs(None)
+        return snapshot.frozen(), profile, body, history
+
+    async with request.app.state.simulating:
+        if fork_worker.IS_FORK_SUPPORTED:
+            worker = await decision_thread.run(start, ForkedWorker.abandon)
+            return await worker.result(SIMULATION_TIMEOUT_SECONDS)
+        return await run_in_threadpool(_simulate_to_bytes, *await decision_thread.run(inputs))
 
 
 def _simulate_in_child(snapshot: Snapshot, profile: Profile, body: bytes, history: EvictionHistory) -> bytes:
     """Simulate on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
-    return _simulate_to_bytes(snapshot.frozen(), profile, body, history, snapshot)
+    try:
+        return _simulate_to_bytes(snapshot.frozen(), profile, body, history, snapshot)
+    except MemoryError:
+        return b"503" + error_body(f"the simulation needs more than {MAX_SIMULATION_MEMORY_BYTES >> 20} MiB of memory")
 
 
 def _simulate_to_bytes(
@@ -168,6 +199,10 @@ def _simulate_to_bytes(
 async def show_status(request: Request) -> Response:
     """Return the status that the page shows in its header."""
     server_context = _server_context(request)
+    return _json(await _decision_thread(request).run_shared("status", lambda: _status(server_context)))
+
+
+def _status(server_context: ServerContext) -> dict[str, Any]:
     status: dict[str, Any] = {
         "version": __version__,
         "cache": cache_summary(server_context.cache, server_context.source),
@@ -188,13 +223,15 @@ async def show_status(request: Request) -> Response:
         status["cluster"] = dict(zip(("nodes", "pods", "budgets"), counts, strict=True))
     except ExtenderError as error:
         status["ready"] = str(error)
-    return _json(status)
+    return status
 
 
 async def show_recording(request: Request) -> Response:
     """Return whether calls are being recorded, and where."""
     recorder = _server_context(request).recorder
-    return _json({"enabled": False} if recorder is None else recorder.status())
+    if recorder is None:
+        return _json({"enabled": False})
+    return _json(await _decision_thread(request).run(recorder.status))
 
 
 async def switch_recording(request: Request) -> Response:
@@ -209,11 +246,12 @@ async def switch_recording(request: Request) -> Response:
     recorder = _server_context(request).recorder
     if recorder is None:
         raise RequestError("recording has no directory: set recording.directory, or start with --record DIR")
+    decision_thread = _decision_thread(request)
     if wanted.enabled:
-        recorder.start()
+        await decision_thread.run(recorder.start)
     else:
         await run_in_threadpool(recorder.stop)
-    return _json(recorder.status())
+    return _json(await decision_thread.run(recorder.status))
 
 
 class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
@@ -244,6 +282,11 @@ def _file(name: str) -> Response:
 def _server_context(request: Request) -> ServerContext:
     server_context: ServerContext = request.app.state.server_context
     return server_context
+
+
+def _decision_thread(request: Request) -> DecisionThread:
+    decision_thread: DecisionThread = request.app.state.decision_thread
+    return decision_thread
 
 
 def _json(value: object) -> Response:

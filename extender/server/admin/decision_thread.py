@@ -1,0 +1,158 @@
+"""Run functions on the thread that decides, for the admin listener, which has a thread and an event loop of its own.
+
+Rule: the cluster cache, settings, decision log and metrics belong to the thread that decides: the admin listener reads
+them in functions that run there, between two decisions. Waiting for it is bounded in number and in time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+from extender.server.admin.admission import busy
+from extender.server.stacks import position
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING_REQUESTS = 64
+"""Requests of the admin listener that may wait for the thread that decides."""
+
+MAX_WAIT_SECONDS = 10.0
+"""Time for which one of them waits."""
+
+TICK_SECONDS = 1.0
+"""Time between two checks that the thread that decides still turns."""
+
+MAX_SILENT_SECONDS = 60.0
+"""Time without a turn of its event loop after which the process counts as hung."""
+
+T = TypeVar("T")
+
+
+class _Turn(Generic[T]):
+    """A function that waits for its turn on the thread that decides, and the future of its result."""
+
+    def __init__(self, work: Callable[[], T], discard: Callable[[T], object]) -> None:
+        self.has_begun = False
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._work = work
+        self._discard = discard
+
+    def run(self) -> None:
+        """Run on the thread that decides, unless the result is no longer wanted."""
+        if self.future.cancelled():
+            return
+        self.has_begun = True
+        try:
+            result = self._work()
+        except Exception as error:
+            caught = error  # the name `error` ends with the block
+            self._deliver(lambda: self.future.set_exception(caught), lambda: None)
+        else:
+            self._deliver(lambda: self.future.set_result(result), lambda: self._discard(result))
+
+    def _deliver(self, settle: Callable[[], None], discard: Callable[[], object]) -> None:
+        try:
+            self.future.get_loop().call_soon_threadsafe(lambda: discard() if self.future.done() else settle())
+        except RuntimeError:  # the loop of the admin listener was closed meanwhile
+            discard()
+
+
+class DecisionThread:
+    """The thread that decides, as the admin listener sees it.
+
+    Without `attach` there is one event loop for everything, and functions run at once.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._waiting = 0
+        self._shared: dict[str, _Turn[Any]] = {}
+        """Name -> turn that further requests of this name may share, as long as it has not begun."""
+        self._has_turned = True
+        self.silent_seconds = 0.0
+        """Seconds for which its event loop has not turned, counted while `watch` runs.
+
+        Counted in ticks of the admin listener's event loop and not by a clock: a process that was stopped (SIGSTOP), or
+        a machine that was suspended, has not been silent.
+        """
+
+    def attach(self) -> None:
+        """Make the current thread, whose event loop is running, the one that decides."""
+        self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
+
+    @property
+    def is_hung(self) -> bool:
+        """Return whether its event loop has not turned for MAX_SILENT_SECONDS."""
+        return self.silent_seconds >= MAX_SILENT_SECONDS
+
+    async def run(self, work: Callable[[], T], discard: Callable[[T], object] = lambda _: None) -> T:
+        """Return what `work` returns on the thread that decides; HTTPException (503) if that takes too long.
+
+        If the caller is cancelled before `work` has begun, it does not run; `discard` gets a result that came too late.
+        """
+        if self._is_current():
+            return work()
+        with self._waiting_request():
+            turn = self._post(_Turn(work, discard))
+            return await asyncio.wait_for(turn.future, MAX_WAIT_SECONDS)
+
+    async def run_shared(self, name: str, work: Callable[[], T]) -> T:
+        """Return what `work` returns; requests of one name that wait at the same time share one result."""
+        if self._is_current():
+            return work()
+        with self._waiting_request():
+            turn = self._shared.get(name)
+            if turn is None or turn.has_begun:
+                turn = self._shared[name] = self._post(_Turn(work, lambda _: None))
+            return await asyncio.wait_for(asyncio.shield(turn.future), MAX_WAIT_SECONDS)
+
+    async def watch(self) -> None:
+        """Count how long the thread that decides is silent, until cancelled."""
+        while True:
+            if self._has_turned and self._loop is not None:
+                self._has_turned = False
+                with contextlib.suppress(RuntimeError):  # its loop is closed: the process is ending
+                    self._loop.call_soon_threadsafe(self._turned)
+            await asyncio.sleep(TICK_SECONDS)
+            self._count_silence()
+
+    def _count_silence(self) -> None:
+        was_hung = self.is_hung
+        self.silent_seconds = 0.0 if self._has_turned else self.silent_seconds + TICK_SECONDS
+        if self.is_hung and not was_hung:
+            frame = sys._current_frames().get(self._thread_id)
+            log.critical(
+                "no decision for %.0fs, /livez fails: the thread is at %s", self.silent_seconds, position(frame)
+            )
+
+    def _turned(self) -> None:
+        self._has_turned = True
+
+    def _is_current(self) -> bool:
+        return self._loop is None or self._loop is asyncio.get_running_loop()
+
+    def _post(self, turn: _Turn[T]) -> _Turn[T]:
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(turn.run)
+        except RuntimeError:
+            raise busy("shutting down") from None
+        return turn
+
+    @contextlib.contextmanager
+    def _waiting_request(self) -> Iterator[None]:
+        """Count a request as waiting inside the `with` block."""
+        if self._waiting >= MAX_WAITING_REQUESTS:
+            raise busy(f"{self._waiting} requests already wait for the decisions under way")
+        self._waiting += 1
+        try:
+            yield
+        except TimeoutError:
+            raise busy(f"decisions under way for more than {MAX_WAIT_SECONDS:.0f} s: try again") from None
+        finally:
+            self._waiting -= 1

@@ -1,0 +1,169 @@
+"""Requests to stop the process, by signals or `stop()`, and the hard stop after which it ends whatever still hangs.
+
+SIGTERM, SIGHUP and SIGINT stop the process; SIGUSR1 and SIGUSR2, which would end it at once by default, are ignored
+with a log line. A thread of its own reads them, so that a decision that hangs delays neither `/readyz` nor the hard
+stop.
+
+Rule: the time of the hard stop only ever comes nearer.
+"""
+
+import asyncio
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from types import FrameType, TracebackType
+from typing import Any, TextIO
+
+from extender.log_throttle import ThrottledLogger
+from extender.server.stacks import running_threads
+
+log = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+
+ABORT_DELAY_SECONDS = 2.0
+"""Time after the hard stop at which the process ends even if no Python code runs any more (the GIL is held, a log line
+is not written)."""
+
+EXIT_SECONDS = 2.0
+"""Time for which a process whose shutdown is complete waits for threads that still run."""
+
+
+class HardStop:
+    """Ends the process once its time is over: a log line says what still hangs. Does nothing until `arm`."""
+
+    def __init__(self, exit_process: Callable[[int], None] = os._exit) -> None:
+        self._exit_process = exit_process
+        self._changed = threading.Condition()
+        self._ends_at: float | None = None
+        self._exit_code: int | None = None
+        """None: the shutdown is not complete."""
+        self._no_output: TextIO | None = None
+
+    def arm(self, seconds: float) -> None:
+        """End the process in `seconds` with exit code 1, or sooner if that was said before."""
+        with self._changed:
+            ends_at = time.monotonic() + seconds
+            if self._ends_at is None:
+                threading.Thread(target=self._run, name="hard-stop", daemon=True).start()
+            elif ends_at >= self._ends_at:
+                return
+            self._ends_at = ends_at
+            if self._no_output is None:
+                self._no_output = open(os.devnull, "w")  # noqa: SIM115 (closed with the process)
+            faulthandler.dump_traceback_later(seconds + ABORT_DELAY_SECONDS, exit=True, file=self._no_output)
+            self._changed.notify()
+
+    def complete(self, exit_code: int) -> None:
+        """Say that the shutdown is complete: threads that still run may delay the exit by EXIT_SECONDS at most."""
+        with self._changed:
+            self._exit_code = exit_code
+            if self._ends_at is not None:
+                self._ends_at = min(self._ends_at, time.monotonic() + EXIT_SECONDS)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._ends_at is not None and (left := self._ends_at - time.monotonic()) > 0:
+                self._changed.wait(left)
+            exit_code = self._exit_code
+        hanging = "; ".join(running_threads(include_main=exit_code is None)) or "the interpreter"
+        if exit_code is None:
+            log.critical("shutdown not complete in time, ending the process; still running: %s", hanging)
+        else:
+            log.warning("ending the process; still running: %s", hanging)
+        logging.shutdown()
+        self._exit_process(1 if exit_code is None else exit_code)
+
+
+class StopRequests:
+    """Requests to stop the process, in the order in which they arrived; a context manager on the event loop."""
+
+    def __init__(self, on_request: Callable[[int], None]) -> None:
+        """`on_request`: called for each request at once, on any thread, with the signal's number; 0 for `stop`."""
+        self._on_request = on_request
+        self._requests: deque[int] = deque()
+        self._has_request = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        # Python handles signals in the main thread only.
+        self._signals = (
+            [one for one in (*STOP_SIGNALS, *IGNORED_SIGNALS) if signal.getsignal(one) is not signal.SIG_IGN]  # nohup
+            if threading.current_thread() is threading.main_thread()
+            else []
+        )
+        self._previous: dict[signal.Signals, Any] = {}
+        self._receiving, self._sending = socket.socketpair()
+
+    def __enter__(self) -> "StopRequests":
+        if self._signals:
+            self._sending.setblocking(False)
+            signal.set_wakeup_fd(self._sending.fileno(), warn_on_full_buffer=False)
+            self._previous = {one: signal.signal(one, _wake_up) for one in self._signals}
+            threading.Thread(target=self._read_signals, name="signals", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        if self._signals:
+            signal.set_wakeup_fd(-1)
+        self._sending.close()  # ends the thread
+        if not self._signals:
+            self._receiving.close()
+
+    def _read_signals(self) -> None:
+        log_ignored = ThrottledLogger(log)
+        with self._receiving:
+            while numbers := self._receiving.recv(64):
+                for number in numbers:
+                    if number in STOP_SIGNALS:
+                        self._request_from_thread(number)
+                    else:
+                        log_ignored("signal ignored: %s", signal.Signals(number).name)
+
+    def stop(self) -> None:
+        """Stop without draining; safe to call from any thread."""
+        self._request_from_thread(0)
+
+    def _request_from_thread(self, number: int) -> None:
+        self._on_request(number)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process is ending
+            self._loop.call_soon_threadsafe(self._request, number)
+
+    def _request(self, number: int) -> None:
+        self._requests.append(number)
+        self._has_request.set()
+
+    async def wait(self, timeout_seconds: float | None = None) -> int | None:
+        """Return the next stop request: a signal number, or 0 for `stop`; None after `timeout_seconds` without one."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._has_request.wait()
+        except TimeoutError:
+            return None
+        number = self._requests.popleft()
+        if not self._requests:
+            self._has_request.clear()
+        return number
+
+    async def until_next_request(self, closing: Coroutine[None, None, None]) -> None:
+        """Run `closing`, but cancel it when another stop request arrives."""
+        close_task, stop_task = asyncio.ensure_future(closing), asyncio.ensure_future(self.wait())
+        await asyncio.wait((close_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+        for task in (close_task, stop_task):
+            task.cancel()
+        await asyncio.wait((close_task, stop_task))
+        if not close_task.cancelled():
+            close_task.result()
+
+
+def _wake_up(_: int, __: FrameType | None) -> None:
+    """Handle a signal: Python has already written its number to the socket of `StopRequests`."""
