@@ -24,8 +24,9 @@ from msgspec.json import Decoder, Encoder
 
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.errors import RequestError
+from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
+from extender.k8s.limits import MAX_NAME_CHARACTERS, MAX_POD_BYTES, MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Int64, Pod, ResourceList
 from extender.k8s.time import parse_time
 
@@ -38,6 +39,9 @@ _EMPTY = Raw(b"{}")
 AnyObject = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 """A JSON object, kept as the bytes that were sent."""
 
+PodBytes = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/Pod"})]
+"""The bytes of the incoming pod, which `_decode_pod` decodes if they are not too many."""
+
 
 class NodeList(msgspec.Struct, kw_only=True):
     metadata: AnyObject = field(default_factory=lambda: _EMPTY)
@@ -45,7 +49,7 @@ class NodeList(msgspec.Struct, kw_only=True):
 
 
 class ExtenderArgs(msgspec.Struct):
-    pod: Pod = field(name="Pod")
+    pod: PodBytes = field(name="Pod")
     nodes: NodeList | None = field(default=None, name="Nodes")
     node_names: list[str] | None = field(default=None, name="NodeNames")
 
@@ -76,7 +80,7 @@ class Victims(msgspec.Struct):
 
 
 class ExtenderPreemptionArgs(msgspec.Struct):
-    pod: Pod = field(name="Pod")
+    pod: PodBytes = field(name="Pod")
     victims: dict[str, Victims] | None = field(default=None, name="NodeNameToVictims")
     meta_victims: dict[str, MetaVictims] | None = field(default=None, name="NodeNameToMetaVictims")
 
@@ -110,7 +114,7 @@ class NameOnlyNodeList(msgspec.Struct, kw_only=True):
 class NameOnlyArgs(msgspec.Struct):
     """ExtenderArgs, of which only the pod and the names of the nodes are read."""
 
-    pod: Pod = field(name="Pod")
+    pod: PodBytes = field(name="Pod")
     nodes: NameOnlyNodeList | None = field(default=None, name="Nodes")
     node_names: list[str] | None = field(default=None, name="NodeNames")
 
@@ -187,6 +191,7 @@ class PreemptRequest:
 _ARGS_DECODER = Decoder(ExtenderArgs)
 _NAME_ONLY_ARGS_DECODER = Decoder(NameOnlyArgs)
 _POD_DECODER = Decoder(Pod)
+_RAW_DECODER = Decoder(Raw)
 _NAME_ONLY_ITEMS_DECODER = Decoder(list[NameOnlyNode])
 _RAW_ITEMS_DECODER = Decoder(list[Raw])
 _PREEMPTION_ARGS_DECODER = Decoder(ExtenderPreemptionArgs)
@@ -212,17 +217,17 @@ _DEFAULTS = {"NumPDBViolations": Raw(b"0")}
 def decode_filter(body: bytes) -> FilterRequest:
     """Decode an ExtenderArgs body. Raises RequestError if it is not one."""
     args, items = _decode_as_sent(body) or (_decode(body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, _NODES_OR_NAMES), None)
-    _check_pod(args.pod)
+    pod = _decode_pod(args.pod)
     if args.nodes is None and args.node_names is None:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
-        return FilterRequest(args.pod, args.node_names or [], None, _EMPTY)
+        return FilterRequest(pod, args.node_names or [], None, _EMPTY)
     if args.node_names is not None:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
     names = [node.metadata.name for node in args.nodes.items or ()]
     if "" in names:
         raise RequestError(f"Nodes.items[{names.index('')}].metadata.name is missing or empty")
-    return FilterRequest(args.pod, names, body, args.nodes.metadata, items)
+    return FilterRequest(pod, names, body, args.nodes.metadata, items)
 
 
 _NODES_OR_NAMES = ("nodes", "node_names")
@@ -242,7 +247,7 @@ def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
     items = memoryview(body)[at + len(_BEFORE_ITEMS) : -len(_AFTER_ITEMS)]
     try:
         _check_text(body)
-        pod = _POD_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
+        pod = _RAW_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
         return NameOnlyArgs(pod, NameOnlyNodeList(items=_NAME_ONLY_ITEMS_DECODER.decode(items))), items
     except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
         return None
@@ -251,7 +256,7 @@ def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
 def decode_preempt(body: bytes) -> PreemptRequest:
     """Decode an ExtenderPreemptionArgs body. Raises RequestError if it is not one."""
     args = _decode(body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, ("victims", "meta_victims"))
-    _check_pod(args.pod)
+    incoming = _decode_pod(args.pod)
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
@@ -267,7 +272,7 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     else:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
     pods = (pod.metadata for victims in (args.victims or {}).values() for pod in victims.pods or ())
-    return PreemptRequest(args.pod, sent, frozenset(pod.uid for pod in pods if pod.deletion_timestamp is not None))
+    return PreemptRequest(incoming, sent, frozenset(pod.uid for pod in pods if pod.deletion_timestamp is not None))
 
 
 def decode_bind(body: bytes) -> ExtenderBindingArgs:
@@ -341,8 +346,11 @@ def _respell(raw: Raw, shape: Shape) -> Raw:
     return Raw(_ENCODER.encode(found))
 
 
-def _request_error(error: Exception, body: bytes) -> RequestError:
-    """Render a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`."""
+def _request_error(error: Exception, body: bytes | Raw, of: str = "") -> RequestError:
+    """Render a decoder's error with a JSON path and without input: `Pod.spec.priority: expected …`.
+
+    `of`: path of what was decoded, within the body.
+    """
     if isinstance(error, RequestError):
         return error
     if isinstance(error, RecursionError):
@@ -351,27 +359,48 @@ def _request_error(error: Exception, body: bytes) -> RequestError:
         return RequestError("the body: text that is not valid UTF-8")
     match = _ERROR_LOCATION.fullmatch(str(error))
     what, path = (match["what"], match["where"] or "") if match else (str(error), "")
-    path = path.replace("`", "").replace("$.", "").replace("$", "")
-    if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(body):
+    path = path.replace("`", "").replace("$.", f"{of}." if of else "").replace("$", of)
+    if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(memoryview(body)):
         what += " (or a lone surrogate escape, \\ud800 to \\udfff)"
-    return RequestError(f"{path or 'the body'}: {what}"[:_MAX_MESSAGE_LENGTH])
+    return RequestError(f"{path or of or 'the body'}: {what}"[:_MAX_MESSAGE_LENGTH])
 
 
-# --- checks of the incoming pod -------------------------------------------------------------------------------------
+# --- the incoming pod -----------------------------------------------------------------------------------------------
+
+
+def _decode_pod(raw: Raw) -> Pod:
+    """Decode and check the incoming pod. Raises RequestError, for one that no API server accepts as well."""
+    size = memoryview(raw).nbytes
+    if size > MAX_POD_BYTES:
+        raise RequestTooLarge(f"Pod: {size} bytes, at most {MAX_POD_BYTES} are accepted")
+    try:
+        pod = _POD_DECODER.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise _request_error(error, raw, of="Pod") from None
+    _check_pod(pod)
+    return pod
 
 
 def _check_pod(pod: Pod) -> None:
-    """Raise RequestError with the path of a quantity or creation timestamp that Kubernetes would not parse."""
+    """Raise RequestError with the path of a name, quantity or creation timestamp that Kubernetes would not accept."""
+    metadata = pod.metadata
+    for key, name in (("name", metadata.name), ("namespace", metadata.namespace), ("uid", metadata.uid)):
+        if len(name) > MAX_NAME_CHARACTERS:
+            limit = f"at most {MAX_NAME_CHARACTERS} are accepted"
+            raise RequestError(f"Pod.metadata.{key}: {len(name)} characters, {limit}")
     for path, amounts in _resource_lists(pod):
         for name, amount in (amounts or {}).items():
+            if len(name) > MAX_QUALIFIED_NAME_CHARACTERS:
+                limit = f"at most {MAX_QUALIFIED_NAME_CHARACTERS} are accepted"
+                raise RequestError(f"Pod.{path}: the name of a resource has {len(name)} characters, {limit}")
             try:
                 quantity.parse(amount)
             except ValueError:
                 resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
                 raise RequestError(f"Pod.{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
     try:
-        if pod.metadata.creation_timestamp:
-            parse_time(pod.metadata.creation_timestamp)
+        if metadata.creation_timestamp:
+            parse_time(metadata.creation_timestamp)
     except ValueError:
         raise RequestError("Pod.metadata.creationTimestamp: not a time such as 2026-01-31T08:00:00Z") from None
 

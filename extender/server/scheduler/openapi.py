@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from extender import wire
+from extender.k8s.objects import Pod
 from extender.version import __version__
 
 TITLE = "kube-scheduler extender"
@@ -98,7 +99,7 @@ def _json(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
 _REFUSED: dict[str, dict[str, Any]] = {
     "400": _error("The body is malformed; the message says what is wrong and where."),
     "408": _error("The body did not arrive in time."),
-    "413": _error("The body is too large."),
+    "413": _error("The body, or the pod in it, is too large."),
     "415": _error("The body is compressed, or its Content-Type is not JSON."),
 }
 _UNAVAILABLE: dict[str, dict[str, Any]] = {
@@ -209,6 +210,7 @@ def document() -> dict[str, Any]:
     types = (
         wire.ExtenderArgs,
         wire.ExtenderPreemptionArgs,
+        Pod,
         wire.ExtenderFilterResult,
         wire.HostPriority,
         wire.ExtenderPreemptionResult,
