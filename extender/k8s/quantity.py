@@ -31,6 +31,8 @@ MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
 _MAX_TEXT_CHARACTERS = 1000
+_MAX_CACHED_CHARACTERS = 32
+"""Characters of the texts that are remembered; an API server writes at most 20 digits and a suffix."""
 _MAX_ECHOED_CHARACTERS = 80
 
 # Go's unicode.IsSpace, which strings.TrimSpace removes; str.strip() alone would also remove \x1c to \x1f.
@@ -69,7 +71,7 @@ def parse(text: QuantityText) -> int:
     Mirrors resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36); the module names the divergences.
     """
     if isinstance(text, str):
-        return _parse_text(text)
+        return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse_text(text)
     if text is None:
         return 0
     if isinstance(text, bool):
@@ -95,7 +97,6 @@ def milli_value(nano: int) -> int:
     return _rounded(nano, 10**6)
 
 
-@lru_cache(maxsize=16384)
 def _parse_text(text: str) -> int:
     if len(text) > _MAX_TEXT_CHARACTERS:
         limit = f"at most {_MAX_TEXT_CHARACTERS} are read"
@@ -109,6 +110,9 @@ def _parse_text(text: str) -> int:
     sign, whole, fraction, suffix = shape.groups(default="")
     amount = min(_magnitude(text, whole, fraction, suffix), MAX_NANO)
     return -amount if sign == "-" else amount
+
+
+_parse_cached = lru_cache(maxsize=16384)(_parse_text)
 
 
 def _magnitude(text: str, whole: str, fraction: str, suffix: str) -> int:

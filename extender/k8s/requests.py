@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from extender.k8s import quantity
+from extender.k8s.limits import MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from extender.k8s.quantity import NANO, QuantityError
 from extender.k8s.selectors import is_qualified_name
@@ -123,18 +124,21 @@ def allocatable(resources: ResourceList | None) -> dict[str, int]:
 # --- names of resources ---------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
     """Return whether the name is an extended resource, outside the kubernetes.io domain, such as example.com/gpu.
 
-    Mirrors v1helper.IsExtendedResourceName (v1.36).
+    Mirrors v1helper.IsExtendedResourceName (v1.36), which no name above MAX_QUALIFIED_NAME_CHARACTERS passes.
     """
+    return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_extended(name)
+
+
+@lru_cache(maxsize=1024)
+def _is_extended(name: str) -> bool:
     if "/" not in name or _NATIVE in name or name.startswith(_QUOTA_PREFIX):
         return False
     return is_qualified_name(_QUOTA_PREFIX + name)
 
 
-@lru_cache(maxsize=1024)
 def is_scalar(name: str) -> bool:
     """Return whether the scheduler counts the name as a scalar resource, unlike cpu, memory and ephemeral-storage.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from extender.k8s.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS, MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import (
     LabelSelector,
     NodeSelector,
@@ -26,8 +27,6 @@ from extender.k8s.objects import (
 )
 from extender.k8s.quantity import truncated
 
-_MAX_NAME_CHARACTERS = 63
-_MAX_PREFIX_CHARACTERS = 253
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_SUBDOMAIN_PART}(?:\.{_SUBDOMAIN_PART})*")
@@ -49,16 +48,20 @@ def _quoted(text: str) -> str:
 # --- syntax of keys and values --------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
 def is_qualified_name(name: str) -> bool:
     """Return whether the text is a valid label key: at most 63 characters, after an optional DNS prefix and "/".
 
     Mirrors validate/content.IsLabelKey (apimachinery, v1.36).
     """
+    return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_qualified_name(name)
+
+
+@lru_cache(maxsize=4096)
+def _is_qualified_name(name: str) -> bool:
     prefix, slash, rest = name.partition("/")
     if not slash:
         return _is_name(prefix)
-    return len(prefix) <= _MAX_PREFIX_CHARACTERS and _SUBDOMAIN.fullmatch(prefix) is not None and _is_name(rest)
+    return len(prefix) <= MAX_NAME_CHARACTERS and _SUBDOMAIN.fullmatch(prefix) is not None and _is_name(rest)
 
 
 def is_label_value(value: str) -> bool:
@@ -70,10 +73,10 @@ def is_label_value(value: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    return len(text) <= _MAX_NAME_CHARACTERS and _NAME.fullmatch(text) is not None
+    return len(text) <= MAX_LABEL_CHARACTERS and _NAME.fullmatch(text) is not None
 
 
-def _int64(text: str | None) -> int | None:
+def parse_int64(text: str | None) -> int | None:
     """Parse as strconv.ParseInt(text, 10, 64); None where that fails, and for None."""
     parts = _INTEGER.fullmatch(text) if text is not None else None
     if parts is None:
@@ -109,7 +112,7 @@ class Requirement:
                 return value is not None
             case "DoesNotExist":
                 return value is None
-        number = _int64(value)
+        number = parse_int64(value)
         if number is None:
             return False
         return number > self.bound if self.operator == "Gt" else number < self.bound
@@ -134,7 +137,7 @@ def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: 
     for value in given:
         if not is_label_value(value):
             raise SelectorError(f"{key}: {_quoted(value)} is not a valid label value")
-    bound = _int64(given[0]) if operator in ("Gt", "Lt") else 0
+    bound = parse_int64(given[0]) if operator in ("Gt", "Lt") else 0
     if bound is None:
         raise SelectorError(f"{key}: {_quoted(given[0])} is not an integer, which Gt and Lt need")
     return Requirement(key, operator, frozenset(given), bound)

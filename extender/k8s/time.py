@@ -13,16 +13,22 @@ SECOND = 10**9
 MINUTE = 60 * SECOND
 
 _FRACTION = re.compile(r"\.\d+")
+_MAX_CACHED_CHARACTERS = 40
+"""Characters of the texts that are remembered: a time with nanoseconds and a zone has 35."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@lru_cache(maxsize=1024)
 def parse_time(text: str) -> int:
     """Return nanoseconds since 1970.
 
     Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, the range
     of 64-bit nanoseconds.
     """
+    return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse(text)
+
+
+def _parse(text: str) -> int:
     time = parse_datetime(text)
     if not 1678 <= time.year < 2262:
         raise _time_error(text)
@@ -30,6 +36,9 @@ def parse_time(text: str) -> int:
     fraction = _FRACTION.search(text)
     beyond = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
     return (since.days * 86_400 + since.seconds) * SECOND + beyond
+
+
+_parse_cached = lru_cache(maxsize=1024)(_parse)
 
 
 def parse_datetime(text: str) -> datetime:

@@ -35,6 +35,9 @@ _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _MAX_CACHED_TEMPLATES = 8192
 """Pod templates whose resources are cached."""
 
+_MAX_CACHED_TEMPLATE_BYTES = 8 << 20
+"""Bound on the JSON of these templates."""
+
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -81,6 +84,8 @@ class PodTable:
         self._non_zero_requested = np.zeros((64, 2), np.int64)
         self._free: list[int] = []
         self._cached_resources: dict[bytes, PodResources] = {}
+        self._cached_bytes = 0
+        """Length of the keys of `_cached_resources`."""
 
     @property
     def non_zero_requested(self) -> IntArray:
@@ -191,8 +196,13 @@ class PodTable:
         key = _ENCODER.encode((is_resize_infeasible(pod), parts))
         known = self._cached_resources.get(key)
         if known is None:
-            if len(self._cached_resources) >= _MAX_CACHED_TEMPLATES:
+            if (
+                len(self._cached_resources) >= _MAX_CACHED_TEMPLATES
+                or self._cached_bytes + len(key) > _MAX_CACHED_TEMPLATE_BYTES
+            ):
                 self._cached_resources.clear()
+                self._cached_bytes = 0
+            self._cached_bytes += len(key)
             usage = running_usage(pod)
             amounts = {name: clamped(amount) for name, amount in usage.requests.items()} | {"pods": 1}
             known = self._cached_resources[key] = PodResources(
