@@ -16,7 +16,7 @@ from extender.core.framework.status import Code, Status
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import pod_eligible_to_preempt_others
+from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, waiting_for_gates
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -107,12 +107,6 @@ class Evaluation:
             else:
                 others[names[row]] = _plain(run.statuses(np.array([place]))[0])
         return {"candidates": candidates, "nonCandidates": others}
-
-
-def waiting_for_gates(pod: Pod) -> str:
-    """Return why kube-scheduler does not try a gated pod, in the words of its SchedulingGates plugin; "" if it does."""
-    gates = pod.spec.scheduling_gates or ()
-    return f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]" if gates else ""
 
 
 def _plain(status: Status) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""Decide whether a pod may preempt at all (defaultpreemption.PodEligibleToPreemptOthers, v1.36).
+"""Decide whether a pod may be scheduled and may preempt at all (defaultpreemption.PodEligibleToPreemptOthers, v1.36).
 
 Rule: looks at the preemptor and at its nominated node only; rate limits and policies are checked elsewhere.
 """
 
 from extender.core.framework.filter import FilterRun
 from extender.core.framework.status import Code
+from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod
@@ -14,6 +15,40 @@ PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
 
 TERMINATING_POD_ON_NOMINATED_NODE = "not eligible due to a terminating pod on the nominated node."
 """kube-scheduler's message for a pod whose earlier victims are still terminating."""
+
+
+def skip_reason(pod: Pod) -> str | None:
+    """Return why kube-scheduler skips the pod (skipPodSchedule), or never sees it; None: it does not, gates aside."""
+    if pod.metadata.deletion_timestamp is not None:
+        return f"skip schedule deleting pod: {pod.key}"
+    if pod.spec.node_name:
+        return f"is assigned to node {pod.spec.node_name} already"
+    if is_finished(pod):
+        return f"is {pod.status.phase} already"
+    return None
+
+
+def waiting_for_gates(pod: Pod) -> str:
+    """Return why kube-scheduler does not try a gated pod, in the words of its SchedulingGates plugin; "" if it does."""
+    gates = pod.spec.scheduling_gates or ()
+    return f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]" if gates else ""
+
+
+def not_schedulable(snapshot: Snapshot, pod: Pod) -> str | None:
+    """Return why the pod may not preempt, because it needs no node (any more); None if it may.
+
+    kube-scheduler asks for no such pod, unless its cache is behind: then the one here knows that the pod is bound,
+    terminating or finished. A UID that runs already would make the preemptor its own victim. Gates are only removed,
+    so those of the request alone count.
+    """
+    cached, row = snapshot.objects.pods.get(key_of("Pod", pod)), snapshot.running_row(pod)
+    known = cached if cached is not None and cached.metadata.uid == pod.metadata.uid else None
+    reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
+    if reason is None and row is not None:
+        reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
+    if reason is None and pod.spec.scheduling_gates:
+        reason = f"waits for {len(pod.spec.scheduling_gates)} scheduling gates"
+    return None if reason is None else f"the pod may not preempt ({reason})"
 
 
 def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:

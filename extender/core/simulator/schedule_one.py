@@ -18,7 +18,6 @@ import numpy as np
 
 from extender.core import engine
 from extender.core.engine import Candidate, PreemptDecision
-from extender.core.evaluation import waiting_for_gates
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, filters_not_evaluated, run_filter_plugins, scheduling_context
@@ -27,7 +26,7 @@ from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import pod_eligible_to_preempt_others
+from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, skip_reason, waiting_for_gates
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.simulator.fit_error import (
@@ -41,7 +40,7 @@ from extender.core.simulator.fit_error import (
     unschedulable_plugins,
 )
 from extender.core.simulator.result import CycleOutcome, CyclePostFilter, CycleScore
-from extender.core.snapshot.pod_table import identity, is_finished, start_time
+from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodSpec
 from extender.k8s.priority import PRIORITY_OFFSET
@@ -113,7 +112,7 @@ def schedule_one(
 
     `schedulers`: schedulerNames that are served (`served_schedulers`); empty: all.
     """
-    skipped = skip_reason(pod, schedulers or profile.scheduler_names)
+    skipped = not_tried_reason(pod, schedulers or profile.scheduler_names)
     if skipped is not None:
         return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
@@ -147,17 +146,10 @@ def served_schedulers(snapshot: Snapshot, profile: Profile) -> frozenset[str]:
     )
 
 
-def skip_reason(pod: Pod, schedulers: frozenset[str]) -> str | None:
-    """Return why kube-scheduler skips the pod (skipPodSchedule), or never sees it; None: not skipped.
-
-    `schedulers`: schedulerNames that are served; empty: all.
-    """
-    if pod.metadata.deletion_timestamp is not None:
-        return f"skip schedule deleting pod: {pod.key}"
-    if pod.spec.node_name:
-        return f"is assigned to node {pod.spec.node_name} already"
-    if is_finished(pod):
-        return f"is {pod.status.phase} already"
+def not_tried_reason(pod: Pod, schedulers: frozenset[str]) -> str | None:
+    """Return why no kube-scheduler tries the pod; None: one does. `schedulers`: those that are served; empty: all."""
+    if (skipped := skip_reason(pod)) is not None:
+        return skipped
     if gates := waiting_for_gates(pod):
         return f"not tried: {gates}"
     if schedulers and pod.spec.scheduler_name not in schedulers:
