@@ -1,8 +1,6 @@
 """One listener: a listening socket, the ASGI application behind it, and their connections; graceful shutdown included.
 
-The event loop serves a duplicate of the listening socket. To swap the TLS context, a second duplicate is served with
-the new context before the first is closed: connections in the backlog belong to the socket itself, so none is lost. TLS
-contexts share nothing.
+A listener belongs to the event loop that `open` runs on; a process may have several.
 
 Rule: every accepted request is answered, also during a shutdown, unless the shutdown timeout has passed.
 """
@@ -11,25 +9,18 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 from email.utils import formatdate
-from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from extender.errors import ListenError
+from extender.server.http.acceptor import Acceptor
 from extender.server.http.errors import error_response
 from extender.server.http.protocol import LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
-
-HANDSHAKE_TIMEOUT_SECONDS = 10.0
-"""Limit for a TLS handshake."""
-
-TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
-"""Seconds that a closing TLS connection waits for the client's close_notify."""
 
 SHUTDOWN_POLL_SECONDS = 0.02
 """Time between two checks for in-flight requests during a shutdown."""
@@ -48,10 +39,10 @@ class Listener:
         self.name = name
         self.state = ListenerState(tls)
         self._listening = listening
-        self._backlog = backlog
+        self._listening.listen(backlog)
         self._settings = uvicorn_config(_answering_when_cancelled(app), keep_alive)
         self._settings.load()
-        self._server: asyncio.Server | None = None
+        self._acceptor = Acceptor(name, listening, self._make_protocol, self.state, keep_alive)
         self._background: list[asyncio.Task[None]] = []
 
     @property
@@ -63,30 +54,14 @@ class Listener:
 
     async def open(self) -> None:
         """Start accepting connections."""
-        tls = self.state.tls
         self._background = [asyncio.create_task(self._update_date_header(), name=f"{self.name}-date")]
-        await self._serve_with(None if tls is None else tls.context)
-        if tls is not None:
-            self._background.append(asyncio.create_task(tls.run(self._serve_with), name=f"{self.name}-certificates"))
+        if self.state.tls is not None:
+            self._background.append(asyncio.create_task(self.state.tls.run(), name=f"{self.name}-certificates"))
+        self._acceptor.open()
         log.info("%s: listening on %s", self.name, self.address)
 
-    async def _serve_with(self, context: ssl.SSLContext | None) -> None:
-        """Serve new connections with this TLS context; open connections keep theirs."""
-        loop, previous = asyncio.get_running_loop(), self._server
-        self._server = await loop.create_server(  # does not suspend: no cancellation between this and the next line
-            partial(LimitedProtocol, self._settings, self.state, {}, loop),
-            sock=self._listening.dup(),
-            backlog=self._backlog,
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else HANDSHAKE_TIMEOUT_SECONDS,
-            ssl_shutdown_timeout=None if context is None else TLS_SHUTDOWN_TIMEOUT_SECONDS,
-            start_serving=False,
-        )
-        try:
-            await self._server.start_serving()
-        finally:
-            if previous is not None:
-                await _retire(previous)
+    def _make_protocol(self) -> LimitedProtocol:
+        return LimitedProtocol(self._settings, self.state, {}, asyncio.get_running_loop())
 
     async def _update_date_header(self) -> None:
         while True:
@@ -105,19 +80,22 @@ class Listener:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        if self._server is not None:
-            await _retire(self._server)
+        self._acceptor.close()
         self._listening.close()
         for connection in list(self.state.connections):
             connection.shutdown()
         try:
             async with asyncio.timeout(timeout_seconds):
-                while self.state.tasks or self.state.connections:  # noqa: ASYNC110 (uvicorn's sets, without notification)
+                while self._is_busy:  # noqa: ASYNC110 (uvicorn's sets, without notification)
                     await asyncio.sleep(SHUTDOWN_POLL_SECONDS)
         except TimeoutError:
             pass
         finally:
             await self._cancel_remaining()
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self.state.tasks or self.state.connections or self._acceptor.is_starting)
 
     async def _cancel_remaining(self) -> None:
         if self.state.tasks:
@@ -129,16 +107,6 @@ class Listener:
             await asyncio.wait(self.state.tasks, timeout=CANCELLED_CALLS_TIMEOUT_SECONDS)
         for connection in list(self.state.connections):
             connection.transport.close()
-
-
-async def _retire(server: asyncio.Server) -> None:
-    """Stop accepting, let accepted connections start (a closed server rejects them), then close the server."""
-    for listening in server.sockets:
-        asyncio.get_running_loop().remove_reader(listening.fileno())
-    try:
-        await asyncio.sleep(0)
-    finally:
-        server.close()
 
 
 def uvicorn_config(app: ASGIApp, keep_alive: float) -> uvicorn.Config:

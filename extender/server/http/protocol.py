@@ -17,7 +17,7 @@ import asyncio
 import logging
 import weakref
 from asyncio import TimerHandle
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httptools
 import uvicorn
@@ -73,6 +73,19 @@ class _Rejected(Exception):
         self.status = status
 
 
+class Usefulness(NamedTuple):
+    """What a connection has done; when connections must be closed, the lowest are closed first."""
+
+    has_been_answered: bool
+    """Whether the connection has had a response."""
+    has_begun: bool
+    """Whether a request has begun and is not complete."""
+    has_headers: bool
+    """Whether the headers of that request are complete."""
+    since: float
+    """When the last request began, or else the connection; event loop's clock."""
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """One connection with limits on size and time."""
 
@@ -91,7 +104,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self._has_headers = False
         self._ignores_input = False
         """True once further bytes are ignored."""
-        self._started_at = 0.0
+        self._started_at = self.loop.time()
+        """When the last request began; before the first, when the connection began."""
+        self._has_been_answered = False
         self._non_body_bytes = 0
         """Bytes received since the last byte of a body, or since the last complete request."""
         self._max_header_bytes = 0
@@ -121,6 +136,13 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel_read_timer()
         if self._write_timer is not None:
             self._write_timer.cancel()
+
+    def usefulness(self) -> Usefulness | None:
+        """Return how much would be lost if the connection were closed; None: the answer to a complete request."""
+        if self._is_answering and not self.is_receiving:
+            return None
+        has_headers = self.is_receiving and self._has_headers
+        return Usefulness(self._has_been_answered, self.is_receiving, has_headers, self._started_at)
 
     def drain(self) -> None:
         """Close the connection after the pending response."""
@@ -193,6 +215,9 @@ class LimitedProtocol(HttpToolsProtocol):
             if size > MAX_HEADER_BYTES:
                 self._rejected = _headers_too_large()
                 raise self._rejected
+        if [name for name, _ in self.headers].count(b"host") > 1:  # RFC 9112, 3.2
+            self._rejected = _Rejected(400, "more than one Host header")
+            raise self._rejected
         wants_upgrade = self.parser.should_upgrade()
         if wants_upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
             self._rejected = _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
@@ -218,6 +243,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
+        self._has_been_answered = True
         if not self._response_transport.is_closing():
             super().on_response_complete()
 

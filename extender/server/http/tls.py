@@ -1,7 +1,7 @@
 """TLS of a listener: server certificate, client CA (mTLS), allowed client names, and the reload of changed files.
 
 `extender.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
-most 6 s after a change. Each reload makes a new SSLContext (`listener.py`), so that a removed client CA loses
+most 6 s after a change. Each reload makes a new SSLContext, so that a removed client CA loses
 trust: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
 began with. `allowedNames` is read only at startup.
 
@@ -9,19 +9,21 @@ Rule: files that do not fit together never replace files that do; no message con
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from extender.config.serving import TLSSection
+from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError, printable
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 from extender.k8s.time import SECOND, format_time
 from extender.log_throttle import ThrottledLogger
+from extender.regular_file import descriptor_path, open_regular_file
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,9 @@ SECONDS_PER_DAY = 86_400.0
 
 EXPIRY_WARNING_SECONDS = 7 * SECONDS_PER_DAY
 """Remaining validity of a certificate below which a warning is logged, once a day."""
+
+MAX_TLS_FILE_BYTES = 1 << 20
+"""Size of a certificate, key or bundle of client CAs."""
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not export."""
@@ -55,12 +60,13 @@ class TLSFiles:
         self._log_rejected_client = ThrottledLogger(log)
         self._next_warning = 0.0
         self._changes = ChangeDetector(self._signatures(), must_settle=False)
+        self._thread = ReloadThread(f"{listener}.tls")
         self.context, self.expires = self._load()
         """Context for new connections, and expiry of its certificate in seconds since 1970."""
 
     def warnings(self) -> list[str]:
         """Return one line per problem: a failed reload, a certificate that expires soon or has expired."""
-        lines = []
+        lines = self._thread.warnings()
         if self.problem is not None:
             lines.append(f"certificate: {self.problem}; using the previous one")
         left = self.expires - self._clock()
@@ -72,31 +78,23 @@ class TLSFiles:
 
     # --- changes ---
 
-    async def run(
-        self,
-        apply: Callable[[ssl.SSLContext], Awaitable[None]],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """Poll the files until cancelled; `apply` makes new connections use the context."""
-        is_new = False
+    async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        """Poll the files until cancelled; new connections use `context`."""
         while True:
             self._warn_of_expiry()
             await sleep(POLL_INTERVAL_SECONDS)
             try:
-                is_new = await self.poll() or is_new
-                if is_new:
-                    await apply(self.context)
-                    is_new = False
+                await self.poll()
             except Exception:  # even a bug of ours must not end the reload loop
                 log.exception("%s.tls: reload failed", self.listener)
 
     async def poll(self) -> bool:
         """Check the files once; return whether a new context was loaded."""
-        now = await asyncio.to_thread(self._signatures)
+        now = await self._thread.run(self._signatures)
         if not self._changes.should_reload(now):
             return False
         try:
-            self.context, self.expires = await asyncio.to_thread(self._load)
+            self.context, self.expires = await self._thread.run(self._load)
         except ConfigError as error:
             if str(error) != self.problem:
                 log.error("certificate reload failed, keeping the previous one: %s", error)
@@ -116,13 +114,17 @@ class TLSFiles:
     def _load(self) -> tuple[ssl.SSLContext, float]:
         """Return a context for the files, and when its certificate expires; ConfigError if a file is not usable."""
         places = {name: f"{self.listener}.tls.{name}: {printable(path)}" for name, path in self._files.items()}
-        for name, path in self._files.items():
-            try:
-                Path(path).read_bytes()
-            except OSError as error:
-                raise ConfigError(f"{places[name]}: {error.strerror}") from error
-        context = _context(self._files, places)
-        expires = _expiry(self._files["certificate"], places["certificate"], context)
+        with contextlib.ExitStack() as opened:
+            # OpenSSL reads what was opened and checked here, even if the path names another file meanwhile.
+            files = {}
+            for name, path in self._files.items():
+                try:
+                    file = opened.enter_context(open_regular_file(path, MAX_TLS_FILE_BYTES))
+                except OSError as error:
+                    raise ConfigError(f"{places[name]}: {error.strerror}") from error
+                files[name] = descriptor_path(file) or path
+            context = _context(files, places)
+            expires = _expiry(files["certificate"], places["certificate"], context)
         context.sslobject_class = _reporting_class(self._on_handshake_failure)
         return context, expires
 
@@ -192,7 +194,7 @@ def _context(files: Mapping[str, str], places: Mapping[str, str]) -> ssl.SSLCont
         context.load_cert_chain(files["certificate"], files["key"], no_passphrase)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            owner = printable(files["certificate"])
+            owner = places["certificate"].partition(": ")[2]
             raise ConfigError(f"{places['key']}: does not belong to the certificate in {owner}") from error
         if str(error.reason).endswith("_TOO_SMALL"):
             raise ConfigError(f"{places['certificate']}: its key is too small to be safe") from error

@@ -26,7 +26,7 @@ from extender import file_watch
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError
 from extender.server.app import create_app
-from extender.server.http import listener as listening
+from extender.server.http import acceptor
 from extender.server.http import tls as tls_module
 from extender.server.http.tls import TLSFiles
 from tests.fakes.certificates import Certificates
@@ -216,8 +216,8 @@ async def test_security_plain_http_at_the_port_of_tls_is_closed_without_a_traceb
 
 
 async def test_L5_a_handshake_that_does_not_come_is_given_up(app, mounted, monkeypatch):
-    assert listening.HANDSHAKE_TIMEOUT_SECONDS == 10
-    monkeypatch.setattr(listening, "HANDSHAKE_TIMEOUT_SECONDS", 0.2)
+    assert acceptor.HANDSHAKE_TIMEOUT_SECONDS == 10
+    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_SECONDS", 0.2)
     async with served(app, TLSFiles("server", mounted.section())) as port, talking(port) as talk:
         await talk.say(b"\x16\x03\x01")
         assert await talk.is_closed()
@@ -430,22 +430,22 @@ async def test_security_certificate_and_key_may_be_one_file(app, certificates, t
 
 async def test_security_what_has_changed_is_in_effect_within_10_seconds_however_it_is_written(certificates, mounted):
     """By steps of the clock: it changes at each look, so it is loaded at the third."""
-    files, before = TLSFiles("server", mounted.section()), []
-    slept = 0.0
+    files = TLSFiles("server", mounted.section())
+    slept, changed_at, context = 0.0, [], files.context
 
     async def sleep(seconds):
-        nonlocal slept
+        nonlocal slept, context
+        if files.context is not context:
+            changed_at.append(slept)
+            context = files.context
         slept += seconds
         if slept > 30:
             raise asyncio.CancelledError
         mounted.put(certificates.server(f"at-{slept}"), certificates.ca_file)
 
-    async def put(_):
-        before.append(slept)
-
     with contextlib.suppress(asyncio.CancelledError):
-        await files.run(put, sleep)
-    assert before[:3] == [6, 12, 18]
+        await files.run(sleep)
+    assert changed_at[:3] == [6, 12, 18]
 
 
 # --- expiry ---------------------------------------------------------------------------------------------------------
@@ -468,7 +468,7 @@ async def test_security_when_the_certificate_expires_is_known(certificates, moun
             raise asyncio.CancelledError
 
     with contextlib.suppress(asyncio.CancelledError):
-        await files.run(lambda _: asyncio.sleep(0), sleep)
+        await files.run(sleep)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     said = f"admin.tls.certificate: {warning} {ends:%Y-%m-%dT%H:%M:%SZ}"
     assert lines == ([said] if warning else [])

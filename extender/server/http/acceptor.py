@@ -1,0 +1,246 @@
+"""Accept the connections of one listener, within limits: connections, TLS handshakes under way, accepts per turn.
+
+A connection that has sent nothing costs a socket and a timer: the HTTP parser, or the SSL object with its buffers, is
+made when its first byte has arrived. At the limit, the connection that has done the least gives way to the new one, in
+this order: it has sent nothing, or waits for its TLS handshake, and many others do; its first request is incomplete; it
+is idle; a later request is incomplete. Of each kind the oldest is closed first. A connection whose call is being
+answered is never closed; if all are, new ones wait in the kernel's backlog.
+
+TLS handshakes are started a few per turn of the event loop, so that calls on open connections are answered between
+them, and the oldest one under way gives way to the next. Each begins with the certificate that is current by then.
+
+Rule: a new connection is never refused, so that kube-scheduler gets in whatever others hold open; descriptors never
+run out on account of connections.
+"""
+
+import asyncio
+import heapq
+import logging
+import os
+import resource
+import socket
+from asyncio import Task, TimerHandle
+from asyncio.sslproto import SSLProtocol
+from collections import deque
+from collections.abc import Callable, Coroutine
+
+from extender.log_throttle import ThrottledLogger
+from extender.server.http.protocol import LimitedProtocol, ListenerState
+from extender.server.http.tls import TLSFiles
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 512
+"""Connections per listener; kube-scheduler keeps about as many open as it has calls in flight."""
+
+RESERVED_DESCRIPTORS = 64
+"""Descriptors left to the rest of the process: a watch per kind, /bind, files, simulations."""
+
+MIN_CONNECTIONS = 8
+"""Connections per listener, however few descriptors the process may open."""
+
+MAX_HANDSHAKES = 128
+"""TLS handshakes under way per listener."""
+
+HANDSHAKES_PER_TURN = 8
+"""TLS handshakes that start in one turn of the event loop; each costs up to 2 ms for the signature of an RSA key."""
+
+HANDSHAKE_TIMEOUT_SECONDS = 10
+"""Limit for a TLS handshake, and before it for the first byte."""
+
+TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
+"""Seconds that a closing TLS connection waits for the client's close_notify."""
+
+TLS_READ_BYTES = 64 << 10
+"""Read buffer of a TLS connection, allocated as long as it is open; asyncio's is 256 KiB."""
+
+ACCEPT_PAUSE_SECONDS = 0.2
+"""Pause of accepting when the process has no descriptor left, or when every connection is being answered."""
+
+
+class Acceptor:
+    """Accepts from one listening socket on the running event loop: `open()`, then `close()`."""
+
+    def __init__(
+        self,
+        name: str,
+        listening: socket.socket,
+        make_protocol: Callable[[], LimitedProtocol],
+        state: ListenerState,
+        keep_alive: float,
+    ) -> None:
+        """Accept from `listening` without owning it; `keep_alive`: seconds for the first byte, without TLS."""
+        self.max_connections = max_connections()
+        self._name = name
+        self._listening = listening
+        self._make_protocol = make_protocol
+        self._state = state
+        self._first_byte_timeout = keep_alive if state.tls is None else HANDSHAKE_TIMEOUT_SECONDS
+        self._batch = max(1, self.max_connections // 16)
+        """Connections accepted in one turn, and closed at once to make room: the newest survive several turns."""
+        self._is_open = False
+        self._loop: asyncio.AbstractEventLoop
+        self._patience = self.max_connections // 4
+        """Connections that may send nothing, and that may wait for a handshake, before they give way to new ones."""
+        self._resume_timer: TimerHandle | None = None
+        self._silent: dict[socket.socket, TimerHandle] = {}
+        """Connections that have sent nothing, oldest first, each with its timeout."""
+        self._ready: deque[socket.socket] = deque()
+        """Connections whose TLS handshake can start, oldest first."""
+        self._starting: dict[Task[None], None] = {}
+        """TLS handshakes under way, oldest first; without TLS, connections that are about to be read."""
+        self._log_full = ThrottledLogger(log)
+        self._log_no_descriptor = ThrottledLogger(log)
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether a connection that has sent something is not yet in `ListenerState.connections`."""
+        return bool(self._ready or self._starting)
+
+    def open(self) -> None:
+        """Start accepting on the running event loop."""
+        self._is_open = True
+        self._loop = asyncio.get_running_loop()
+        self._listening.setblocking(False)
+        self._loop.add_reader(self._listening, self._accept)
+
+    def close(self) -> None:
+        """Stop accepting; accepted connections that have sent something still start, the others are closed."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+        self._loop.remove_reader(self._listening)
+        for connection in list(self._silent):
+            self._begin(connection)
+
+    # --- accepting --------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        for _ in range(self._batch):
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                break
+            except OSError as error:  # EMFILE, ENFILE, ENOBUFS, ENOMEM
+                self._log_no_descriptor("%s: cannot accept connections: %s", self._name, error.strerror)
+                self._make_room(self._batch)
+                self._pause()
+                return
+            connection.setblocking(False)
+            self._silent[connection] = self._loop.call_later(self._first_byte_timeout, self._give_up, connection)
+            self._loop.add_reader(connection, self._begin, connection)
+        surplus = self._count() - self.max_connections
+        if surplus > 0:
+            self._log_full("%s: more than %d connections, closing idle ones", self._name, self.max_connections)
+            if not self._make_room(surplus):
+                self._pause()
+
+    def _count(self) -> int:
+        return len(self._silent) + len(self._ready) + len(self._starting) + len(self._state.connections)
+
+    def _pause(self) -> None:
+        self._loop.remove_reader(self._listening)
+        self._resume_timer = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self.open)
+
+    def _make_room(self, wanted: int) -> bool:
+        """Close connections that have done the least; return whether there are as many as wanted."""
+        for connection in list(self._silent)[: max(0, min(wanted, len(self._silent) - self._patience))]:
+            self._give_up(connection)
+            wanted -= 1
+        while wanted > 0 and len(self._ready) > self._patience:
+            self._ready.popleft().close()
+            wanted -= 1
+        return wanted <= 0 or self._close_least_useful() >= wanted
+
+    def _close_least_useful(self) -> int:
+        """Close some connections whose first request is incomplete, or else one that is not being answered."""
+        ranks = ((rank, id(one), one) for one in self._state.connections if (rank := one.usefulness()) is not None)
+        least = heapq.nsmallest(self._batch, ranks)
+        closed = [one for rank, _, one in least if not rank.has_been_answered] or [one for _, _, one in least[:1]]
+        for one in closed:
+            one.transport.abort()
+        return len(closed)
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._silent.pop(connection).cancel()
+        self._loop.remove_reader(connection)
+
+    def _give_up(self, connection: socket.socket) -> None:
+        self._forget(connection)
+        connection.close()
+
+    def _begin(self, connection: socket.socket) -> None:
+        """Start HTTP, or queue for a TLS handshake, if the connection has sent something; otherwise close it."""
+        self._forget(connection)
+        try:
+            has_sent = bool(connection.recv(1, socket.MSG_PEEK))
+        except OSError:
+            has_sent = False
+        if not has_sent:
+            connection.close()
+        elif self._state.tls is None:
+            self._start(self._serve(connection))
+        else:
+            self._ready.append(connection)
+            if len(self._ready) == 1:
+                self._loop.call_soon(self._start_handshakes, self._state.tls)
+
+    def _start(self, starting: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(starting)
+        self._starting[task] = None
+        task.add_done_callback(lambda done: self._starting.pop(done, None))
+
+    async def _serve(self, connection: socket.socket) -> None:
+        await self._loop.connect_accepted_socket(self._make_protocol, connection)
+
+    def _start_handshakes(self, tls: TLSFiles) -> None:
+        for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
+            if len(self._starting) >= MAX_HANDSHAKES:
+                oldest = next(iter(self._starting))
+                del self._starting[oldest]
+                oldest.cancel()
+                self._log_full(
+                    "%s: more than %d TLS handshakes under way, closing the oldest", self._name, MAX_HANDSHAKES
+                )
+            self._start(self._shake_hands(self._ready.popleft(), tls))
+        if self._ready:
+            self._loop.call_soon(self._start_handshakes, tls)
+
+    async def _shake_hands(self, connection: socket.socket, tls: TLSFiles) -> None:
+        done = self._loop.create_future()
+        protocol = _TLSProtocol(
+            self._loop,
+            self._make_protocol(),
+            tls.context,
+            done,
+            server_side=True,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_SECONDS,
+            ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT_SECONDS,
+        )
+        transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
+        try:
+            await done
+        except OSError as error:  # reported by TLSFiles; its stack refers to the buffers, and is part of a cycle
+            error.__traceback__ = None
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+
+
+class _TLSProtocol(SSLProtocol):
+    """asyncio's TLS, with a smaller read buffer."""
+
+    max_size = TLS_READ_BYTES
+
+
+def max_connections() -> int:
+    """Return the number of connections that a listener may have: half of the free descriptors, at most the maximum."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return MAX_CONNECTIONS
+    free = limit - len(os.listdir("/dev/fd")) - RESERVED_DESCRIPTORS
+    return max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, free // 2))
