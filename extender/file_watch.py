@@ -7,6 +7,7 @@ Cluster files are not: half a cluster may be valid, and decisions on it are wron
 Rule: knows file signatures, not file contents.
 """
 
+import errno
 import os
 from pathlib import Path
 
@@ -52,5 +53,8 @@ def file_signature(path: str | Path) -> Signature:
 
     Symbolic links are followed: the kubelet updates mounted Secrets and ConfigMaps by swapping a link.
     """
-    stat = os.stat(path)
+    try:
+        stat = os.stat(path)
+    except ValueError as error:  # a NUL byte
+        raise OSError(errno.EINVAL, "is not a valid path") from error
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from extender.regular_file import read_regular_file
+
+MAX_DOCUMENT_BYTES = 16 << 20
+"""Size of a document to compare with."""
+
 
 def openapi(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the document to this file.")] = None,
@@ -42,7 +47,7 @@ def openapi(
 
 
 def _check_up_to_date(path: Path, document: str, option: str) -> None:
-    found = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = read_regular_file(path, MAX_DOCUMENT_BYTES).decode(errors="replace") if path.exists() else ""
     if found == document:
         return
     difference = difflib.unified_diff(

@@ -137,12 +137,14 @@ def _read_pods(file: str) -> "list[Pod]":
 @contextmanager
 def _readable_path(file: str) -> Iterator[Path]:
     """Yield a path to read; standard input is copied to a temporary file."""
+    from extender.cluster.files.manifests import MAX_BYTES
+
     if file != "-":
         yield Path(file)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "stdin.yaml")
-        path.write_bytes(sys.stdin.buffer.read())
+        path.write_bytes(sys.stdin.buffer.read(MAX_BYTES + 1))  # one more, which is refused as a file of that size
         yield path
 
 

@@ -21,8 +21,19 @@ from extender.config.models import Configuration
 from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
+from extender.regular_file import read_regular_file
+from extender.yaml_reader import compose
 
 KeyPath = tuple[str | int, ...]
+
+MAX_CONFIG_BYTES = 1 << 20
+"""Size of a configuration file: that of a ConfigMap."""
+
+MAX_REPORTED_MISTAKES = 50
+"""Mistakes that an error lists."""
+
+MAX_MESSAGE_CHARACTERS = 400
+"""Length of the message of a mistake, which may quote keys and values of the file."""
 
 ENV_PREFIX = "EXTENDER_"
 OTHER_VARIABLES = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
@@ -51,8 +62,6 @@ def load_config(
         return Configuration.model_validate(layers.data, by_alias=True, by_name=False)
     except ValidationError as error:
         raise ConfigError("\n".join(layers.describe(error.errors()))) from error
-    except RecursionError as error:
-        raise ConfigError(f"{layers.name}: nested too deeply") from error
 
 
 @dataclass(slots=True)
@@ -65,14 +74,12 @@ class _Layers:
 
     def read_file(self, path: Path) -> None:
         try:
-            root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=yaml.SafeLoader)
+            root = compose(read_regular_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"))
             data = self._plain(root, ()) if root else {}
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
         except yaml.YAMLError as error:
-            raise ConfigError(f"{path}{_yaml_problem(error)}") from error
-        except RecursionError as error:
-            raise ConfigError(f"{path}: nested too deeply") from error
+            raise ConfigError(_shortened(f"{path}{_yaml_problem(error)}")) from error
         if not isinstance(data, dict):
             raise ConfigError(f"{path}:1: must be a mapping such as `server: {{port: 8888}}`")
         self.data = data
@@ -103,10 +110,12 @@ class _Layers:
 
     def describe(self, errors: Sequence[ErrorDetails]) -> Iterator[str]:
         """Yield a message per error, by line: `extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
-        placed = [(self._place(error["loc"]), error) for error in errors]
+        placed = [(self._place(error["loc"]), error) for error in errors[:MAX_REPORTED_MISTAKES]]
         for place, error in sorted(placed, key=lambda pair: pair[0].line):
             path = f"{_path_text(error['loc'])}: " if error["loc"] else ""
-            yield f"{place}: {path}{_error_message(error)}"
+            yield _shortened(f"{place}: {path}{_error_message(error)}")
+        if len(errors) > MAX_REPORTED_MISTAKES:
+            yield f"{self.name}: {len(errors) - MAX_REPORTED_MISTAKES:,} more mistakes"
 
     def _place(self, path: KeyPath) -> "_Place":
         """Return the location of the key, else of a key below it, else of its parent."""
@@ -133,7 +142,7 @@ class _Layers:
             if not isinstance(key, str):
                 raise ConfigError(f"{place}: a key must be a string")
             if key in values:
-                raise ConfigError(f"{place}: {_path_text((*path, key))}: is listed twice")
+                raise ConfigError(f"{place}: {_shortened(_path_text((*path, key)))}: is listed twice")
             self.places[*path, key] = place
             values[key] = self._plain(value_node, (*path, key))
         return values
@@ -184,7 +193,7 @@ def _takes_text(annotation: Any) -> bool:
 
 def _env_value(name: str, text: str) -> object:
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = compose(text)
         return _Layers(name)._plain(node, ()) if node else None
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: {getattr(error, 'problem', None) or 'not YAML'}") from error
@@ -230,6 +239,10 @@ def _section_in(annotation: Any) -> type[Section] | None:
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(_section_in, get_args(annotation))), None)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[:MAX_MESSAGE_CHARACTERS]}…"
 
 
 def _path_text(path: KeyPath) -> str:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from extender.config import Configuration
 from extender.core.profile import Profile
+from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 
@@ -85,10 +86,11 @@ class LiveSettings:
         self._startup_config = config
         self._file = file
         self._changes = ChangeDetector(must_settle=False)
+        self._thread = ReloadThread("configuration")
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""
-        lines = self.settings.notes()
+        lines = self.settings.notes() + self._thread.warnings()
         if self.last_error is not None:
             lines += [f"configuration: {error}; using the previous one" for error in self.last_error.splitlines()]
         if self._desired != self.settings:
@@ -110,10 +112,10 @@ class LiveSettings:
     async def poll(self, file: ConfigFile) -> bool:
         """Check the file once; return whether new settings took effect. Never raises: an error is logged and kept."""
         try:
-            now = await asyncio.to_thread(_signature, file.path)
+            now = await self._thread.run(_signature, file.path)
             if not self._changes.should_reload(now):
                 return False
-            config = await asyncio.to_thread(file.load)
+            config = await self._thread.run(file.load)
             return self._apply(config, Settings.from_config(config))
         except Exception as error:  # even a bug of ours must not end the reload loop
             self._record_failure(error)

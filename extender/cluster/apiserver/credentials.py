@@ -26,9 +26,20 @@ from extender.cluster.apiserver.stream import printable
 from extender.errors import ExtenderError
 from extender.file_watch import Signature, file_signature
 from extender.k8s.time import parse_datetime
+from extender.regular_file import open_regular_file, read_regular_file
+from extender.yaml_reader import LimitError, compose
 
 EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
 """Seconds after which an exec plugin is killed."""
+
+MAX_KUBECONFIG_BYTES = 1 << 20
+"""Size of a kubeconfig."""
+
+MAX_CERTIFICATE_BYTES = 1 << 20
+"""Size of a certificate, key or bundle of CAs."""
+
+MAX_TOKEN_BYTES = 64 << 10
+"""Size of a token file."""
 
 EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -95,7 +106,7 @@ def signature(files: tuple[Path, ...]) -> Signature:
 def read_token(path: Path) -> str:
     """Return the token in a file; CredentialsError, without quoting the file, if there is none."""
     try:
-        token = path.read_text("utf-8").strip()
+        token = read_regular_file(path, MAX_TOKEN_BYTES).decode("utf-8").strip()
     except (OSError, ValueError) as error:
         raise CredentialsError(f"the token file {path}: {getattr(error, 'strerror', None) or 'not text'}") from None
     return _valid_token(token, f"the token file {path}")
@@ -119,6 +130,7 @@ def _in_cluster_credentials(token_file: Path) -> Credentials:
         incluster_config.load_incluster_config(configuration, try_refresh_token=False)
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(f"the pod's service account: {error}") from None
+    _check_certificate_files(configuration, "the pod's service account")
     return Credentials(configuration, "the pod's service account", f"Bearer {read_token(token_file)}", token_file)
 
 
@@ -177,6 +189,7 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
         KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CredentialsError(f"{place}: {_without_secrets(error)}") from None
+    _check_certificate_files(configuration, place)
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
     authorization = configuration.api_key.get("BearerToken")
@@ -192,6 +205,7 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
     contents: list[JSON] = []
     try:
         for reading in files:
+            compose(read_regular_file(reading, MAX_KUBECONFIG_BYTES).decode("utf-8"))  # the client has no limits
             contents.append(KubeConfigMerger(str(reading)).config_files[str(reading)])
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
         for section in ("contexts", "clusters", "users"):
@@ -199,6 +213,8 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
                 entry.value["name"]  # raises KeyError for an invalid entry
     except OSError as error:
         raise CredentialsError(f"kubeconfig {reading}: {error.strerror}") from None
+    except LimitError as error:
+        raise CredentialsError(f"kubeconfig {reading}: {error.problem}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {mark.line + 1}' if mark else ''}") from None
@@ -242,6 +258,16 @@ def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, floa
     for key in ("tokenFile", "exec"):
         user.value.pop(key, None)
     return token_file, lifetime
+
+
+def _check_certificate_files(configuration: Any, place: str) -> None:
+    """Raise CredentialsError for a certificate, key or CA file that is not a regular one: connections would block."""
+    for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
+        try:
+            if path is not None:
+                open_regular_file(path, MAX_CERTIFICATE_BYTES).close()
+        except OSError as error:
+            raise CredentialsError(f"{place}: {path}: {error.strerror}") from None
 
 
 def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
@@ -305,7 +331,9 @@ def _cluster_info(cluster: _Entry) -> JSON:
     info = {key: cluster.value[key] for key in keys if cluster.value.get(key)}
     authority = cluster.path("certificate-authority")
     if authority is not None and "certificate-authority-data" not in info:
-        info["certificate-authority-data"] = base64.b64encode(authority.read_bytes()).decode()
+        info["certificate-authority-data"] = base64.b64encode(
+            read_regular_file(authority, MAX_CERTIFICATE_BYTES)
+        ).decode()
     for extension in cluster.value.get("extensions") or ():
         if extension.get("name") == "client.authentication.k8s.io/exec":
             info["config"] = extension.get("extension")
@@ -318,7 +346,7 @@ def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str],
     place = f"{user.place}, exec plugin {spec['command']}"
     try:
         answer = json.loads(output)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or not isinstance(status := answer.get("status"), dict):
         raise CredentialsError(f"{place}: it printed no ExecCredential with a status")

@@ -9,17 +9,14 @@ cluster would evict the wrong pod.
 """
 
 import codecs
-import gzip
-import json
 import os
 import re
-import zlib
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -28,12 +25,38 @@ from extender.errors import ClusterFileError
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
+from extender.regular_file import gunzip, read_regular_file, size_text
+from extender.yaml_reader import LimitError, read_documents
 
 UNREAD_ANNOTATION = "extender/unreadable"
 """Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""
 
 MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 """Suffixes of the files of a directory that are loaded."""
+
+MAX_BYTES = 256 << 20
+"""Size of a file, and of all files of a directory together, as they are and decompressed.
+
+5,000 nodes with 150,000 pods, as `extender cluster dump` writes them, take 78 MiB.
+"""
+
+MAX_YAML_BYTES = 128 << 20
+"""Size of a YAML file: it takes ten times the time and memory of JSON."""
+
+MAX_FILES = 1000
+"""Files of a directory."""
+
+MAX_OBJECTS = 1_000_000
+"""Objects that decisions read."""
+
+MAX_NESTED_LISTS = 3
+"""Lists in each other."""
+
+MAX_SKIPPED_KINDS = 1000
+"""Kinds that are counted by name; objects of further ones are counted together."""
+
+MAX_MESSAGE_CHARACTERS = 600
+"""Length of an error message, which may quote names and values of a file."""
 
 ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
@@ -57,13 +80,25 @@ def read_cluster(source: ManifestSource) -> LoadReport:
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
     collector = _Collector()
-    if isinstance(source, Mapping):
-        collector.add(source, "cluster")
-        return collector.report()
-    for path in cluster_files(Path(source)):
-        for number, document in enumerate(_documents(path), start=1):
-            collector.add(document, path.name, place=f"document {number}")
+    try:
+        if isinstance(source, Mapping):
+            collector.add(source, "cluster")
+        else:
+            _collect_files(collector, Path(source))
+    except ClusterFileError as error:
+        raise ClusterFileError(_shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
     return collector.report()
+
+
+def _collect_files(collector: "_Collector", path: Path) -> None:
+    size = 0
+    for file in cluster_files(path):
+        data = _read_file(file)
+        size += len(data)
+        if size > MAX_BYTES:
+            raise ClusterFileError(f"{path.name}: its files are larger than {size_text(MAX_BYTES)} together")
+        for number, document in enumerate(_documents(file, data), start=1):
+            collector.add(document, file.name, place=f"document {number}")
 
 
 def example_cluster() -> ClusterObjects:
@@ -80,6 +115,10 @@ def cluster_files(path: Path) -> list[Path]:
         found = sorted(f for f in path.iterdir() if f.name.endswith(MANIFEST_SUFFIXES) and not f.name.startswith("."))
     except OSError as error:
         raise ClusterFileError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # a NUL byte in the path
+        raise ClusterFileError(f"{path}: {error}") from error
+    if len(found) > MAX_FILES:
+        raise ClusterFileError(f"{path}: has more than {MAX_FILES:,} cluster files")
     if not found:
         raise ClusterFileError(f"{path}: no file in this directory ends in {', '.join(MANIFEST_SUFFIXES)}")
     return found
@@ -88,83 +127,92 @@ def cluster_files(path: Path) -> list[Path]:
 # --- bytes to documents ---------------------------------------------------------------------------------------------
 
 
-def _documents(path: Path) -> list[Any]:
-    """Return the documents of a file: `Raw` for JSON, plain Python values for YAML."""
+def _read_file(path: Path) -> bytes:
+    """Return the file as UTF-8, decompressed."""
     try:
-        data = _decompress(path.read_bytes())
-        found = _parse(data, is_yaml=path.name.removesuffix(".gz").endswith((".yaml", ".yml")))
-    except (OSError, EOFError, zlib.error) as error:
-        raise ClusterFileError(f"{path.name}: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        raise ClusterFileError(f"{path.name}: not YAML: {_yaml_problem(error)}") from error
-    except RecursionError as error:
-        raise ClusterFileError(f"{path.name}: nested too deeply") from error
+        data = read_regular_file(path, MAX_BYTES)
+        if data.startswith(b"\x1f\x8b"):
+            data = gunzip(data, MAX_BYTES)
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # `>` in PowerShell writes it
+            data = data.decode("utf-16").encode()
+    except OSError as error:
+        raise ClusterFileError(f"{path.name}: {error.strerror or error}") from error
     except ValueError as error:
-        raise ClusterFileError(f"{path.name}: not JSON: {error}") from error
-    if not found:
-        raise ClusterFileError(f"{path.name}: the file is empty")
-    return found
-
-
-def _decompress(data: bytes) -> bytes:
-    """Decode gzip, a byte order mark, and UTF-16 (which `>` in PowerShell writes)."""
-    if data.startswith(b"\x1f\x8b"):
-        data = gzip.decompress(data)
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16").encode()
+        raise ClusterFileError(f"{path.name}: {error}") from error
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _parse(data: bytes, is_yaml: bool) -> list[Any]:
-    """Parse JSON with the fast decoder even in a .yaml file; flow-style YAML (`{a: b}`) is left to the YAML parser."""
-    if data[:64].lstrip()[:1] in (b"{", b"["):
-        try:
-            return _json_documents(data)
-        except ValueError:
-            if not is_yaml:
-                raise
-    return [d for d in yaml.load_all(data, Loader=_Loader) if d is not None]
-
-
-def _json_documents(data: bytes) -> list[Any]:
-    """Return the values of concatenated JSON (`{…} {…}`); a single value is not scanned twice."""
+def _documents(path: Path, data: bytes) -> Iterator[Any]:
+    """Yield the documents of a file: `Raw` for JSON, plain Python values for YAML."""
+    is_empty = True
     try:
-        return [msgspec.json.decode(data, type=msgspec.Raw)]
-    except msgspec.DecodeError as error:
-        if "trailing characters" not in str(error):
-            raise
-    text, position, found = data.decode(), 0, []
-    skip, scan = re.compile(r"\s*"), json.JSONDecoder().raw_decode
-    while (position := skip.match(text, position).end()) < len(text):  # type: ignore[union-attr]
-        _, end = scan(text, position)
-        found.append(msgspec.Raw(text[position:end].encode()))
-        position = end
-    return found
+        for document in _parse(data, is_yaml=path.name.removesuffix(".gz").endswith((".yaml", ".yml"))):
+            is_empty = False
+            yield document
+    except LimitError as error:
+        raise ClusterFileError(f"{path.name}: {_yaml_problem(error)}") from error
+    except yaml.YAMLError as error:
+        raise ClusterFileError(f"{path.name}: not YAML: {_yaml_problem(error)}") from error
+    except RecursionError as error:
+        raise ClusterFileError(f"{path.name}: is nested deeper than about 1,000 levels") from error
+    except ValueError as error:
+        raise ClusterFileError(f"{path.name}: not JSON: {error}") from error
+    if is_empty:
+        raise ClusterFileError(f"{path.name}: the file is empty")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML loader that resolves only null, true, false and decimal integers; every other scalar stays a string.
-
-    Timestamps are strings in the API; `0.5` must stay exact, as a quantity is decimal, not binary; and YAML 1.1's `on`,
-    `no` and `0x1` are not numbers or booleans in Kubernetes manifests.
-    """
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-    def construct_document(self, node: yaml.Node) -> Any:
-        self.deep_construct = True  # so that a recursive alias is an error
-        return super().construct_document(node)
+def _parse(data: bytes, is_yaml: bool) -> Iterator[Any]:
+    """Parse JSON with the fast decoder even in a .yaml file; flow-style YAML (`{a: b}`) is left to the YAML parser."""
+    if data[:64].lstrip()[:1] in (b"{", b"[") and not (is_yaml and not _is_json(data)):
+        return _json_documents(data)
+    return _yaml_documents(data)
 
 
-_Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789"))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"^<<$"), ["<"])
+def _yaml_documents(data: bytes) -> Iterator[Any]:
+    if len(data) > MAX_YAML_BYTES:
+        raise LimitError(f"is YAML of more than {size_text(MAX_YAML_BYTES)}: use JSON", None)
+    return (document for document in read_documents(data) if document is not None)
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        deque(_json_documents(data), maxlen=0)
+    except ValueError:
+        return False
+    return True
+
+
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_MALFORMED = re.compile(r"(?:JSON is malformed: )?(.*?) \(byte (\d+)\)")
+
+
+def _json_documents(data: bytes) -> Iterator[msgspec.Raw]:
+    """Yield the values of concatenated JSON (`{…} {…}`), each scanned once."""
+    start, rest = 0, memoryview(data)
+    while True:
+        try:
+            yield msgspec.json.decode(rest[start:], type=msgspec.Raw)
+            return
+        except msgspec.DecodeError as error:
+            if not (trailing := _TRAILING.search(str(error))):
+                raise ValueError(_json_problem(error, data, start)) from error
+        end = start + int(trailing[1]) - 1  # msgspec has read one character of the next value
+        yield msgspec.Raw(data[start:end])
+        start = end
+
+
+def _json_problem(error: msgspec.DecodeError, data: bytes, start: int) -> str:
+    """Return the error with a line instead of a position in bytes."""
+    found = _MALFORMED.fullmatch(str(error))
+    if found is None:
+        return "it ends too early" if "truncated" in str(error) else str(error)
+    line = data.count(b"\n", 0, start + int(found[2])) + 1
+    return f"{found[1]} at line {line}"
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
     return f"{problem} at line {mark.line + 1}" if mark else problem
 
 
@@ -214,18 +262,26 @@ class _Collector:
         self._pod_by_uid: dict[str, str] = {}
         self._skipped: Counter[str] = Counter()
         self._unread: set[str] = set()
+        self._objects = 0
 
     def report(self) -> LoadReport:
         found: dict[str, Any] = {field: tuple(objects) for field, objects in self._found.items()}
         return LoadReport(ClusterObjects(**found, unreadable_tables=tuple(sorted(self._unread))), dict(self._skipped))
 
-    def add(self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document") -> None:
-        """Add one object or all items of a List; `default` is the item type that a typed list (NodeList) implies."""
+    def add(
+        self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document", lists: int = 0
+    ) -> None:
+        """Add one object or all items of a List; `default` is the item type that a typed list (NodeList) implies.
+
+        `lists`: number of Lists around it.
+        """
         head = _read(document, _TypeMeta, f"{file}: {place}")
         name = head.kind or (default.kind if default else "")
         if not name:
             raise ClusterFileError(f"{file}: {place} has no kind")
         if name.endswith("List"):
+            if lists == MAX_NESTED_LISTS:
+                raise ClusterFileError(f"{file}: {place}: more than {MAX_NESTED_LISTS} Lists in each other")
             inner = _TypeMeta(name.removesuffix("List"), head.api_version)
             struct: type[_Items | _AnyItems] = _Items if isinstance(document, msgspec.Raw) else _AnyItems
             listed = _read(document, struct, f"{file}: {name}")
@@ -234,7 +290,7 @@ class _Collector:
                 field for field in noted.split(",") if field in self._found
             )  # of a newer version: ignored
             for index, item in enumerate(listed.items or ()):
-                self.add(item, file, inner, place=f"item {index}")
+                self.add(item, file, inner, place=f"item {index}", lists=lists + 1)
             return
         version = head.api_version or (default.api_version if default else "")
         try:
@@ -242,9 +298,14 @@ class _Collector:
         except ValueError as error:
             raise ClusterFileError(f"{file}: {name} {_name_of(document) or f'({place})'}: {error}") from error
         if kind is None:
-            self._skipped[f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name] += 1
+            self._skip(f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name)
         else:
             self._add_object(kind, document, file, place)
+
+    def _skip(self, kind: str) -> None:
+        kind = _shortened(kind, 100)
+        is_known = kind in self._skipped or len(self._skipped) < MAX_SKIPPED_KINDS
+        self._skipped[kind if is_known else "of further kinds"] += 1
 
     def _add_object(self, kind: str, document: Any, file: str, place: str) -> None:
         try:
@@ -256,6 +317,9 @@ class _Collector:
                 f"{file}: {kind} {_name_of(document) or f'({place})'}: {decode_error_message(error)}"
             ) from error
         self._found[KINDS[kind].field].append(loaded)
+        self._objects += 1
+        if self._objects > MAX_OBJECTS:
+            raise ClusterFileError(f"{file}: more than {MAX_OBJECTS:,} objects")
 
     def _check_unique(self, kind: str, loaded: Object, file: str) -> None:
         """Raise ValueError if the object has no name, or if its name or a pod's UID is a duplicate."""
@@ -318,4 +382,9 @@ def _name_of(document: Any) -> str:
         name = _decode(document, _MetadataOnly).metadata
     except ValueError:
         return ""
-    return f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
+    text = f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
+    return _shortened(text, 300)
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,22 +1,28 @@
 """Load the cluster cache from a file or directory and reload it when the files change.
 
-The files are polled every `interval`; `extender.file_watch` decides when a change is loaded.
+The files are polled every `interval`; `extender.file_watch` decides when a change is loaded. Files that change all the
+time use at most MAX_RELOAD_SHARE of a core.
 
 Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, read_cluster
 from extender.core.profile import Profile
+from extender.daemon_thread import ReloadThread
 from extender.errors import ClusterFileError
 from extender.file_watch import ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
+
+MAX_RELOAD_SHARE = 0.2
+"""Share of the time in which files are read: the next check waits accordingly after one that took long."""
 
 
 class FileSource:
@@ -39,6 +45,7 @@ class FileSource:
         """Report of the last successful load."""
         self._sleep = sleep
         self._changes = ChangeDetector()
+        self._thread = ReloadThread("cluster file")
 
     @property
     def is_live(self) -> bool:
@@ -55,7 +62,8 @@ class FileSource:
         return None
 
     def warnings(self) -> Sequence[str]:
-        return (f"cluster file: {self.last_error}; using the previous cache",) if self.last_error else ()
+        failed = [f"cluster file: {self.last_error}; using the previous cache"] if self.last_error else []
+        return failed + self._thread.warnings()
 
     def reflector_statuses(self) -> Sequence[ReflectorStatus]:
         return ()
@@ -78,16 +86,19 @@ class FileSource:
 
     async def run(self) -> None:
         """Check for changes every `interval` until cancelled."""
+        took = 0.0
         while self.interval > 0:
-            await self._sleep(self.interval)
+            await self._sleep(max(self.interval, took * (1 / MAX_RELOAD_SHARE - 1)))
+            began = time.monotonic()
             await self.poll()
+            took = time.monotonic() - began
 
     async def poll(self) -> bool:
         """Check once; return whether the cache was reloaded. Errors are logged, never raised."""
         try:
-            if not self._changes.should_reload(await asyncio.to_thread(_signature, self.path)):
+            if not self._changes.should_reload(await self._thread.run(_signature, self.path)):
                 return False
-            await asyncio.to_thread(self.load)
+            await self._thread.run(self.load)
         except Exception as error:  # even a bug must not end the reloading
             self._record_failure(error)
             return False

@@ -339,7 +339,11 @@ BROKEN_FILES = {
     "an empty file": ("c.json", b"", "c.json: the file is empty"),
     "an empty YAML file": ("c.yaml", b"# nothing\n---\n", "c.yaml: the file is empty"),
     "JSON that ends too early": ("c.json", b'{"kind": "List", "items": [', "c.json: not JSON: "),
-    "JSON with something behind it": ("c.json", b'{"kind": "Pod"} oops', "c.json: not JSON: "),
+    "JSON with something behind it": (
+        "c.json",
+        b'{"kind": "Secret"} oops',
+        "c.json: not JSON: invalid character at line 1",
+    ),
     "YAML that is none": ("c.yaml", b"kind: List\nitems: [a, b\n", "c.yaml: not YAML: "),
     "text that is not UTF-8": (
         "c.json",

@@ -1,0 +1,309 @@
+"""Read YAML within limits: nesting, aliases, scalars and nodes, in files that a mistake or an attacker wrote.
+
+PyYAML recurses once per level, in C until the process crashes, and repeats what merge keys name without end. Manifests
+are therefore built from the parser's events, without recursion (`read_documents`); the configuration, whose keys need
+their lines, from nodes (`compose`). The limits are far above what the API server accepts in an object.
+
+Rule: every error is a yaml.YAMLError; a LimitError says which limit a file exceeds, not that it is not YAML.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError, SafeConstructor
+
+MAX_DEPTH = 100
+"""Mappings and sequences in each other."""
+
+MAX_SCALAR_BYTES = 3 << 20
+"""Size of one scalar, or of one comment: the API server's limit of a whole request."""
+
+MAX_REPEATED_NODES = 1_000_000
+"""Nodes that the aliases of a file of manifests stand for; a scalar also counts once per 64 characters."""
+
+MAX_REPEATED_CONFIG_NODES = 10_000
+"""Nodes that the aliases of a configuration stand for."""
+
+MAX_NODES = 10_000_000
+"""Nodes of a file of manifests, aliases resolved."""
+
+MAX_TAG_DIRECTIVES = 100
+"""`%TAG` lines, which libyaml compares each with each; manifests need none."""
+
+MAX_INTEGER_DIGITS = 4000
+"""Digits of an integer; Python converts 4,300 at most."""
+
+_EventParser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_CONSTANTS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+}
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
+_STANDARD_TAG = "tag:yaml.org,2002:"
+
+
+class LimitError(yaml.MarkedYAMLError):
+    """A file is YAML, but exceeds a limit; `problem` says which, `problem_mark` where."""
+
+    def __init__(self, problem: str, mark: yaml.Mark | None) -> None:
+        super().__init__(problem=problem, problem_mark=mark)
+
+
+def read_documents(data: bytes) -> Iterator[Any]:
+    """Yield the values of the documents of a file; an alias is the very value that its anchor names.
+
+    Only null, true, false and decimal integers are resolved; every other plain scalar stays a string. Timestamps are
+    strings in the API; `0.5` must stay exact, as a quantity is decimal, not binary; and YAML 1.1's `on`, `no` and `0x1`
+    are not numbers or booleans in Kubernetes manifests.
+    """
+    builder = _Builder()
+    for event in _checked_events(data):
+        if builder.add(event):
+            yield builder.root
+
+
+def compose(text: str) -> yaml.Node | None:
+    """Return the node of a file with one document, with lines, or None if it is empty."""
+    return yaml.compose(text, Loader=_ConfigLoader)
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+
+class _Chunks:
+    """The bytes of a file as a stream, which the parser reads in chunks.
+
+    Between two chunks other threads run: libyaml holds the GIL while it scans, however long a scalar is.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+        self.since_event = 0
+        """Bytes that were read since the last event."""
+        self.is_scalar_too_long = False
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes; none once a scalar is too long, which ends the scan."""
+        self.is_scalar_too_long = self.is_scalar_too_long or self.since_event > MAX_SCALAR_BYTES
+        if self.is_scalar_too_long:
+            return b""
+        part = self._data[self._position : self._position + size]
+        self._position += len(part)
+        self.since_event += len(part)
+        return part
+
+
+def _checked_events(data: bytes) -> Iterator[Any]:
+    """Yield the parser's events; LimitError as soon as a limit is exceeded."""
+    if data.count(b"%TAG") > MAX_TAG_DIRECTIVES:
+        raise LimitError(f"has more than {MAX_TAG_DIRECTIVES} %TAG directives", None)
+    chunks, size = _Chunks(data), _ExpandedSize(MAX_REPEATED_NODES)
+    mark = None
+    try:
+        parser = _EventParser(chunks)
+        is_over = False
+        while not is_over:
+            event = parser.get_event()
+            if chunks.is_scalar_too_long:  # then the event is cut off
+                break
+            chunks.since_event = 0
+            mark = event.start_mark
+            size.count(event)
+            yield event
+            is_over = event.__class__ is yaml.StreamEndEvent
+    except yaml.YAMLError:
+        if not chunks.is_scalar_too_long:
+            raise
+    if chunks.is_scalar_too_long:
+        raise LimitError(f"a scalar or comment is longer than {MAX_SCALAR_BYTES >> 20} MiB", mark)
+
+
+class _ExpandedSize:
+    """Counts nodes as they would be without aliases: what is shared here is walked once per alias by its readers."""
+
+    def __init__(self, max_repeated: int) -> None:
+        self._max_repeated = max_repeated
+        self._nodes = 0
+        self._repeated = 0
+        self._size_of: dict[str, int] = {}
+        """Anchor -> nodes; not yet in it: the anchors of open collections."""
+        self._open: list[tuple[str | None, int]] = []
+        """Anchor of each open collection, and the nodes before it."""
+
+    def count(self, event: Any) -> None:
+        kind = event.__class__
+        if kind is yaml.ScalarEvent:
+            size = 1 + (len(event.value) >> 6)
+            self._nodes += size
+            if event.anchor is not None:
+                self._size_of[event.anchor] = size
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self._open_collection(event)
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            anchor, before = self._open.pop()
+            if anchor is not None:
+                self._size_of[anchor] = self._nodes - before
+        elif kind is yaml.AliasEvent:
+            self._repeat(event)
+        elif kind is yaml.DocumentStartEvent:
+            self._size_of.clear()
+
+    def _open_collection(self, event: Any) -> None:
+        self._open.append((event.anchor, self._nodes))
+        self._size_of.pop(event.anchor, None)
+        self._nodes += 1
+        if len(self._open) > MAX_DEPTH:
+            raise LimitError(f"is nested deeper than {MAX_DEPTH} levels", event.start_mark)
+        if self._nodes > MAX_NODES:
+            raise LimitError(f"has more than {MAX_NODES:,} values", event.start_mark)
+
+    def _repeat(self, event: Any) -> None:
+        size = self._size_of.get(event.anchor)
+        if size is None:
+            is_recursive = any(anchor == event.anchor for anchor, _ in self._open)
+            problem = "found unconstructable recursive node" if is_recursive else "found undefined alias"
+            raise ConstructorError(None, None, problem, event.start_mark)
+        self._nodes += size
+        self._repeated += size
+        if self._repeated > self._max_repeated:
+            raise LimitError(f"its aliases stand for more than {self._max_repeated:,} values", event.start_mark)
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+_NO_KEY: Any = object()
+_MERGE_KEY: Any = object()
+
+
+class _Builder:
+    """Builds the values of documents from events, without recursion."""
+
+    def __init__(self) -> None:
+        self.root: Any = None
+        """Value of the last document that ended."""
+        self._collection: Any = None
+        """The innermost open list or dict; None: outside of any."""
+        self._key: Any = _NO_KEY
+        """Key of an open dict whose value is next."""
+        self._merged: list[dict[Any, Any]] = []
+        """Mappings that `<<` names in the open dict; the last takes precedence."""
+        self._outer: list[tuple[Any, Any, list[dict[Any, Any]], str | None]] = []
+        self._anchors: dict[str, Any] = {}
+        self._keys: dict[str, str] = {}
+        """The strings that are keys, each once: a file repeats them for every object."""
+
+    def add(self, event: Any) -> bool:
+        """Add one event; return whether a document has ended."""
+        kind = event.__class__
+        if kind is yaml.ScalarEvent:
+            self._put(self._scalar(event), event.anchor, event)
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self._open(event, is_mapping=kind is yaml.MappingStartEvent)
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            value = self._with_merged(self._collection) if self._merged else self._collection
+            self._collection, self._key, self._merged, anchor = self._outer.pop()
+            self._put(value, anchor, event)
+        elif kind is yaml.AliasEvent:
+            self._put(self._anchors[event.anchor], None, event)
+        elif kind is yaml.DocumentStartEvent:
+            self._anchors.clear()
+        return kind is yaml.DocumentEndEvent
+
+    def _open(self, event: Any, *, is_mapping: bool) -> None:
+        if event.tag not in (None, "!", f"{_STANDARD_TAG}{'map' if is_mapping else 'seq'}"):
+            raise ConstructorError(None, None, f"unsupported tag {_shortened(event.tag)}", event.start_mark)
+        self._outer.append((self._collection, self._key, self._merged, event.anchor))
+        self._collection, self._key, self._merged = {} if is_mapping else [], _NO_KEY, []
+
+    def _put(self, value: Any, anchor: str | None, event: Any) -> None:
+        """Put a complete value into the open collection."""
+        if anchor is not None:
+            self._anchors[anchor] = "<<" if value is _MERGE_KEY else value
+        if self._collection.__class__ is list:
+            self._collection.append(value)
+        elif self._collection is None:
+            self.root = value
+        elif self._key is _NO_KEY:
+            if value.__class__ is str:
+                value = self._keys.setdefault(value, value)
+            elif isinstance(value, list | dict):
+                raise ConstructorError("while constructing a mapping", None, "found unhashable key", event.start_mark)
+            self._key = value
+        elif self._key is _MERGE_KEY:
+            self._merge(value, event)
+            self._key = _NO_KEY
+        else:
+            self._collection[self._key] = value
+            self._key = _NO_KEY
+
+    def _merge(self, value: Any, event: Any) -> None:
+        found = value if isinstance(value, list) else [value]
+        if not all(isinstance(one, dict) for one in found):
+            raise ConstructorError(None, None, "expected a mapping or list of mappings for merging", event.start_mark)
+        self._merged += reversed(found)
+
+    def _with_merged(self, own: dict[Any, Any]) -> dict[Any, Any]:
+        values: dict[Any, Any] = {}
+        for merged in self._merged:
+            values.update(merged)
+        values.update(own)
+        return values
+
+    def _scalar(self, event: Any) -> Any:
+        text, tag = event.value, event.tag
+        if tag is not None and tag != "!":
+            return _tagged_scalar(event)
+        if not event.implicit[0]:
+            return text
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
+        if text[0] in "-+0123456789" and _INTEGER.fullmatch(text):
+            return _integer(text, event)
+        if text == "<<" and self._key is _NO_KEY and self._collection.__class__ is dict:
+            return _MERGE_KEY
+        return text
+
+
+def _integer(text: str, event: Any) -> int:
+    if len(text) > MAX_INTEGER_DIGITS:
+        raise LimitError(f"an integer has more than {MAX_INTEGER_DIGITS} digits", event.start_mark)
+    return int(text)
+
+
+def _tagged_scalar(event: Any) -> Any:
+    """Return the value of a scalar with a tag such as `!!str`."""
+    if event.tag == f"{_STANDARD_TAG}str":
+        return event.value
+    if event.tag in (f"{_STANDARD_TAG}{name}" for name in ("null", "bool", "int", "float", "binary", "timestamp")):
+        node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark)
+        try:
+            return SafeConstructor().construct_object(node)
+        except (ValueError, KeyError, IndexError):
+            pass
+    raise ConstructorError(None, None, f"unsupported tag {_shortened(event.tag)}", event.start_mark)
+
+
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:60]}…")
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+class _ConfigLoader(yaml.SafeLoader):
+    """Composes nodes within the limits of a configuration."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self._size = _ExpandedSize(MAX_REPEATED_CONFIG_NODES)
+
+    def get_event(self) -> Any:
+        event = super().get_event()  # type: ignore[no-untyped-call]
+        self._size.count(event)
+        return event
