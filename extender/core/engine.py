@@ -33,7 +33,7 @@ from extender.core.preemption.candidates import apply_policies, find_candidates,
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.drop_reasons import drop_reasons
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER
+from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, not_schedulable
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.rate_limits import preemption_refusal
@@ -170,7 +170,7 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
         potential_victims(context, reverse_of=potential)
-    snapshot.index(NodePods, profile.preemption).on(context.layout, np.arange(len(snapshot.nodes)))
+    snapshot.index(NodePods, profile.preemption).build(context.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 
@@ -280,7 +280,8 @@ def preempt(
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     context = scheduling_context(snapshot, pod, profile, history)
     plugins, scheduler_decides = not_evaluated_on(context, resolved.rows)
-    refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else preemption_refusal(context)
+    refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else not_schedulable(snapshot, pod)
+    refusal = preemption_refusal(context) if refusal is None else refusal
     if refusal is not None:
         return _vetoed(Dropped(DropCode.REFUSED, refusal), sent, plugins, DecisionContext(context, resolved.rows))
     filter_run = run_filter_plugins(context)

@@ -50,7 +50,9 @@ def create_app(
         max_in_flight=config.server.max_in_flight,
         timeout=config.server.deadline,
         decisions=DecisionLog(
-            config.debug.decisions if config.debug.enabled else 0, config.debug.decisions_size, cache.holds
+            config.debug.decisions if config.debug.enabled else 0,
+            config.debug.decisions_size,
+            lambda: cache.departed_bytes,
         ),
         recorder=Recorder(cache, config.recording),
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,

@@ -13,7 +13,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import evaluate
 from extender.core.explain import summary
-from extender.core.explain.record import record_filter, record_preempt, record_prioritize
+from extender.core.explain.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.explain.schema import DecisionReport, NodeReport
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
@@ -30,7 +30,9 @@ SOME = examples(15, 50, 10_000)
 
 
 def kept(verb, pod, profile, record, now=0):
-    return KeptDecision(f"{verb}-1", verb, now, 1.0, typed(pod), profile, "answered", "version=1", record)
+    return KeptDecision(
+        f"{verb}-1", verb, now, 1.0, RecordedPod.of(typed(pod)), profile, "answered", "version=1", record
+    )
 
 
 class Asked:

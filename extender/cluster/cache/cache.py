@@ -20,10 +20,12 @@ import msgspec
 from extender.cluster.cache.assume import AssumeCache
 from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.engine import prepare
+from extender.core.preemption.node_pods import NodePods
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
+from extender.k8s.memory import pod_memory
 from extender.k8s.objects import Object, ObjectMeta, Pod
 
 OBJECTS_PER_STEP = 50
@@ -90,6 +92,11 @@ class ClusterCache:
         self.listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
         self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+
+    @property
+    def departed_bytes(self) -> int:
+        """Memory of the pod objects that left and that recorded decisions may hold, since the start."""
+        return self._snapshot.departed_bytes if self._snapshot is not None else 0
 
     @property
     def version(self) -> int:
@@ -161,10 +168,6 @@ class ClusterCache:
         """Return the API server's state of a cached object; None if the object is only assumed."""
         return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
 
-    def holds(self, pod: Pod) -> bool:
-        """Return whether the cache holds this very object, by identity."""
-        return self._snapshot is not None and self._snapshot.objects.pods.get(key_of("Pod", pod)) is pod
-
     # --- replacing and relisting ------------------------------------------------------------------------------
 
     def replace(self, objects: ClusterObjects) -> None:
@@ -194,9 +197,23 @@ class ClusterCache:
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
         prepare(snapshot, self._profile)
-        self._snapshot = snapshot
+        previous, self._snapshot = self._snapshot, snapshot
         self.assumed.reapply()
         self._changed()
+        if previous is not None:
+            yield from self._count_departed(previous, snapshot)
+
+    def _count_departed(self, previous: Snapshot, snapshot: Snapshot) -> Iterator[None]:
+        """Count, in steps, the pods of the previous snapshot that only recorded decisions may hold now."""
+        snapshot.departed_bytes += previous.departed_bytes
+        if not previous.index(NodePods, self._profile.preemption).is_recorded:
+            return
+        snapshot.index(NodePods, self._profile.preemption).mark_all_recorded()
+        for number, (key, pod) in enumerate(previous.objects.pods.items()):
+            if snapshot.objects.pods.get(key) is not pod:
+                snapshot.departed_bytes += pod_memory(pod)
+            if number % (10 * OBJECTS_PER_STEP) == 0:
+                yield
 
     def relist(
         self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None, is_unread: bool = False

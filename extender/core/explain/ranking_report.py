@@ -30,7 +30,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
         candidates=len(ranked),
         # In the order of the ranking the runner-up is equal to the best by the most criteria.
         decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
-        ties=[dry_run.nodes[node].metadata.name for node in ties],
+        ties=[dry_run.name(node) for node in ties],
     )
 
 

@@ -6,12 +6,14 @@ because kube-scheduler is waiting; the rest is computed on demand (`core.explain
 Rule: a record refers to nothing that changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
+from sys import getsizeof
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -29,34 +31,93 @@ from extender.core.preemption.ranking import RankingKeys
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s import requests
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Node, Pod
+from extender.k8s.memory import memory_of
+from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
 """Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
 
-POD_SAMPLE_STRIDE = 256
-"""One in this many pod rows is sampled to estimate the memory of the pods behind all records; a power of two."""
+
+def shared_size(part: object) -> int:
+    """Return the approximate memory in bytes of what several records share, beyond what the cluster cache holds."""
+    if isinstance(part, Pod):
+        return memory_of(part)
+    if isinstance(part, Snapshot):
+        return 20_000 + 600 * (len(part.objects.namespaces) + len(part.objects.priority_classes))
+    if isinstance(part, np.ndarray):
+        return part.nbytes
+    return (200 if isinstance(part, Mapping) else 16) * len(part) if isinstance(part, Sized) else 0
+
+
+_ENCODER = msgspec.json.Encoder()
+_POD_DECODER = msgspec.json.Decoder(Pod)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPod:
+    """The incoming pod as JSON: compact, and measurable whatever its fields hold."""
+
+    identity: Pod
+    """The pod with its names, UID and priority only."""
+    json: bytes
+
+    @classmethod
+    def of(cls, pod: Pod) -> "RecordedPod":
+        own = pod.metadata
+        metadata = ObjectMeta(own.name, own.namespace, own.uid)
+        return cls(Pod(metadata, PodSpec(priority=pod.spec.priority)), _ENCODER.encode(pod))
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`."""
+        return self.identity.key
+
+    @property
+    def priority(self) -> int:
+        return self.identity.priority
+
+    def decode(self) -> Pod:
+        """Return the whole pod."""
+        return _POD_DECODER.decode(self.json)
+
+    def without_details(self) -> "RecordedPod":
+        """Return the pod with its names, UID and priority only."""
+        return RecordedPod.of(self.identity)
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        own = self.identity.metadata
+        return 600 + len(self.json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
     """The pod of the request and the rules that applied to it."""
 
+    pod: RecordedPod
     context: SchedulingContext
-    """Context with a reduced snapshot: only the kinds that protection reasons read."""
+    """Context with a reduced snapshot and pod: only what protection reasons read."""
     filters: tuple[str, ...]
     """Filter plugins in the order in which they run."""
 
+    def amounts(self) -> dict[str, int]:
+        """Return the amounts that the pod requests, in the scheduler's units."""
+        return requests.incoming_requests(self.pod.decode())
+
     @property
-    def pod(self) -> Pod:
-        return self.context.pod
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        return self.context.snapshot, *self.context.nominees
 
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         history = self.context.history
-        return 2000 + 150 * len(history.evictions) + 100 * len(history.attempts)
+        remembered = 300 * len(history.evictions) + 100 * len(history.attempts) + 200 * len(history.recent_deletions)
+        return 1000 + self.pod.size + remembered + 8 * len(self.context.nominees)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +137,11 @@ class RequestedNodes:
         """[requested node]: its name."""
         return _take(self.node_names, self.rows)
 
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        return *self.request.shared, self.node_names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRecord(RequestedNodes):
@@ -89,7 +155,7 @@ class FilterRecord(RequestedNodes):
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
-        return self.request.size + 17 * len(self.rows) + 300 * len(self.statuses.distinct)
+        return self.request.size + 9 * len(self.rows) + _statuses_size(self.statuses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +174,8 @@ class PrioritizeRecord(RequestedNodes):
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
-        return self.request.size + len(self.rows) * 24 + 8 * len(self.scored) * (1 + len(self.plugins))
+        arrays = self.rows.nbytes + self.scored.nbytes + sum(scores.nbytes for scores in self.plugins.values())
+        return self.request.size + 8 * len(self.scores) + 200 * len(self.plugins) + arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +200,12 @@ class DryRunRecord:
     `k` is the place of a pod among the pods of its node, most important first.
     """
 
-    nodes: tuple[Node, ...]
-    """[node]: the Node as it was."""
+    node_names: tuple[str, ...]
+    """Names of all nodes of the cluster; shared like those of RequestedNodes."""
+    node_allocatable: tuple[ResourceList | None, ...]
+    """status.allocatable of all nodes of the cluster; records share the tuple until one changes."""
+    rows: NodeRows
+    """[node] -> place in `node_names` and `node_allocatable`."""
     filter: Statuses
     """[node]: filter status before any eviction."""
     emptied: Mapping[int, Status]
@@ -143,8 +214,6 @@ class DryRunRecord:
     """[node] -> place in VICTIM_SELECTION_METHODS."""
     pods_on_node: tuple[PodsOnNode, ...]
     """[node]: its pods; records share these objects."""
-    sampled_pods: tuple[Pod, ...]
-    """The pods in rows divisible by POD_SAMPLE_STRIDE: two records of the same pods sample the same ones."""
     pod_count: int
     """Number of pods on all nodes of the dry run."""
     flags: npt.NDArray[np.uint8]
@@ -158,10 +227,28 @@ class DryRunRecord:
     candidate_keys: CandidateKeys
     """Ranking keys of the candidates, in the order of `nodes`."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """[node]: its name."""
+        return _take(self.node_names, self.rows)
+
+    def name(self, node: int) -> str:
+        name: str = self.node_names[self.rows[node]]
+        return name
+
+    def allocatable(self, node: int) -> dict[str, int]:
+        """Return what the node had for pods, in the scheduler's units."""
+        return requests.allocatable(self.node_allocatable[self.rows[node]])
+
     @cached_property
     def ranked(self) -> CandidateKeys:
         """The keys with the best candidate first; sorted on first use, outside of the request."""
         return self.candidate_keys.best_first()
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others, but for `pods_on_node`."""
+        return self.node_names, self.node_allocatable, self.budgets, self.allowed
 
     @property
     def size(self) -> int:
@@ -169,8 +256,10 @@ class DryRunRecord:
         keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
         budgets = self.pods_on_node[0].budget_rows.shape[1] if self.pods_on_node else 0
         bytes_per_pod, bytes_per_node = 8 + 4 * budgets, 250
-        total = self.pod_count * bytes_per_pod + len(self.nodes) * bytes_per_node
-        return total + self.flags.size + 8 * keys * len(self.candidate_keys.candidates)
+        total = self.pod_count * bytes_per_pod + len(self.rows) * bytes_per_node
+        # The keys are there twice once the record was rendered.
+        total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)
+        return total + _statuses_size(self.filter) + _status_sizes(self.emptied.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +275,47 @@ class PreemptRecord:
     """Record of the dry run; None: the pod may not preempt on any node."""
     not_tried: Mapping[str, Status]
     """Sent node without a dry run -> its filter status."""
+    departed_before: int
+    """`Snapshot.departed_bytes` at the decision: what is added later may live on because of this record."""
+    unknown_names_size: int
+    """Memory of the sent names in bytes if the cluster cache lacks one of the nodes, else 0."""
 
     @property
     def not_evaluated(self) -> tuple[str, ...]:
         return self.decision.not_evaluated
 
     @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        return self.request.shared + (self.dry_run.shared if self.dry_run is not None else ())
+
+    @property
     def size(self) -> int:
         """Approximate memory in bytes."""
-        dry_run = self.dry_run.size if self.dry_run is not None else 0
-        return self.request.size + 1000 + dry_run + 120 * len(self.sent_nodes) + 150 * len(self.decision.dropped)
+        decision, total = self.decision, self.request.size + 1000
+        if self.dry_run is not None:
+            total += self.dry_run.size
+        # A name costs 120 bytes as a key of two mappings; one that no node has may be long.
+        total += 120 * len(self.sent_nodes) + self.unknown_names_size + 100 * (len(decision.as_sent))
+        total += 100 * (len(decision.dropped) + len(self.not_tried)) + _status_sizes(self.not_tried.values())
+        reasons = dict(zip(map(id, decision.dropped.values()), decision.dropped.values(), strict=True)).values()
+        total += sum(100 + getsizeof(one.details) + getsizeof(one.protected) for one in reasons)
+        victims = sum(len(candidate.victims) for candidate in decision.kept)
+        return total + 200 * len(decision.kept) + _VICTIM_BYTES * victims
+
+
+_VICTIM_BYTES = 150
+"""Memory of a victim's entry in the decision and in its summary."""
+
+
+def _statuses_size(statuses: Statuses) -> int:
+    return statuses.indices.nbytes + _status_sizes(statuses.distinct)
+
+
+def _status_sizes(statuses: Iterable[Status]) -> int:
+    """Return the approximate memory in bytes of statuses, each counted once."""
+    distinct = {id(status): status for status in statuses}.values()
+    return sum(150 + 8 * len(one.reasons) + sum(map(getsizeof, one.reasons)) for one in distinct)
 
 
 DecisionRecord = FilterRecord | PrioritizeRecord | PreemptRecord
@@ -242,8 +362,10 @@ def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> Pree
         dry_run = _record_dry_run(filter_run, run)
         rows = decision_context.rows[~mask_of(run.rows, len(snapshot.nodes))[decision_context.rows]]
         not_tried = dict(zip(_take(snapshot.node_names, rows), filter_run.statuses(rows).to_list(), strict=True))
-    request, kept = _recorded_request(decision_context), replace(decision, decision_context=None)
-    return PreemptRecord(request, kept, tuple(sent_nodes), dry_run, not_tried)
+    request = _recorded_request(decision_context, decision_context.context.nominees)
+    kept, names = replace(decision, decision_context=None), tuple(sent_nodes)
+    unknown = sum(map(getsizeof, names)) if len(decision_context.rows) < len(names) else 0
+    return PreemptRecord(request, kept, names, dry_run, not_tried, snapshot.departed_bytes, unknown)
 
 
 def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
@@ -255,11 +377,13 @@ def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def _recorded_request(decision_context: DecisionContext) -> RecordedRequest:
-    context = decision_context.context
+def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ...] = ()) -> RecordedRequest:
+    """Record the request; `nominees`: the nominated pods that an explanation shows."""
+    context, pod = decision_context.context, RecordedPod.of(decision_context.context.pod)
     unable = plugins_missing_permissions(context, "filter")
     filters = tuple(name for name in FILTERS if name in context.profile.filter_plugins and name not in unable)
-    return RecordedRequest(replace(context, snapshot=_snapshot_for_reasons(context.snapshot)), filters)
+    reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
+    return RecordedRequest(pod, reduced, filters)
 
 
 @derived("namespaces", "priority_classes")
@@ -276,19 +400,18 @@ def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
 
 def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
     snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
-    pods = run.pods.reshape(-1)
     pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
     budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
     insufficient = np.flatnonzero((run.emptied.codes != Code.SUCCESS) & run.potential.evictable.mask.any(axis=0))
     return DryRunRecord(
-        nodes=_take(snapshot.nodes, run.rows),
+        node_names=snapshot.frozen_node_names,
+        node_allocatable=snapshot.frozen_allocatable,
+        rows=run.rows.copy(),
         filter=filter_run.statuses(run.rows),
         emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient).to_list(), strict=True)),
         methods=run.methods,
         pods_on_node=pods_on_node,
-        # A place without a pod holds -1, which is never sampled: all its low bits are set.
-        sampled_pods=_take(snapshot.pod_table.pods, pods[pods & (POD_SAMPLE_STRIDE - 1) == 0]),
-        pod_count=int(np.count_nonzero(pods >= 0)),
+        pod_count=int(np.count_nonzero(run.pods >= 0)),
         flags=_flags(run),
         allowed=budgets.allowances,
         budgets=budgets.names,

@@ -156,14 +156,14 @@ def _nodes_with_dry_run(
     record: PreemptRecord, dry_run: DryRunRecord, only: str | None, *, every_pod: bool
 ) -> Iterator[NodeReport]:
     """Return the nodes with a dry run, or `only` one of them: candidates best first, then the others by name."""
-    ranked, names = dry_run.ranked.candidates.tolist(), [node.metadata.name for node in dry_run.nodes]
+    ranked, names = dry_run.ranked.candidates.tolist(), dry_run.names
     answered = {candidate.node: [victim.key for victim in candidate.victims] for candidate in record.decision.kept}
-    sent_nodes = frozenset(record.sent_nodes)
+    sent_nodes, amounts = frozenset(record.sent_nodes), record.request.amounts()
     others = sorted(set(range(len(names))) - set(ranked), key=names.__getitem__)
     for place, node in [*enumerate(ranked), *((None, node) for node in others)]:
         name = names[node]
         if only in (None, name):
-            tried = _TriedNode(record, dry_run, node, place, answered.get(name), name in sent_nodes)
+            tried = _TriedNode(record, dry_run, node, place, answered.get(name), name in sent_nodes, amounts)
             yield tried.report_with_pods() if every_pod or name == only else tried.report()
 
 
@@ -180,10 +180,12 @@ class _TriedNode:
     answered: list[str] | None
     """Keys of its victims in the answer; None: the answer does not contain it."""
     is_sent: bool
+    amounts: Mapping[str, int]
+    """What the incoming pod requests."""
 
     @property
     def name(self) -> str:
-        return self.dry_run.nodes[self.node].metadata.name
+        return self.dry_run.name(self.node)
 
     @cached_property
     def flags(self) -> npt.NDArray[np.uint8]:
@@ -226,12 +228,12 @@ class _TriedNode:
     def report_with_pods(self) -> NodeReport:
         """Return the report with every pod of the node and its resource totals."""
         request, pods = self.record.request, list(_pods_on(self.record, self.dry_run, self.node))
-        allocatable = requests.allocatable(self.dry_run.nodes[self.node].status.allocatable)
+        wanted = self.amounts
         with_pods: NodeReport = replace(
             self.report(),
-            allocatable=_relevant_amounts(request, allocatable),
-            used=_relevant_amounts(request, _sum(pods)),
-            freed=_relevant_amounts(request, _sum([pod for pod in pods if pod.role == "victim"])),
+            allocatable=_relevant_amounts(wanted, self.dry_run.allocatable(self.node)),
+            used=_relevant_amounts(wanted, _sum(pods)),
+            freed=_relevant_amounts(wanted, _sum([pod for pod in pods if pod.role == "victim"])),
             nominated=[
                 render_incoming_pod(pod)
                 for pod in request.context.nominees
@@ -277,10 +279,10 @@ class _TriedNode:
         return sorted(shown, key=lambda budget: budget.name)
 
 
-def _relevant_amounts(request: RecordedRequest, amounts: Mapping[str, int]) -> ResourceAmounts:
-    """Return the amounts of cpu, memory, pods and every other resource that the incoming pod requests."""
-    wanted = ("cpu", "memory", "pods", *sorted(requests.incoming_requests(request.pod)))
-    return {name: amounts[name] for name in dict.fromkeys(wanted) if name in amounts}
+def _relevant_amounts(wanted: Mapping[str, int], amounts: Mapping[str, int]) -> ResourceAmounts:
+    """Return the amounts of cpu, memory, pods and every other resource in `wanted`."""
+    names = dict.fromkeys(("cpu", "memory", "pods", *sorted(wanted)))
+    return {name: amounts[name] for name in names if name in amounts}
 
 
 def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
@@ -292,7 +294,7 @@ def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
 
 def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
     """Return the sent nodes without a dry run, by name."""
-    seen = {node.metadata.name for node in record.dry_run.nodes} if record.dry_run else set()
+    seen = set(record.dry_run.names) if record.dry_run else set()
     for name in sorted({*record.sent_nodes, *record.decision.dropped} - seen):
         status = record.not_tried.get(name)
         outcome: NodeOutcome = "notEvaluated"

@@ -106,7 +106,7 @@ def _drop_reasons(dropped: Mapping[str, Dropped]) -> str:
 def _why_best(record: PreemptRecord) -> str:
     ranking, dry_run = report_ranking(record), record.dry_run
     if ranking is None or dry_run is None or ranking.decided_by is None:
-        tried = {node.metadata.name for node in dry_run.nodes} if dry_run else set()
+        tried = set(dry_run.names) if dry_run else set()
         nodes = len(tried | set(record.sent_nodes))
         return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
     if record.decision.kept[0].node != ranking.ties[0]:

@@ -33,9 +33,13 @@ def drop_reasons(
     # Without a dry run: the filter status.
     not_tried = np.flatnonzero(places < 0)
     statuses = filter_run.statuses(sent.rows[not_tried]).to_list()
+    reasons: dict[int, Dropped] = {}  # nodes share statuses: one reason, and one message, for all of them
     for nth, status in zip(not_tried.tolist(), statuses, strict=True):
-        code = DropCode.UNRESOLVABLE if status.message else DropCode.FITS
-        dropped[sent.nodes[nth]] = Dropped(code, status.message)
+        reason = reasons.get(id(status))
+        if reason is None:
+            code = DropCode.UNRESOLVABLE if status.message else DropCode.FITS
+            reason = reasons[id(status)] = Dropped(code, status.message)
+        dropped[sent.nodes[nth]] = reason
     # With a dry run: candidates are outranked, the others have its status.
     tried = np.flatnonzero(places >= 0)
     dropped |= dict.fromkeys([sent.nodes[nth] for nth in tried.tolist()], Dropped(DropCode.OUTRANKED))

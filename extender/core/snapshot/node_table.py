@@ -3,6 +3,7 @@
 Rows are contiguous: where a node is removed, the last one takes its row.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +11,11 @@ import numpy as np
 
 from extender.core.snapshot.arrays import BASE_RESOURCES, Encoded, IntArray, LabelColumn, clamped, encode
 from extender.core.snapshot.derived import Aspect, Versioned, derived, derived_by
-from extender.k8s.objects import Node
+from extender.k8s.objects import Node, ResourceList
 from extender.k8s.requests import allocatable
+
+_MAX_LABEL_COLUMNS = 4096
+"""Label columns that are kept: as many as nodes have label keys, so that terms of all keys build each but once."""
 
 
 class NodeTable(Versioned):
@@ -24,6 +28,8 @@ class NodeTable(Versioned):
         self.node_row: dict[str, int] = {}
         self.node_order: dict[str, int] = {}
         """Node name -> place in listing order."""
+        self._label_key_counts: Counter[str] = Counter()
+        """Label key -> number of nodes that have it."""
         self._resources: list[dict[str, int]] = []
         """[node]: allocatable amounts by resource name, in the scheduler's units."""
 
@@ -35,9 +41,11 @@ class NodeTable(Versioned):
         if row is not None:
             for aspect in _changed_aspects(self.nodes[row], node):
                 self._versions[aspect] += 1
+            self._count_labels(self.nodes[row], node)
             self.nodes[row], self._resources[row] = node, amounts
             return None
         row = self.node_row[name] = len(self.nodes)
+        self._count_labels(None, node)
         self.nodes.append(node)
         self.node_names.append(name)
         self._resources.append(amounts)
@@ -48,6 +56,7 @@ class NodeTable(Versioned):
         """Remove a node; the last one takes its row."""
         row, last = self.node_row.pop(name), self.node_names[-1]
         del self.node_order[name]
+        self._count_labels(self.nodes[row], None)
         columns: tuple[list[Any], ...] = self.nodes, self.node_names, self._resources
         for column in columns:
             column[row] = column[-1]
@@ -55,6 +64,19 @@ class NodeTable(Versioned):
         if last != name:
             self.node_row[last] = row
         self._node_rows_changed()
+
+    def _count_labels(self, before: Node | None, after: Node | None) -> None:
+        old, new = ((node.metadata.labels or {}) if node else {} for node in (before, after))
+        if old.keys() == new.keys():
+            return
+        self._label_key_counts.update(new.keys())
+        self._label_key_counts.subtract(old.keys())
+        added = [key for key in new if self._label_key_counts[key] == 1 and key not in old]
+        removed = [key for key in old if not self._label_key_counts[key]]
+        for key in removed:
+            del self._label_key_counts[key]
+        if added or removed:
+            self._versions["node_label_keys"] += 1
 
     def _node_rows_changed(self) -> None:
         for aspect in ("nodes", "taints", "allocatable", "images", "pods"):
@@ -72,10 +94,25 @@ class NodeTable(Versioned):
         """Return [node]: allocatable amount of an extended resource, 0 where a node does not have it."""
         return np.fromiter((own.get(resource, 0) for own in self._resources), np.int64, len(self._resources))
 
-    @derived_by("nodes")
+    @property
+    @derived("node_label_keys")
+    def node_label_keys(self) -> frozenset[str]:
+        """Label keys that some node has: the same object until the set changes."""
+        return frozenset(self._label_key_counts)
+
     def label(self, key: str) -> LabelColumn:
         """Return [node]: value of one label."""
+        # Pods may name thousands of keys that no node has: these share one column.
+        return self._label(key) if key in self._label_key_counts else self._absent_label
+
+    @derived_by("nodes", max_entries=_MAX_LABEL_COLUMNS)
+    def _label(self, key: str) -> LabelColumn:
         return LabelColumn.of([(node.metadata.labels or {}).get(key) for node in self.nodes])
+
+    @property
+    @derived("nodes")
+    def _absent_label(self) -> LabelColumn:
+        return LabelColumn.of([None] * len(self.nodes))
 
     @property
     @derived("taints")
@@ -89,6 +126,12 @@ class NodeTable(Versioned):
     def frozen_node_names(self) -> tuple[str, ...]:
         """`node_names` as a tuple: the same object until a node is added, removed or labelled."""
         return tuple(self.node_names)
+
+    @property
+    @derived("allocatable")
+    def frozen_allocatable(self) -> tuple[ResourceList | None, ...]:
+        """[node]: status.allocatable; the same object until that of a node changes, or a node is added or removed."""
+        return tuple([node.status.allocatable for node in self.nodes])
 
     @property
     @derived("nodes")

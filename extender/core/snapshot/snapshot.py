@@ -42,6 +42,8 @@ class Snapshot(NodeTable):
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
         self.observer: Observer | None = None
+        self.departed_bytes = 0
+        """Memory of the pod objects that left and that recorded decisions may hold, since the start (see `NodePods`)."""
         self._touched: set[int] = set()
         """Rows of the nodes to lay out."""
         self._without_row = PodsWithoutRow()

@@ -114,7 +114,7 @@ async def show_pod(request: Request) -> Response:
     kept = await _kept_decision(request)
     if kept is None:
         return error_response(404, NOT_KEPT)
-    return _json(strip_unread_fields("Pod", kept.pod, kept.profile.preemption.annotations))
+    return _json(strip_unread_fields("Pod", kept.pod.decode(), kept.profile.preemption.annotations))
 
 
 async def _kept_decision(request: Request) -> KeptDecision | None:

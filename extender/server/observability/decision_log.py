@@ -7,16 +7,19 @@ Rule: only the thread that decides uses the log; a kept decision is immutable an
 """
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from sys import getsizeof
 from typing import Literal, get_args
+
+import msgspec
 
 from extender.core.explain import render
 from extender.core.explain import summary as sentences
-from extender.core.explain.record import POD_SAMPLE_STRIDE, DecisionRecord, PreemptRecord
+from extender.core.explain.record import DecisionRecord, PreemptRecord, RecordedPod, shared_size
 from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
 from extender.core.profile import Profile
 from extender.k8s.objects import Pod
@@ -26,8 +29,17 @@ VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
 DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
-POD_SIZE_BYTES = 1000
-"""Estimated memory of a pod, without the objects that it shares with other pods of its template."""
+MAX_SHARE_OF_ONE = 8
+"""A decision that takes more than one part in this many of the memory limit is kept without its details."""
+
+MIN_LARGE_BYTES = 1 << 20
+"""Decisions up to this size are kept whole, however low the limit."""
+
+MAX_SUMMARIZED = 100
+"""Nodes and victims in the summary of a decision whose details are not kept."""
+
+_SUMMARY_BYTES = 1000
+"""Memory of a decision's summary without the names in it."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +51,34 @@ class KeptDecision:
     now: int
     """Time of the decision, nanoseconds since the Unix epoch."""
     milliseconds: float
-    pod: Pod
+    pod: RecordedPod
     profile: Profile
     mode: DecisionMode
     cache: str
     record: DecisionRecord | None
     """Record of the decision; None: no decision was made."""
     error: str | None = None
-    """Reason why the decision failed."""
+    """Reason why the decision failed, or why its details are not kept."""
+    kept_summary: DecisionSummary | None = None
+    """Summary of a decision whose details are not kept."""
 
     @cached_property
     def size(self) -> int:
-        """Estimated memory in bytes."""
-        return 1000 + (0 if self.record is None else self.record.size)
+        """Estimated memory in bytes, with the summary that is made when it is listed."""
+        texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
+        return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        return () if self.record is None else self.record.shared
+
+    def without_details(self) -> "KeptDecision":
+        """Return the decision with its summary only."""
+        error = f"the details are not kept: they take {self.size >> 10} KiB, too much of debug.decisionsSize"
+        shown = {"chosen": self.summary.chosen[:MAX_SUMMARIZED], "victims": self.summary.victims[:MAX_SUMMARIZED]}
+        summary = msgspec.structs.replace(self.summary, **shown)
+        return replace(self, pod=self.pod.without_details(), record=None, error=error, kept_summary=summary)
 
     @cached_property
     def victims(self) -> tuple[Pod, ...]:
@@ -61,12 +88,6 @@ class KeptDecision:
         return tuple(victim for candidate in self.record.decision.kept for victim in candidate.victims)
 
     @property
-    def sample(self) -> tuple[Pod, ...]:
-        """A sample of the pods that the record refers to."""
-        dry_run = self.record.dry_run if isinstance(self.record, PreemptRecord) else None
-        return () if dry_run is None else dry_run.sampled_pods
-
-    @property
     def nodes(self) -> Collection[str]:
         """Names of the nodes that the decision considered; not cached, to save memory in a full log."""
         if self.record is None:
@@ -74,11 +95,13 @@ class KeptDecision:
         if not isinstance(self.record, PreemptRecord):
             return self.record.names
         dry_run = self.record.dry_run
-        return frozenset(self.record.sent_nodes) | {node.metadata.name for node in (dry_run.nodes if dry_run else ())}
+        return frozenset(self.record.sent_nodes).union(dry_run.names if dry_run else ())
 
     @cached_property
     def summary(self) -> DecisionSummary:
         """The decision's line in the list of decisions."""
+        if self.kept_summary is not None:
+            return self.kept_summary
         record = self.record
         outcome: DecisionMode | Literal["noVictims", "vetoed"] = self.mode
         chosen = [one.node for one in record.decision.kept] if isinstance(record, PreemptRecord) else []
@@ -96,7 +119,7 @@ class KeptDecision:
             outcome=outcome,
             sentence=sentence,
             pod=self.pod.key,
-            uid=self.pod.metadata.uid,
+            uid=self.pod.identity.metadata.uid,
             priority=self.pod.priority,
             chosen=chosen,
             victims=[victim.key for victim in self.victims],
@@ -110,7 +133,7 @@ class KeptDecision:
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
             cache=self.cache,
             policies=render.changed_policies(self.profile),
-            incoming=render.render_incoming_pod(self.pod),
+            incoming=render.render_incoming_pod(self.pod.decode()),
             filters=list(record.request.filters) if record else [],
             nodes=rendered.nodes,
             ranking=rendered.ranking,
@@ -154,7 +177,7 @@ class DecisionQuery:
         return list(islice(filter(self.matches, decisions), self.limit))
 
     def matches(self, kept: KeptDecision) -> bool:
-        pods = (kept.pod, *kept.victims) if self.pod is not None else ()
+        pods = (kept.pod.identity, *kept.victims) if self.pod is not None else ()
         return (
             (self.verb is None or kept.verb == self.verb)
             and (self.since is None or kept.now >= self.since)
@@ -167,30 +190,30 @@ class DecisionQuery:
 class DecisionLog:
     """One ring of kept decisions per verb, within a limit of count and of memory.
 
-    Records of preemptions refer to the pods of the nodes of the dry run. While the cluster cache holds such a pod too,
-    the reference costs no memory; a pod that has changed or been deleted since lives on only in this log. Their number
-    is estimated from a sample of the pods (`core.explain.record.POD_SAMPLE_STRIDE`), about once a second.
+    What several records share counts once. Records of preemptions refer to the pods of the nodes of the dry run. While
+    the cluster cache holds such a pod too, the reference costs no memory; pods that left it since the oldest preemption
+    count.
     """
 
-    def __init__(self, max_per_verb: int, max_bytes: int, is_in_cache: Callable[[Pod], bool] = lambda _: True) -> None:
+    def __init__(self, max_per_verb: int, max_bytes: int, departed_bytes: Callable[[], int] = lambda: 0) -> None:
         """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together.
 
-        `is_in_cache`: predicate: the cluster cache holds this very object.
+        `departed_bytes`: memory of the pods that left the cluster cache and that recorded decisions may hold, since the
+        start.
         """
-        self._is_in_cache = is_in_cache
+        self._departed_bytes = departed_bytes
+        self.stripped = 0
+        """Number of decisions kept without their details, because they were too large."""
         self._max_per_verb = max_per_verb
         self._max_bytes = max_bytes
         self._bytes: dict[VerbName, int] = dict.fromkeys(VERBS, 0)
         self._rings: dict[VerbName, deque[KeptDecision]] = {verb: deque() for verb in VERBS}
         self._numbers: dict[str, int] = dict.fromkeys((*VERBS, "bind"), 0)
-        self._sampled: dict[int, Pod] = {}
-        """`id()` of a sampled pod -> the pod."""
-        self._referring: Counter[int] = Counter()
-        """`id()` of a sampled pod -> number of decisions that refer to it."""
-        self._held_alone: set[int] = set()
-        """`id()` of the sampled pods that only this log holds: the cluster cache has replaced or deleted them."""
-        self._sampled_at = 0
-        """Time of the last comparison with the cluster cache, nanoseconds since the Unix epoch."""
+        self._shared: dict[int, tuple[int, int]] = {}
+        """`id()` of a shared part -> (number of decisions that refer to it, its memory)."""
+        self._shared_bytes = 0
+        self._departed_before: deque[int] = deque()
+        """[kept preemption]: `departed_bytes` at its decision."""
 
     @property
     def is_enabled(self) -> bool:
@@ -207,31 +230,50 @@ class DecisionLog:
 
     def keep(self, kept: KeptDecision) -> None:
         """Add a decision; drop the oldest of its ring above its limit, of the largest ring above the memory limit."""
+        if kept.size > max(self._max_bytes // MAX_SHARE_OF_ONE, MIN_LARGE_BYTES):
+            kept = kept.without_details()
+            self.stripped += 1
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
-        self._sampled.update(zip(map(id, kept.sample), kept.sample, strict=True))
-        self._referring.update(map(id, kept.sample))
+        if kept.verb == "preempt":
+            record = kept.record
+            self._departed_before.append(
+                record.departed_before if isinstance(record, PreemptRecord) else self._departed_bytes()
+            )
+        for part in kept.shared:
+            users, size = self._shared.get(id(part), (0, 0))
+            if not users:
+                size = shared_size(part)
+                self._shared_bytes += size
+            self._shared[id(part)] = users + 1, size
         if len(self._rings[kept.verb]) > self._max_per_verb:
             self._drop(kept.verb)
-        if abs(kept.now - self._sampled_at) >= SECOND:
-            self._sampled_at = kept.now
-            self._held_alone = {one for one, pod in self._sampled.items() if not self._is_in_cache(pod)}
-        while sum(map(self._memory_of, VERBS)) > self._max_bytes:
-            self._drop(max(VERBS, key=self._memory_of))
+        while any(self._rings.values()) and self._memory > self._max_bytes:
+            self._drop(max((verb for verb in VERBS if self._rings[verb]), key=self._memory_of))
+
+    @property
+    def _memory(self) -> int:
+        """Estimated memory of all rings in bytes."""
+        return self._shared_bytes + sum(map(self._memory_of, VERBS))
 
     def _memory_of(self, verb: VerbName) -> int:
-        """Return the estimated memory of a ring in bytes."""
-        held_alone = POD_SAMPLE_STRIDE * len(self._held_alone) if verb == "preempt" else 0
-        return self._bytes[verb] + POD_SIZE_BYTES * held_alone
+        """Return the estimated memory of a ring in bytes, without what its records share."""
+        departed = 0
+        if verb == "preempt" and self._departed_before:
+            departed = self._departed_bytes() - self._departed_before[0]
+        return self._bytes[verb] + departed
 
     def _drop(self, verb: VerbName) -> None:
         dropped = self._rings[verb].popleft()
         self._bytes[verb] -= dropped.size
-        for one in map(id, dropped.sample):
-            self._referring[one] -= 1
-            if not self._referring[one]:
-                del self._referring[one], self._sampled[one]
-                self._held_alone.discard(one)
+        if verb == "preempt":
+            self._departed_before.popleft()
+        for part in dropped.shared:
+            users, size = self._shared.pop(id(part))
+            if users > 1:
+                self._shared[id(part)] = users - 1, size
+            else:
+                self._shared_bytes -= size
 
     def get(self, id: str) -> KeptDecision | None:  # noqa: A002  # the name of the key in the API
         verb = id.partition("-")[0]

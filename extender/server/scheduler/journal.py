@@ -17,7 +17,13 @@ from msgspec import Raw
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.record import DecisionRecord, record_filter, record_preempt, record_prioritize
+from extender.core.explain.record import (
+    DecisionRecord,
+    RecordedPod,
+    record_filter,
+    record_preempt,
+    record_prioritize,
+)
 from extender.core.explain.render import changed_policies
 from extender.k8s.time import format_time
 from extender.server.context import ServerContext
@@ -99,6 +105,7 @@ def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
         return
     cache = call.result.answer.cache_status or cache_summary(server_context.cache, server_context.source)
     record = _decision_record(request, call.result.decision)
+    pod = RecordedPod.of(request.pod) if record is None else record.request.pod
     yield
     server_context.decisions.keep(
         KeptDecision(
@@ -106,7 +113,7 @@ def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
             verb=call.verb,
             now=call.history.now,
             milliseconds=call.milliseconds,
-            pod=request.pod,
+            pod=pod,
             profile=server_context.settings.profile,
             mode=call.result.mode,
             cache=cache,

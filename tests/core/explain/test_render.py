@@ -13,7 +13,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.explain.record import record_filter, record_preempt, record_prioritize
+from extender.core.explain.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.explain.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
 from extender.core.explain.schema import BudgetReport, DecisionReport, NodeReport, PodReport
 from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
@@ -53,7 +53,9 @@ def preempted(
         }
         decision = replace(decision, kept=kept, dropped=decision.dropped | dropped, rejected=rejected)
     record = record_preempt(decision, made)
-    return KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, profile, "answered", "version=1", record).decision()
+    return KeptDecision(
+        "preempt-1", "preempt", NOW, 1.0, RecordedPod.of(wanted), profile, "answered", "version=1", record
+    ).decision()
 
 
 def on(decision: DecisionReport, name: str) -> NodeReport:
@@ -197,7 +199,9 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_again_is_r
         decision, dropped=decision.dropped | {"n1": Dropped(DropCode.REJECTED, why)}, rejected={"n1": "x"}
     )
     record = record_preempt(decision, {"n1": SentCandidate(()), **rest})
-    found = KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
+    found = KeptDecision(
+        "preempt-1", "preempt", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
+    ).decision()
     assert {one.name: one.outcome for one in found.nodes} == {"n1": "rejected", "n2": "chosen"}
     assert found.rejected == {"n1": "x"}
 
@@ -801,7 +805,7 @@ def test_one_node_is_rendered_alone_with_its_pods():
     snapshot, wanted = built(cluster(FULL)), typed(incoming())
     sent = {"n1": SentCandidate(()), "n2": SentCandidate(())}
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    one = KeptDecision("preempt-1", "preempt", NOW, 1.0, wanted, Profile(), "answered", "", record)
+    one = KeptDecision("preempt-1", "preempt", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
     assert [(shown.name, len(shown.pods)) for shown in one.decision("n2", every_pod=False).nodes] == [("n2", 1)]
     assert [(shown.name, len(shown.pods)) for shown in one.decision(every_pod=False).nodes] == [("n1", 0), ("n2", 0)]
     assert one.decision("n3").nodes == []
@@ -820,7 +824,9 @@ SOME = {
 def filtered(nodes: Any, requested: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
     record = record_filter(engine.filter(snapshot, wanted, requested, Profile()))
-    return KeptDecision("filter-1", "filter", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
+    return KeptDecision(
+        "filter-1", "filter", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
+    ).decision()
 
 
 def test_a_filter_says_of_every_node_whether_it_fits_and_whether_an_eviction_would_help():
@@ -868,7 +874,9 @@ def test_rarer_reasons_of_a_filter_are_counted_together():
 def scored(nodes: Any, requested: list[str], preemptor: JSON | None = None) -> DecisionReport:
     snapshot, wanted = built(cluster(nodes)), typed(preemptor or incoming())
     record = record_prioritize(engine.prioritize(snapshot, wanted, requested, Profile()))
-    return KeptDecision("prioritize-1", "prioritize", NOW, 1.0, wanted, Profile(), "answered", "", record).decision()
+    return KeptDecision(
+        "prioritize-1", "prioritize", NOW, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
+    ).decision()
 
 
 def test_scores_are_rendered_plugin_by_plugin():

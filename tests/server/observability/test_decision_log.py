@@ -1,27 +1,42 @@
 """The rings of decisions, and how the service fills them: what is kept, for how long, and how it is found again."""
 
+import enum
 import json
 import logging
+import re
+import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
+from types import FunctionType
 
 import msgspec
+import numpy as np
 import pytest
 
+from extender.cluster.cache.cache import Change, ClusterCache
 from extender.config import Configuration
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.explain.record import POD_SAMPLE_STRIDE, record_filter, record_preempt
+from extender.core.explain.record import (
+    DecisionRecord,
+    PreemptRecord,
+    RecordedPod,
+    record_filter,
+    record_preempt,
+    record_prioritize,
+    shared_size,
+)
 from extender.core.explain.schema import DecisionReport
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
-from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
+from extender.k8s.memory import pod_memory
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
 from extender.server.context import ServerContext
-from extender.server.observability.decision_log import POD_SIZE_BYTES, DecisionLog, DecisionQuery, KeptDecision
+from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision
 from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
 from tests.builders import built, cluster, incoming, node, placed, pod, typed
@@ -33,14 +48,18 @@ PLENTY = 1 << 30
 def filtered(number: int, at: int = 0, name: str = "incoming", nodes: tuple[str, ...] = ("n1",)) -> KeptDecision:
     snapshot, wanted = built(cluster({node(one): [] for one in nodes})), typed(incoming(name))
     record = record_filter(engine.filter(snapshot, wanted, nodes, Profile()))
-    return KeptDecision(f"filter-{number}", "filter", at, 1.0, wanted, Profile(), "answered", "", record)
+    return KeptDecision(
+        f"filter-{number}", "filter", at, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
+    )
 
 
 def preempted(number: int, at: int = 0, name: str = "incoming", victim: str = "victim") -> KeptDecision:
     snapshot, wanted = built(cluster({node("n1", cpu="1"): [pod(victim)]})), typed(incoming(name))
     sent = {"n1": SentCandidate((f"uid-{victim}",))}
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    return KeptDecision(f"preempt-{number}", "preempt", at, 1.0, wanted, Profile(), "answered", "", record)
+    return KeptDecision(
+        f"preempt-{number}", "preempt", at, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
+    )
 
 
 def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> DecisionLog:
@@ -48,6 +67,11 @@ def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> Deci
     for one in kept:
         found.keep(one)
     return found
+
+
+def alone(kept: KeptDecision) -> int:
+    """The memory of a decision that shares nothing with others."""
+    return kept.size + sum(map(shared_size, kept.shared))
 
 
 def ids(decisions: DecisionLog, **query) -> list[str]:
@@ -68,15 +92,15 @@ def test_of_each_verb_so_many_are_kept_and_the_oldest_goes():
 def test_of_the_verb_that_takes_most_the_oldest_goes_when_all_take_too_much():
     """There is room for the preemption and two filters of the four."""
     first, *others = (filtered(number, at=number) for number in range(1, 5))
-    decisions = ring(preempted(1, at=9), first, *others, most_bytes=preempted(1).size + 2 * first.size)
+    decisions = ring(preempted(1, at=9), first, *others, most_bytes=alone(preempted(1)) + 2 * alone(first))
     assert ids(decisions) == ["preempt-1", "filter-4", "filter-3"]
 
 
 def test_one_decision_that_is_too_large_is_not_kept_and_takes_no_other_with_it():
     """A decision about 200 nodes; there is room for two of one node each."""
-    small, large = filtered(1), preempted_on_many(200)
-    decisions = ring(small, large, filtered(2, at=1), most_bytes=3 * small.size)
-    assert large.size > 3 * small.size
+    small, large = filtered(1), preempted_on_many(400)
+    decisions = ring(small, large, filtered(2, at=1), most_bytes=3 * alone(small))
+    assert alone(large) > 3 * alone(small)
     assert ids(decisions) == ["filter-2", "filter-1"]
 
 
@@ -85,53 +109,180 @@ def preempted_on_many(count: int) -> KeptDecision:
     snapshot = built(cluster({node(name, cpu="1"): [pod(f"{name}-a")] for name in names}))
     wanted, sent = typed(incoming()), dict.fromkeys(names, SentCandidate(()))
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    return KeptDecision("preempt-1", "preempt", 0, 1.0, wanted, Profile(), "answered", "", record)
+    return KeptDecision("preempt-1", "preempt", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
 
 
-def preempted_again(number: int, pods: list[Pod]) -> KeptDecision:
-    """A preemption on a node with these pods, `number` seconds after the Unix epoch."""
-    snapshot = Snapshot.build(ClusterObjects(nodes=(N1,), pods=tuple(pods)))
-    wanted, sent = typed(incoming()), {"n1": SentCandidate(())}
-    record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
-    return KeptDecision(f"preempt-{number}", "preempt", number * SECOND, 1.0, wanted, Profile(), "answered", "", record)
-
+# --- pods that only kept decisions hold -------------------------------------------------------------------------------
 
 N1 = Node(ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "1", "pods": "1000"}))
 
 
-def many_pods(generation: int) -> list[Pod]:
-    return [typed(placed(pod(f"g{generation}-{number}", cpu="1m"), "n1")) for number in range(10 * POD_SAMPLE_STRIDE)]
+def running(name: str, labels: int = 1) -> Pod:
+    own = {f"{name}-{number}": "x" for number in range(labels)}
+    found = typed(placed(pod(name, cpu="1m"), "n1"))
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, labels=own))
 
 
-def test_L3_pods_that_the_cluster_cache_no_longer_holds_count():
-    """Each preemption is of other pods: there is room for two times these."""
-    generations, held = [many_pods(generation) for generation in range(6)], set[int]()
-    room = 3 * preempted_again(0, generations[0]).size + 2 * 10 * POD_SAMPLE_STRIDE * POD_SIZE_BYTES
-    decisions = DecisionLog(100, room, lambda one: id(one) in held)
-    for number, pods in enumerate(generations):
-        held = set(map(id, pods))
-        decisions.keep(preempted_again(number, pods))
-    assert ids(decisions) == ["preempt-5", "preempt-4", "preempt-3"]
-    held.clear()
-    decisions.keep(filtered(1, at=60 * SECOND))
-    assert ids(decisions) == ["filter-1", "preempt-5", "preempt-4"]
+class Watched:
+    """A cluster cache of one node, and a log of the preemptions that are decided on it."""
+
+    def __init__(self, *pods: Pod, room: int = PLENTY) -> None:
+        self.cache = ClusterCache()
+        self.cache.replace(ClusterObjects(nodes=(N1,), pods=pods))
+        self.log = DecisionLog(100, room, lambda: self.cache.departed_bytes)
+        self.number = 0
+
+    def preempt(self) -> KeptDecision:
+        self.number += 1
+        wanted, sent = typed(incoming()), {"n1": SentCandidate(())}
+        record = record_preempt(engine.preempt(self.cache.snapshot(), wanted, sent, Profile()), sent)
+        kept = KeptDecision(
+            f"preempt-{self.number}", "preempt", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
+        )
+        self.log.keep(kept)
+        return kept
+
+    def apply(self, pod: Pod, *, deleted: bool = False) -> None:
+        self.cache.apply(Change("Pod", pod, deleted))
 
 
-@pytest.mark.parametrize(
-    ("times", "left"),
-    [pytest.param(1, 21, id="there is room for them once"), pytest.param(0.5, 0, id="for half of them")],
-)
-def test_L3_a_pod_counts_once_however_many_decisions_refer_to_it(times, left):
-    """While the cluster cache holds the pods, they take no memory of the log."""
-    pods, number = many_pods(1), 0
-    room = 22 * preempted_again(0, pods).size + int(times * 10 * POD_SAMPLE_STRIDE * POD_SIZE_BYTES)
-    decisions = DecisionLog(100, room, lambda _: number < 20)
-    for number in range(20):
-        decisions.keep(preempted_again(number, pods))
-    assert len(ids(decisions)) == 20
-    number = 20
-    decisions.keep(preempted_again(number, pods))
-    assert len(ids(decisions)) == left
+def test_H4_a_pod_that_only_kept_decisions_hold_counts_until_they_are_dropped():
+    large, watched = running("large", labels=10_000), Watched(running("small"))
+    small = alone(watched.preempt())
+    watched = Watched(running("small"), large, room=4 * small + pod_memory(large))
+    watched.preempt()
+    watched.preempt()
+    assert ids(watched.log) == ["preempt-2", "preempt-1"]
+    watched.apply(large, deleted=True)  # from now on the log alone holds it, and there is room for it
+    watched.preempt()
+    assert ids(watched.log) == ["preempt-3", "preempt-2", "preempt-1"]
+    watched.apply(larger := running("larger", labels=20_000))
+    watched.preempt()
+    watched.apply(larger, deleted=True)
+    watched.preempt()
+    assert ids(watched.log) == ["preempt-5"]
+
+
+def test_H4_a_pod_that_no_decision_refers_to_counts_nothing():
+    watched, large = Watched(running("small")), running("large", labels=10_000)
+    watched.preempt()
+    for _ in range(3):
+        watched.apply(large)
+        watched.apply(large, deleted=True)
+    assert watched.cache.departed_bytes == 0
+
+
+def test_H4_of_a_pod_that_changes_only_what_changed_counts():
+    before = running("web", labels=10_000)
+    watched = Watched(before)
+    watched.preempt()
+    watched.apply(msgspec.structs.replace(before, status=msgspec.structs.replace(before.status, qos_class="Burstable")))
+    assert watched.cache.departed_bytes < 10_000
+    watched.apply(before, deleted=True)
+    assert watched.cache.departed_bytes > pod_memory(before) - 10_000
+
+
+def test_H4_pods_that_a_reload_of_the_cluster_replaces_count():
+    before = running("web", labels=10_000)
+    watched = Watched(before)
+    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(running("web"),)))
+    assert watched.cache.departed_bytes == 0, "no decision was recorded"
+    watched.preempt()
+    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(before,)))
+    assert 0 < watched.cache.departed_bytes < 10_000
+    watched.apply(before, deleted=True)
+    assert watched.cache.departed_bytes >= pod_memory(before)
+
+
+# --- what a decision holds itself -------------------------------------------------------------------------------------
+
+
+def deep_size(root: object, without: frozenset[int]) -> int:
+    """The memory of everything that is reached from there, but for what is reached through the ids `without`."""
+    seen, waiting, total = set(without), [root], 0
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or one is None or isinstance(one, (type, FunctionType, bool, enum.Enum)):
+            continue
+        seen.add(id(one))
+        total += -(-sys.getsizeof(one) // 16) * 16
+        if isinstance(one, Mapping):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            waiting += one
+        elif isinstance(one, msgspec.Struct):
+            waiting += [getattr(one, name) for name in one.__struct_fields__]
+        elif isinstance(one, np.ndarray):
+            waiting += [one.base] if one.base is not None else []
+        else:
+            waiting += vars(one).values() if hasattr(one, "__dict__") else ()
+            slots = (name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ()))
+            waiting += [getattr(one, name) for name in slots if hasattr(one, name) and name != "__weakref__"]
+    return total
+
+
+HOSTILE = {
+    "a usual pod": {},
+    "tolerations": {"tolerations": [{"key": f"k{number}"} for number in range(20_000)]},
+    "volumes without a field": {"volumes": [{"name": ""}] * 20_000},
+    "terms": {
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 1,
+                        "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {f"a{n}": "x"}}},
+                    }
+                    for n in range(2000)
+                ]
+            }
+        }
+    },
+    "resources that no node has": {
+        "containers": [{"resources": {"requests": {f"example.com/r{number}": "1" for number in range(2000)}}}]
+    },
+}
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
+@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in HOSTILE.items()])
+def test_H4_the_size_of_a_kept_decision_is_its_memory(verb, spec):
+    """Between nine tenths of it and three times; without what all decisions share."""
+    names = [f"n{number}" for number in range(50)]
+    snapshot = built(cluster({node(name, cpu="1"): [pod(f"{name}-a")] for name in names}))
+    pending = incoming()
+    wanted = typed({**pending, "spec": {**pending["spec"], **spec}})
+    record: DecisionRecord
+    if verb == "preempt":
+        sent = dict.fromkeys([*names, "x" * 100_000], SentCandidate(()))
+        record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
+    else:
+        record = (
+            record_filter(engine.filter(snapshot, wanted, names, Profile()))
+            if verb == "filter"
+            else record_prioritize(engine.prioritize(snapshot, wanted, names, Profile()))
+        )
+    kept = KeptDecision(f"{verb}-1", verb, 0, 1.0, record.request.pod, Profile(), "answered", "", record)
+    aside = {id(part) for part in kept.shared} | {id(record.request.context.profile), id(kept.profile)}
+    if isinstance(record, PreemptRecord) and record.dry_run is not None:
+        aside |= {id(one) for on in record.dry_run.pods_on_node for one in on.pods}
+    _ = kept.size
+    memory = deep_size(kept, frozenset(aside))
+    assert 0.9 * memory < kept.size < 3 * memory + 4000
+
+
+def test_H4_a_decision_that_is_too_large_is_kept_without_its_details():
+    log, wanted = DecisionLog(10, 16 << 20), typed(incoming())
+    huge = msgspec.structs.replace(wanted, spec=msgspec.structs.replace(wanted.spec, scheduler_name="x" * (3 << 20)))
+    record = record_filter(engine.filter(built(cluster({node("n1"): []})), huge, ["n1"], Profile()))
+    log.keep(KeptDecision("filter-1", "filter", 0, 1.0, record.request.pod, Profile(), "answered", "", record))
+    (one,) = log.newest_first()
+    found = one.decision()
+    assert one.size < 10_000
+    assert (found.outcome, found.sentence, found.nodes) == ("answered", "default/incoming fits on n1", [])
+    assert found.error is not None
+    assert re.fullmatch(r"the details are not kept: they take \d+ KiB, too much of debug.decisionsSize", found.error)
+    assert log.stripped == 1
 
 
 def test_L3_what_a_moment_remembers_counts():
@@ -349,5 +500,5 @@ def test_the_names_of_many_nodes_are_not_kept_twice():
     first, second = (record_filter(engine.filter(snapshot, wanted, ("n2", "n1"), Profile())) for _ in range(2))
     assert first.names == ("n2", "n1")
     assert first.node_names is second.node_names
-    kept = KeptDecision("filter-1", "filter", 0, 1.0, wanted, Profile(), "answered", "", first)
+    kept = KeptDecision("filter-1", "filter", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", first)
     assert kept.nodes == ("n2", "n1")
