@@ -2,6 +2,7 @@
 
 import logging
 import random
+import sys
 import threading
 from pathlib import Path
 
@@ -77,9 +78,14 @@ def logging_as_before():
     """A command sets up logs for its whole process, which here is that of other tests, too."""
     root, own = logging.getLogger(), logging.getLogger("extender")
     before = root.handlers[:], root.level, own.handlers[:], own.level, own.propagate, threading.excepthook
+    hooks = sys.excepthook, sys.unraisablehook
     yield
     logging.captureWarnings(False)
+    for handler in root.handlers:
+        if handler not in before[0]:
+            handler.close()
     root.handlers[:], own.handlers[:] = before[0], before[2]
     root.setLevel(before[1])
     own.setLevel(before[3])
     own.propagate, threading.excepthook = before[4:]
+    sys.excepthook, sys.unraisablehook = hooks

@@ -49,8 +49,10 @@ def main() -> NoReturn:
     try:
         app()
     except (ExtenderError, OSError) as error:
+        from extender.cli import logs
+
         for line in str(error).splitlines():
-            typer.echo(f"extender: {printable(line)}", err=True)
+            logs.echo(f"extender: {printable(line)}")
         sys.exit(2)
     sys.exit(0)
 

@@ -1,5 +1,8 @@
 """Configure logging to standard error: one line of text or JSON per event.
 
+From then on nothing in the process writes to standard error itself, so that a reader that stopped blocks nothing
+(`server.observability.log_writer`): unhandled exceptions and warnings are events too.
+
 Rule: an event is one line; the lines of a stack trace begin with a blank. Text from clients and objects is escaped, so
 that it can neither forge an event nor control a terminal.
 """
@@ -7,15 +10,22 @@ that it can neither forge an event nor control a terminal.
 import logging
 import sys
 import threading
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from extender.errors import printable
 from extender.k8s.time import format_time
+from extender.server.observability.log_writer import QueuedHandler, installed_handler
 
 if TYPE_CHECKING:
     from extender.config.serving import LogSection
 
 log = logging.getLogger(__name__)
+
+MAX_EVENT_CHARACTERS = 16_384
+"""Characters of an event's message, and of its stack trace, that are written; names from a call may be longer."""
 
 
 def configure(config: "LogSection") -> None:
@@ -24,7 +34,7 @@ def configure(config: "LogSection") -> None:
     Libraries log at level Info or above: at Debug the kubernetes client logs whole objects.
     """
     level = logging.getLevelNamesMapping()[config.level.upper()]
-    handler = logging.StreamHandler(sys.stderr)
+    previous, handler = installed_handler(), QueuedHandler()
     handler.setFormatter(TextFormatter() if config.format == "Text" else JSONFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -32,6 +42,19 @@ def configure(config: "LogSection") -> None:
     logging.getLogger("extender").setLevel(level)
     logging.captureWarnings(True)
     threading.excepthook = _log_thread_exception
+    sys.excepthook = _log_exception
+    sys.unraisablehook = _log_unraisable
+    if previous is not None:
+        previous.close()
+
+
+def echo(text: str) -> None:
+    """Print to standard error; once logging is configured, in the order of the log lines and as little blocking."""
+    handler = installed_handler()
+    if handler is None:
+        typer.echo(text, err=True)
+    else:
+        handler.echo(text)
 
 
 def silence() -> None:
@@ -46,6 +69,18 @@ def _log_thread_exception(args: threading.ExceptHookArgs) -> None:
         log.critical("thread %s terminated by an unhandled exception", name, exc_info=error)
 
 
+def _log_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, Exception):
+        log.critical("terminated by an unhandled exception", exc_info=(kind, error, trace))
+    else:  # KeyboardInterrupt
+        sys.__excepthook__(kind, error, trace)
+
+
+def _log_unraisable(args: "sys.UnraisableHookArgs") -> None:
+    if args.exc_value is not None:
+        log.error("%s: %.200r", args.err_msg or "exception ignored in", args.object, exc_info=args.exc_value)
+
+
 class TextFormatter(logging.Formatter):
     """Formats an event as one line, with the stack trace indented below it."""
 
@@ -53,7 +88,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the base's name
-        return printable(super().formatMessage(record))
+        return printable(_cut(super().formatMessage(record)))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
         return _indent_lines(super().formatException(ei))
@@ -63,7 +98,12 @@ class TextFormatter(logging.Formatter):
 
 
 def _indent_lines(text: str) -> str:
-    return "\n".join(f"  {printable(line)}" for line in text.split("\n"))
+    return "\n".join(f"  {printable(line)}" for line in _cut(text).split("\n"))
+
+
+def _cut(text: str) -> str:
+    more = len(text) - MAX_EVENT_CHARACTERS
+    return f"{text[:MAX_EVENT_CHARACTERS]}… ({more} more characters)" if more > 0 else text
 
 
 class JSONFormatter(logging.Formatter):
@@ -79,9 +119,9 @@ class JSONFormatter(logging.Formatter):
             "timestamp": format_time(round(record.created * 1e6) * 1000, 6),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": _cut(record.getMessage()),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            event["exception"] = self.formatException(record.exc_info)
+            event["exception"] = _cut(self.formatException(record.exc_info))
         return encode_line(event).decode().rstrip("\n")

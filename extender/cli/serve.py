@@ -125,7 +125,9 @@ def serve(
 def print_banner(banner: str, settings: "Configuration") -> None:
     """Print the banner to standard error, or log it where standard error holds JSON lines only."""
     if settings.log.format == "Text":
-        typer.echo(banner, err=True)
+        from extender.cli import logs
+
+        logs.echo(banner)
         return
     for line in banner.splitlines():
         log.info("%s", line)

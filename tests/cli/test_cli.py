@@ -1,6 +1,7 @@
 """The command line: what it prints, where, and with which exit code. `serve` itself is not started here."""
 
 import json
+import logging
 import subprocess
 import sys
 from typing import Any
@@ -28,6 +29,8 @@ def run_main(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["extender", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         cli.main()
+    for handler in logging.getLogger().handlers:
+        handler.flush()
     return ended.value.code
 
 
@@ -92,12 +95,12 @@ def test_what_goes_well_ends_with_exit_code_0(monkeypatch):
 # --- serve, as far as it goes without a socket ----------------------------------------------------------------------
 
 
-def test_serve_refuses_a_cluster_that_cannot_be_read(tmp_path, monkeypatch, capsys):
+def test_serve_refuses_a_cluster_that_cannot_be_read(tmp_path, monkeypatch, capfd):
     path = tmp_path / "cluster.json"
     path.write_text('{"kind": "Pod", "metadata": {}}')
     code = run_main(monkeypatch, "serve", "--cluster", path)
     assert code == 2
-    assert capsys.readouterr().err == "extender: cluster.json: Pod (document 1): metadata.name is missing\n"
+    assert capfd.readouterr().err == "extender: cluster.json: Pod (document 1): metadata.name is missing\n"
 
 
 def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch, capsys):
@@ -105,13 +108,13 @@ def test_serve_refuses_to_listen_to_everybody_without_being_told_so(monkeypatch,
     assert capsys.readouterr().err.startswith("extender: --host: server: 0.0.0.0 is not a loopback address")
 
 
-def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, capsys, tmp_path):
+def test_what_is_wrong_with_a_file_does_not_act_on_the_terminal(monkeypatch, capfd, tmp_path):
     path = tmp_path / "cluster.json"
     path.write_text(
         json.dumps({"kind": "Node", "metadata": {"name": "a\x1b[2J"}, "status": {"allocatable": {"cpu": "x"}}})
     )
     assert run_main(monkeypatch, "serve", "--cluster", path) == 2
-    said = capsys.readouterr().err
+    said = capfd.readouterr().err
     assert "\\x1b[2J" in said
     assert said.replace("\n", "").isprintable()
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import sys
 import threading
 import warnings
 
@@ -10,17 +11,24 @@ import pytest
 
 from extender.cli import logs
 from extender.config.serving import LogSection
+from extender.server.observability.log_writer import installed_handler
 
 FORGED = "web\n2026-11-22 03:00:00,000 INFO extender: forged\r\x1b[2J\x9b1m\u202e"
 
 
 @pytest.fixture
-def set_up(capsys):
+def set_up(capfd):
     """Set up logs as configured -> what was written since then."""
+
+    def written():
+        handler = installed_handler()
+        assert handler is not None
+        handler.flush()
+        return capfd.readouterr().err
 
     def begin(**section):
         logs.configure(LogSection.model_validate(section))
-        return lambda: capsys.readouterr().err
+        return written
 
     return begin
 
@@ -140,3 +148,64 @@ def test_a_thread_that_ends_with_an_error_is_an_event(set_up, form):
     assert "a bug" in text
     if form == "JSON":
         assert json.loads(first)["level"] == "critical"
+
+
+# --- nothing else writes to standard error ----------------------------------------------------------------------------
+
+
+def test_H8_an_unhandled_exception_is_an_event_and_no_print(set_up):
+    written = set_up()
+    try:
+        fail(FORGED)
+    except RuntimeError:
+        sys.excepthook(*sys.exc_info())
+    text = written()
+    assert "CRITICAL extender.cli.logs: terminated by an unhandled exception" in text
+    assert "  Traceback (most recent call last):" in text.split("\n")
+
+
+def test_H8_an_exception_that_cannot_be_raised_is_an_event(set_up):
+    written = set_up()
+
+    class Broken:
+        def __del__(self):
+            fail("in a destructor")
+
+    Broken()
+    text = written()
+    assert "ERROR extender.cli.logs: exception ignored in: <function" in text
+    assert "in a destructor" in text
+
+
+def test_H8_text_for_people_keeps_its_place_among_the_events(set_up, log):
+    written = set_up()
+    log.info("before")
+    logs.echo("extender on 127.0.0.1:8888\nsecond line")
+    log.info("after")
+    before, *banner, after = written().splitlines()
+    assert (before.endswith("before"), after.endswith("after")) == (True, True)
+    assert banner == ["extender on 127.0.0.1:8888", "second line"]
+
+
+def test_H8_a_log_call_that_cannot_be_formatted_is_an_event(set_up, log):
+    written = set_up()
+    log.info("%d pods", "many")
+    log.info("goes on")
+    text = written()
+    assert "ERROR extender.server.scheduler.verbs: invalid log call: '%d pods'" in text
+    assert "TypeError" in text
+    assert text.endswith("goes on\n")
+
+
+@pytest.mark.parametrize("form", ["Text", "JSON"])
+def test_H4_a_long_event_is_cut(set_up, log, form):
+    written = set_up(format=form)
+    try:
+        fail("x" * 1_000_000)
+    except RuntimeError:
+        log.exception("preempt %s", "y" * 1_000_000)
+    text = written()
+    assert len(text) < 3 * logs.MAX_EVENT_CHARACTERS
+    assert text.count("more characters)") == 2
+    if form == "JSON":
+        assert json.loads(text)["level"] == "error"

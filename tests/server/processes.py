@@ -29,17 +29,23 @@ class Process:
         self._are_known = threading.Event()
         self._reading = threading.Thread(target=self._read)
         self._reading.start()
-        assert self._are_known.wait(LIMIT), self.lines
+        if not self._are_known.wait(LIMIT) or len(self.ports) < 2:
+            self.close()
+            raise AssertionError(self.lines)
 
     def _read(self):
         for line in self._said:
-            self.lines.append(line)
-            found = re.search(r"(admin|scheduler): listening on https?://127\.0\.0\.1:(\d+)", line)
-            if found:
-                self.ports[found[1]] = int(found[2])
-            if len(self.ports) == 2:
-                self._are_known.set()
+            self.note(line)
         self._are_known.set()
+
+    def note(self, line):
+        """Keep a line of standard error; two of them name the ports."""
+        self.lines.append(line)
+        found = re.search(r"(admin|scheduler): listening on https?://127\.0\.0\.1:(\d+)", line)
+        if found:
+            self.ports[found[1]] = int(found[2])
+        if len(self.ports) == 2:
+            self._are_known.set()
 
     def connection(self, which="scheduler"):
         return http.client.HTTPConnection("127.0.0.1", self.ports[which], timeout=LIMIT)

@@ -20,6 +20,7 @@ from extender.errors import NotReady
 from extender.k8s.kinds import KINDS
 from extender.server.context import Lifecycle, ServerContext
 from extender.server.observability.cache_status import ClusterSource
+from extender.server.observability.log_writer import installed_handler
 from extender.server.observability.metrics import Metrics
 from extender.server.settings import LiveSettings
 
@@ -27,6 +28,7 @@ from extender.server.settings import LiveSettings
 def register_collectors(metrics: Metrics, server_context: ServerContext, waits: "EventLoopCollector") -> None:
     """Register every collector that applies to this server."""
     metrics.register(StateCollector(server_context))
+    metrics.register(LogCollector())
     metrics.register(waits)
 
 
@@ -45,6 +47,15 @@ class StateCollector(Collector):
             yield from recording_metrics(server.recorder.status())
         if server.audit is not None:
             yield _counter("audit_dropped", "Number of audit lines lost; the log says why.", server.audit.dropped)
+
+
+class LogCollector(Collector):
+    """The log lines of this process that were lost; 0 where the log is not written by `extender serve`."""
+
+    def collect(self) -> Iterator[Metric]:
+        handler = installed_handler()
+        dropped = 0 if handler is None else handler.dropped
+        yield _counter("log_lines_dropped", "Number of log lines lost because standard error was not read.", dropped)
 
 
 def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric]:

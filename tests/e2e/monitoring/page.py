@@ -60,6 +60,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "extender_build_info",
         "extender_draining",
         "extender_event_loop_lag_seconds",
+        "extender_log_lines_dropped_total",
         "extender_memory_limit_bytes",
         "process_resident_memory_bytes",
         "process_virtual_memory_bytes",

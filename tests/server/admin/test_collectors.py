@@ -7,10 +7,12 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
+from extender.server.admin import collectors
 from extender.server.admin.collectors import (
     LAG_SAMPLE_SECONDS,
     LAG_WINDOW_SECONDS,
     EventLoopCollector,
+    LogCollector,
     StateCollector,
     cache_metrics,
     certificate_metrics,
@@ -206,3 +208,9 @@ def test_audit_lines_that_were_lost_are_counted():
     assert shown(StateCollector(server_context).collect())["extender_audit_dropped_total"] == 1
     without = ServerContext(ClusterCache(), LiveSettings(Configuration()))
     assert "extender_audit_dropped_total" not in shown(StateCollector(without).collect())
+
+
+def test_H8_log_lines_that_were_lost_are_counted(monkeypatch):
+    for handler, lost in (None, 0), (SimpleNamespace(dropped=3), 3):
+        monkeypatch.setattr(collectors, "installed_handler", lambda handler=handler: handler)
+        assert shown(LogCollector().collect()) == {"extender_log_lines_dropped_total": lost}
