@@ -6,10 +6,10 @@ mismatchLabelKeys need no work here: the API server has merged them into the lab
 Rule: facts about one term; which pods it matches in a cluster is decided by `selector_index`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from extender.k8s.objects import Labels, Pod, PodAffinity, PodAffinityTerm
+from extender.k8s.objects import Affinity, Labels, PodAffinity, PodAffinityTerm
 from extender.k8s.selectors import LabelMatcher, compile_label_selector
 
 
@@ -31,30 +31,44 @@ class PodSelector:
 class AffinityTerm:
     topology_key: str
     pods: PodSelector
-    weight: int = 0
-    """Weight of a preferred term, negative for anti-affinity; 0 for a required term."""
+    weight: int = 1
+    """Weight of a preferred term, negative for anti-affinity; 1 for a required term."""
 
 
-def required_terms(owner: Pod, affinity: PodAffinity | None) -> tuple[AffinityTerm, ...]:
-    """Compile the required terms of `owner`'s affinity or its anti-affinity; raises SelectorError."""
-    return _compile(owner, ((term, 0) for term in (affinity.required if affinity else None) or ()))
+def required_terms(namespace: str, affinity: PodAffinity | None) -> Iterator[AffinityTerm]:
+    """Compile a pod's required terms of affinity or of anti-affinity one by one; raises SelectorError.
+
+    `namespace`: the pod's own.
+    """
+    return (_compile(namespace, term, 1) for term in (affinity.required if affinity else None) or ())
 
 
-def preferred_terms(owner: Pod, affinity: PodAffinity | None, sign: int) -> tuple[AffinityTerm, ...]:
-    """Compile the preferred terms of one side, with weights multiplied by `sign`; raises SelectorError."""
+def preferred_terms(namespace: str, affinity: PodAffinity | None, sign: int) -> Iterator[AffinityTerm]:
+    """Compile preferred terms, with weights multiplied by `sign`; otherwise as `required_terms`."""
     terms = (affinity.preferred if affinity else None) or ()
-    return _compile(owner, ((term.pod_affinity_term, sign * term.weight) for term in terms))
+    return (_compile(namespace, term.pod_affinity_term, sign * term.weight) for term in terms)
 
 
-def _compile(owner: Pod, terms: Iterable[tuple[PodAffinityTerm, int]]) -> tuple[AffinityTerm, ...]:
-    compiled = []
-    for term, weight in terms:
-        own_only = not term.namespaces and term.namespace_selector is None
-        namespaces = frozenset((owner.metadata.namespace,) if own_only else term.namespaces or ())
-        namespace_selector = compile_label_selector(term.namespace_selector)
-        pods = PodSelector(namespaces, namespace_selector, compile_label_selector(term.label_selector))
-        compiled.append(AffinityTerm(term.topology_key, pods, weight))
-    return tuple(compiled)
+def raw_terms(affinity: Affinity | None) -> Iterator[PodAffinityTerm]:
+    """Yield all terms of pod affinity and anti-affinity, required and preferred, before compilation."""
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
+        if side is not None:
+            yield from side.required or ()
+            yield from (one.pod_affinity_term for one in side.preferred or ())
+
+
+def count_requirements(term: PodAffinityTerm) -> int:
+    """Return the number of requirements in the term's two selectors."""
+    selectors = (one for one in (term.label_selector, term.namespace_selector) if one is not None)
+    return sum(len(one.match_labels or ()) + len(one.match_expressions or ()) for one in selectors)
+
+
+def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm:
+    own_only = not term.namespaces and term.namespace_selector is None
+    namespaces = frozenset((namespace,) if own_only else term.namespaces or ())
+    namespace_selector = compile_label_selector(term.namespace_selector)
+    pods = PodSelector(namespaces, namespace_selector, compile_label_selector(term.label_selector))
+    return AffinityTerm(term.topology_key, pods, weight)
 
 
 def merge_namespaces(term: AffinityTerm, namespace_labels: Mapping[str, Labels]) -> AffinityTerm:

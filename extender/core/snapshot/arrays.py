@@ -7,13 +7,13 @@ Rule: knows arrays and selectors only, and nothing of a snapshot.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.k8s.selectors import Requirement
+from extender.k8s.selectors import Requirement, parse_int64
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -117,6 +117,8 @@ class LabelColumn(Encoded):
     code_of: Mapping[str | None, int]
     present: BoolArray
     """[node]: True if it has the label."""
+    _parsed: list[tuple[IntArray, BoolArray]] = field(default_factory=list, repr=False, compare=False)
+    """Place for `_numbers`, which few requirements need."""
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "LabelColumn":
@@ -132,13 +134,30 @@ class LabelColumn(Encoded):
 
     def holds(self, wanted: Requirement) -> BoolArray:
         """Return [node]: whether its value of the label satisfies the requirement."""
-        if wanted.operator == "In":
-            codes = [self.code_of[value] for value in wanted.values if value in self.code_of]
-            holds = np.zeros(len(self.codes), np.bool_)
-            for code in codes:
-                holds |= self.codes == code
-            return holds
-        return self.map_bool(wanted.holds)
+        match wanted.operator:
+            case "Exists":
+                return self.present
+            case "DoesNotExist":
+                return ~self.present
+            case "In" | "NotIn":
+                codes = [self.code_of[value] for value in wanted.values if value in self.code_of]
+                if len(codes) == 1:
+                    listed: BoolArray = self.codes == codes[0]
+                else:
+                    listed = mask_of(np.array(codes, np.int64), len(self.values))[self.codes]
+                return ~listed if wanted.operator == "NotIn" else listed
+        numbers, are_numbers = self._numbers()
+        beyond = numbers > wanted.bound if wanted.operator == "Gt" else numbers < wanted.bound
+        satisfied: BoolArray = (beyond & are_numbers)[self.codes]
+        return satisfied
+
+    def _numbers(self) -> tuple[IntArray, BoolArray]:
+        """Return [value]: the integer that it spells, and whether it spells one, which Gt and Lt need."""
+        if not self._parsed:
+            numbers = [parse_int64(value) for value in self.values]
+            as_array = np.array([number or 0 for number in numbers], np.int64)
+            self._parsed.append((as_array, np.array([number is not None for number in numbers], np.bool_)))
+        return self._parsed[0]
 
 
 def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:
@@ -166,6 +185,18 @@ class PodAmounts:
     """[index in pods]: node row."""
     amounts: IntArray
     """[index in pods]: amount."""
+
+    @classmethod
+    def sum(cls, columns: Sequence["PodAmounts"]) -> "PodAmounts":
+        """Add up columns, pod by pod."""
+        if len(columns) == 1:
+            return columns[0]
+        none = np.empty(0, np.int64)
+        all_pods = np.concatenate([none, *(column.pods for column in columns)])
+        pods, first, entries = np.unique(all_pods, return_index=True, return_inverse=True)
+        amounts = np.zeros(len(pods), np.int64)
+        np.add.at(amounts, entries, np.concatenate([none, *(column.amounts for column in columns)]))
+        return cls(pods, np.concatenate([none, *(column.nodes for column in columns)])[first], amounts)
 
     def without(self, pods: Sequence[int]) -> "PodAmounts":
         """Return the column with some pods left out."""

@@ -13,10 +13,12 @@ Rule: a derived function reads only the aspects that it declares.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from functools import wraps
+from itertools import islice
 from typing import Any, Literal, TypeVar, cast
 
+import msgspec
 import numpy as np
 
 from extender.core.snapshot.arrays import IntArray, grown
@@ -25,7 +27,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", bound="Versioned")
 
-_OfNodes = Literal["nodes", "taints", "allocatable", "images"]
+_OfNodes = Literal["nodes", "node_label_keys", "taints", "allocatable", "images"]
 _OfPods = Literal["pods", "pod_labels", "pod_groups", "coscheduling_groups"]
 _OfOwners = Literal["services", "replication_controllers", "replica_sets", "stateful_sets"]
 _OfVolumes = Literal["claims", "volumes", "volume_attachments", "storage_classes"]
@@ -42,9 +44,27 @@ Aspect = (
 """Parts of the snapshot that change independently of each other, each with a version of its own.
 
 `any`: all objects, and which kinds may not be read; `nodes`: the set of nodes, their labels and declared features;
-`taints`: with spec.unschedulable; `pods`: which pods run where, their specs and statuses; `pod_labels`: labels of pods
-that keep running; every other aspect is a field of ObjectTables.
+`node_label_keys`: the set of label keys that nodes have; `taints`: with spec.unschedulable; `pods`: which pods run
+where, their specs and statuses; `pod_labels`: labels of pods that keep running; every other aspect is a field of
+ObjectTables.
 """
+
+
+MAX_KEY_BYTES = 8 << 10
+"""Largest key, encoded, whose value is kept: keys are made of what pods say, and only pods that are meant to cost much
+have longer ones."""
+
+MAX_KEPT_BYTES = 32 << 20
+"""Bytes of all values of a snapshot that are kept by key, with their keys, as `_value_bytes` estimates them."""
+
+_BYTES_PER_ENCODED_BYTE = 16
+"""Memory of small Python objects per byte of their encoding, at most."""
+
+_SAMPLE_SIZE = 16
+"""Items of a long collection that `_value_bytes` measures."""
+
+_OBJECT_BYTES = 64
+"""Memory of a small object and of the reference to it."""
 
 
 class Versioned:
@@ -52,41 +72,88 @@ class Versioned:
 
     def __init__(self) -> None:
         self._versions: dict[str, int] = defaultdict(int)
-        self._derived: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any]]] = defaultdict(dict)
-        """Function -> key -> (versions of the aspects that it read, value), the oldest value first."""
+        self._derived: dict[Callable[..., Any], tuple[tuple[int, ...], Any]] = {}
+        """Function -> (versions of the aspects that it read, value)."""
+        self._derived_by: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any, int]]] = defaultdict(dict)
+        """Function -> key -> (versions of the aspects that it read, value, bytes), the oldest value first."""
+        self._kept_bytes = 0
+        """Sum of the bytes in `_derived_by`, at most MAX_KEPT_BYTES."""
+
+    def _keep(self, kept: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]) -> None:
+        """Keep a value, and drop all others if there is no room for it."""
+        if self._kept_bytes + entry[2] > MAX_KEPT_BYTES:
+            self._kept_bytes = 0
+            for values in self._derived_by.values():
+                values.clear()
+        if entry[2] <= MAX_KEPT_BYTES:
+            self._kept_bytes += entry[2]
+            kept[key] = entry
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
     """Keep the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
 
     def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
-        by_key = derived_by(*reads, max_entries=1)(wraps(build)(lambda snapshot, _key: build(snapshot)))
-        return wraps(build)(lambda snapshot: by_key(snapshot, None))
+        @wraps(build)
+        def current(snapshot: S) -> T:
+            versions = tuple([snapshot._versions[aspect] for aspect in reads])
+            known = snapshot._derived.get(build)
+            if known is None or known[0] != versions:
+                known = snapshot._derived[build] = versions, build(snapshot)
+            return cast(T, known[1])
+
+        return current
 
     return decorate
 
 
 def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S, K], T]], Callable[[S, K], T]]:
-    """Keep the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change."""
+    """Keep the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change.
+
+    Values of keys above MAX_KEY_BYTES are not kept, and all values together have at most MAX_KEPT_BYTES.
+    """
 
     def decorate(build: Callable[[S, K], T]) -> Callable[[S, K], T]:
         @wraps(build)
         def current(snapshot: S, key: K) -> T:
             versions = tuple([snapshot._versions[aspect] for aspect in reads])
-            kept = snapshot._derived[build]
+            kept = snapshot._derived_by[build]
             known = kept.get(key)
             if known is not None and known[0] == versions:
                 return cast(T, known[1])
             value = build(snapshot, key)
-            kept.pop(key, None)
-            if len(kept) >= max_entries:
-                kept.pop(next(iter(kept)))
-            kept[key] = versions, value
+            old = kept.pop(key, None)
+            if old is None and len(kept) >= max_entries:
+                old = kept.pop(next(iter(kept)))
+            snapshot._kept_bytes -= old[2] if old is not None else 0
+            key_bytes = len(_ENCODER.encode(key))
+            if key_bytes <= MAX_KEY_BYTES:
+                size = key_bytes * _BYTES_PER_ENCODED_BYTE + _value_bytes(value)
+                snapshot._keep(kept, key, (versions, value, size))
             return value
 
         return current
 
     return decorate
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)
+
+
+def _value_bytes(value: Any) -> int:
+    """Estimate the memory of a value: its arrays, and what its collections hold, from a sample of long ones."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        parts: Collection[Any] = value.items()
+    elif isinstance(value, tuple | list | frozenset):
+        parts = value
+    else:
+        parts = [getattr(value, name) for name in getattr(value, "__dataclass_fields__", ())]
+    sample = [_OBJECT_BYTES + _value_bytes(part) for part in islice(parts, _SAMPLE_SIZE)]
+    return sum(sample) * len(parts) // max(len(sample), 1)
 
 
 class NodeVersions:

@@ -89,9 +89,20 @@ class NodeTable(Versioned):
         amounts = [[own.get(name, 0) for name in BASE_RESOURCES] for own in self._resources]
         return np.array(amounts, np.int64).reshape(len(amounts), len(BASE_RESOURCES)).T.copy()
 
-    @derived_by("allocatable")
+    @property
+    @derived("allocatable")
+    def allocatable_names(self) -> frozenset[str]:
+        """Names of the resources that some node has."""
+        return frozenset().union(*self._resources)
+
     def scalar_allocatable(self, resource: str) -> IntArray:
         """Return [node]: allocatable amount of an extended resource, 0 where a node does not have it."""
+        if resource not in self.allocatable_names:
+            return np.zeros(len(self._resources), np.int64)
+        return self._scalar_allocatable(resource)
+
+    @derived_by("allocatable")
+    def _scalar_allocatable(self, resource: str) -> IntArray:
         return np.fromiter((own.get(resource, 0) for own in self._resources), np.int64, len(self._resources))
 
     @property

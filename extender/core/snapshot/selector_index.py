@@ -1,14 +1,15 @@
 """Find the nodes and the running pods that a selector matches.
 
 A requirement is checked once per distinct value of a node label, and a pod selector once per namespace and label set.
-Results are kept until nodes or pods change, so that pods of one template share them.
+Results are kept until nodes or pods change, so that pods of one template share them. Selectors with very many
+requirements are matched by a SelectorTable.
 
 Rule: results are equal to checking every node and pod one by one.
 """
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.selector_table import MAX_REQUIREMENTS_ONE_BY_ONE, SelectorTable, Signature
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import LabelsKey, labels_key
@@ -167,10 +169,22 @@ def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> MatchingPods:
 def _pods_matching(snapshot: Snapshot, selectors: tuple[PodSelector, ...]) -> MatchingPods:
     naming = [one.namespaces for one in selectors if not one.namespace_selector.matches(None)]
     groups = snapshot.index(LabelGroups).in_namespaces(frozenset.intersection(*naming) if naming else None)
-    found = [
-        group.rows for group in groups if all(one.matches(group.namespace, group.labels, None) for one in selectors)
-    ]
+    found = [group.rows for group in _groups_matching(groups, [one.selector for one in selectors])]
     rows = np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
     nodes = snapshot.pod_node[rows]
     non_terminating = np.bincount(nodes[~snapshot.pod_table.terminating[rows]], minlength=len(snapshot.nodes))
     return MatchingPods(rows, nodes, non_terminating)
+
+
+def _groups_matching(groups: Iterable[LabelGroup], selectors: Sequence[LabelMatcher]) -> Iterator[LabelGroup]:
+    """Yield the groups whose labels all selectors match."""
+    if sum(len(one.requirements) for one in selectors) <= MAX_REQUIREMENTS_ONE_BY_ONE:
+        yield from (group for group in groups if all(one.matches(group.labels) for one in selectors))
+        return
+    table, matches = SelectorTable(selectors), dict[Signature, bool]()
+    for group in groups:
+        signature = table.signature(group.labels)
+        if signature not in matches:
+            matches[signature] = bool(table.matching(signature).all())
+        if matches[signature]:
+            yield group

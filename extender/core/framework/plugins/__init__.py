@@ -29,6 +29,7 @@ from extender.core.framework.plugins import (
     volume_zone,
 )
 from extender.core.framework.status import PreFilterResult
+from extender.core.snapshot.affinity_terms import TermOwnerIndex
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
@@ -75,7 +76,7 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
 PLUGIN_INDEXES: tuple[type[Index], ...] = (
     ServiceIndex,
     image_locality.ImageIndex,
-    inter_pod_affinity.TermOwnerIndex,
+    TermOwnerIndex,
     node_ports.HostPortIndex,
     node_volume_limits.AttachedVolumeIndex,
     volume_restrictions.ClaimUserIndex,

@@ -9,25 +9,49 @@ Rule: a node fits if, per topology key, its domain has a match for every affinit
 term, in both directions.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-import msgspec
 import numpy as np
 
-from extender.core.framework.constraint import CodeArray, ConflictConstraint, Constraint, NodeRows, SchedulingContext
+from extender.core.framework.constraint import (
+    Check,
+    CodeArray,
+    ConflictConstraint,
+    Constraint,
+    NodeRows,
+    SchedulingContext,
+    StaticCheck,
+)
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
-from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts, RowSet
+from extender.core.snapshot.affinity_terms import (
+    FewTerms,
+    ManyTerms,
+    PodTerms,
+    TargetPod,
+    TermOwnerIndex,
+    TermSet,
+    are_many,
+)
+from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.node_layout import RankedDemand
-from extender.core.snapshot.selector_index import pods_matching
-from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.affinity import AffinityTerm, PodSelector, merge_namespaces, preferred_terms, required_terms
+from extender.core.snapshot.pod_table import identity
+from extender.core.snapshot.selector_index import LabelGroups, pods_matching
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.affinity import (
+    AffinityTerm,
+    PodSelector,
+    merge_namespaces,
+    preferred_terms,
+    raw_terms,
+    required_terms,
+)
 from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Labels, Pod, PodAffinity, PodAffinityTerm
 from extender.k8s.selectors import SelectorError
 
 NAME = "InterPodAffinity"
@@ -42,132 +66,26 @@ _NO_MATCH = -1
 # --- terms ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """Compiled pod affinity and anti-affinity terms of one pod."""
+def _own_terms(context: SchedulingContext, *lists: Iterator[AffinityTerm]) -> TermSet:
+    """Compile terms of the incoming pod. SelectorError if a term does not parse.
 
-    affinity: tuple[AffinityTerm, ...] = ()
-    anti_affinity: tuple[AffinityTerm, ...] = ()
-    preferred: tuple[AffinityTerm, ...] = ()
-    """Preferred terms of both kinds; anti-affinity terms have negative weights."""
-
-
-def _incoming_terms(context: SchedulingContext) -> _Terms:
-    """Return the incoming pod's terms; namespaces that their namespaceSelectors match are added to the named ones.
-
-    SelectorError if a term does not parse.
+    Where they are few, the namespaces that a namespaceSelector matches are added to the named ones.
     """
-    pod, namespaces = context.pod, context.snapshot.namespace_labels
+    snapshot, terms = context.snapshot, chain.from_iterable(lists)
+    if are_many(context.pod.spec.affinity):
+        return ManyTerms(terms, snapshot.node_label_keys)
+    return FewTerms(merge_namespaces(term, snapshot.namespace_labels) for term in terms)
+
+
+def _sides(pod: Pod) -> tuple[PodAffinity | None, PodAffinity | None]:
     affinity = pod.spec.affinity
-    if affinity is None:
-        return _Terms()
-
-    def merged(terms: Iterable[AffinityTerm]) -> tuple[AffinityTerm, ...]:
-        return tuple(merge_namespaces(term, namespaces) for term in terms)
-
-    return _Terms(
-        merged(required_terms(pod, affinity.pod_affinity)),
-        merged(required_terms(pod, affinity.pod_anti_affinity)),
-        merged(preferred_terms(pod, affinity.pod_affinity, 1) + preferred_terms(pod, affinity.pod_anti_affinity, -1)),
-    )
-
-
-def _existing_terms(pod: Pod) -> _Terms:
-    """Return the terms of an existing pod; a list that has a term that does not parse counts as empty."""
-    affinity = pod.spec.affinity
-    if affinity is None:
-        return _Terms()
-    return _Terms(
-        _or_empty(required_terms, pod, affinity.pod_affinity),
-        _or_empty(required_terms, pod, affinity.pod_anti_affinity),
-        _or_empty(preferred_terms, pod, affinity.pod_affinity, 1)
-        + _or_empty(preferred_terms, pod, affinity.pod_anti_affinity, -1),
-    )
-
-
-def _or_empty(parse: Callable[..., tuple[AffinityTerm, ...]], *arguments: object) -> tuple[AffinityTerm, ...]:
-    """Return the parsed terms; an existing pod with terms that do not parse must not fail the incoming pod."""
-    try:
-        return parse(*arguments)
-    except SelectorError:
-        return ()
-
-
-class _TermOwners(RowSet):
-    """Running pods of one namespace that have the same affinity spec, hence the same terms."""
-
-    __slots__ = ("namespaces", "terms")
-
-    def __init__(self, terms: _Terms) -> None:
-        super().__init__()
-        self.terms = terms
-        selectors = [term.pods for term in (*terms.affinity, *terms.anti_affinity, *terms.preferred)]
-        self.namespaces: frozenset[str | None] = frozenset((None,))
-        """Namespaces whose pods the terms can match; None: any, because of a namespaceSelector."""
-        if all(one.namespace_selector.is_nothing for one in selectors):
-            self.namespaces = frozenset(name for one in selectors for name in one.namespaces)
-
-
-class TermOwnerIndex(Index):
-    """Running pods that have pod affinity or anti-affinity terms, grouped by equal terms.
-
-    Upstream: NodeInfo.PodsWithAffinity and PodsWithRequiredAntiAffinity.
-    """
-
-    pod_parts = frozenset({"spec"})
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self._by_key: dict[tuple[str, bytes], _TermOwners] = {}
-        self._by_namespace: dict[str | None, dict[tuple[str, bytes], _TermOwners]] = {}
-        """Namespace whose pods the terms can match (None: any) -> the same entries."""
-
-    def pod_added(self, row: int, pod: Pod) -> None:
-        key = _owners_key(pod)
-        if key is None:
-            return
-        owners = self._by_key.get(key)
-        if owners is None:
-            owners = self._by_key[key] = _TermOwners(_existing_terms(pod))
-            for namespace in owners.namespaces:
-                self._by_namespace.setdefault(namespace, {})[key] = owners
-        owners.add(row)
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        key = _owners_key(pod)
-        if key is None:
-            return
-        owners = self._by_key[key]
-        owners.remove(row)
-        if not owners.members:
-            del self._by_key[key]
-            for namespace in owners.namespaces:
-                del self._by_namespace[namespace][key]
-                if not self._by_namespace[namespace]:
-                    del self._by_namespace[namespace]
-
-    def owners_for(self, namespace: str | None) -> Iterable[_TermOwners]:
-        """Return the owners whose terms can match a pod of this namespace; None: of any namespace."""
-        names = dict.fromkeys((namespace, None))
-        return chain.from_iterable(self._by_namespace.get(name, {}).values() for name in names)
-
-
-def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
-    """Return a key that is equal for pods with equal terms; None for a pod without terms."""
-    affinity = pod.spec.affinity
-    if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
-        return None
-    return pod.metadata.namespace, msgspec.json.encode(affinity)
+    return (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else (None, None)
 
 
 def uses_namespace_selector(context: SchedulingContext) -> bool:
     """Return whether a term of the incoming pod or of a running pod has a namespaceSelector."""
-    affinity = context.pod.spec.affinity
-    sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
-    terms = [term for side in sides if side for term in side.required or ()]
-    terms += [one.pod_affinity_term for side in sides if side for one in side.preferred or ()]
-    own = any(term.namespace_selector is not None for term in terms)
-    return own or any(True for _ in context.snapshot.index(TermOwnerIndex).owners_for(None))
+    own = any(term.namespace_selector is not None for term in raw_terms(context.pod.spec.affinity))
+    return own or context.snapshot.index(TermOwnerIndex).has_namespace_selectors
 
 
 # --- matches per topology domain ------------------------------------------------------------------------------------
@@ -204,48 +122,73 @@ def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, .
     return _domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64))
 
 
-_TargetPod = tuple[str, LabelsKey]
+def _matches_by_key(
+    snapshot: Snapshot, found: Iterable[tuple[IntArray, Mapping[str, int]]]
+) -> dict[str, _DomainMatches]:
+    """Return topology key -> matches, from pod rows with what each of these pods counts by topology key."""
+    parts = defaultdict[str, list[tuple[IntArray, int]]](list)
+    for rows, weights in found:
+        for key, weight in weights.items():
+            parts[key].append((rows, weight))
+    matches = {}
+    for key, of_key in parts.items():
+        rows = np.concatenate([rows for rows, _ in of_key])
+        amounts = np.repeat([weight for _, weight in of_key], [len(rows) for rows, _ in of_key])
+        matches[key] = _domain_matches(snapshot, key, rows, amounts)
+    return matches
+
+
+# --- the incoming pod's terms ---------------------------------------------------------------------------------------
+
+
+def _own_target(snapshot: Snapshot, namespace: str, labels: Labels | None) -> TargetPod:
+    """Return what the incoming pod's terms read of a pod with these labels.
+
+    Quirk (see `merge_namespaces`): a namespaceSelector also matches where it would match no labels at all.
+    """
+    return TargetPod(namespace, labels or {}, (snapshot.namespace_labels.get(namespace, {}), {}))
+
+
+def _label_groups(snapshot: Snapshot) -> Iterator[tuple[IntArray, TargetPod]]:
+    """Yield the running pods in groups with equal namespace and labels."""
+    for group in snapshot.index(LabelGroups).in_namespaces(None):
+        yield group.rows, _own_target(snapshot, group.namespace, group.labels)
+
+
+def _own_matches(snapshot: Snapshot, terms: TermSet) -> list[tuple[int, _DomainMatches]]:
+    """Return (weight, matches) of the incoming pod's terms: one entry per term or, of many terms, per topology key."""
+    if isinstance(terms, FewTerms):
+        return [(term.weight, _selected_matches(snapshot, (term.topology_key, (term.pods,)))) for term in terms.terms]
+    keys = snapshot.node_label_keys
+    found = ((rows, terms.weights_for(target, keys)) for rows, target in _label_groups(snapshot))
+    return [(1, matches) for matches in _matches_by_key(snapshot, found).values()]
+
+
+# --- existing pods' terms -------------------------------------------------------------------------------------------
+
+_TargetKey = tuple[str, LabelsKey]
 """Namespace and labels of a pod, which is all that other pods' terms read: equal ones share derived values."""
 
 
-def _target(pod: Pod) -> _TargetPod:
+def _target_key(pod: Pod) -> _TargetKey:
     return pod.metadata.namespace, labels_key(pod.metadata.labels)
 
 
-def _term_predicate(snapshot: Snapshot, target: _TargetPod) -> Callable[[AffinityTerm], bool]:
-    """Return a predicate: an existing pod's term matches a pod of this target."""
-    namespace, labels = target[0], dict(target[1])
-    of_namespace = snapshot.namespace_labels.get(namespace, {})
-    return lambda term: term.pods.matches(namespace, labels, of_namespace)
+def _target(snapshot: Snapshot, key: _TargetKey) -> TargetPod:
+    return TargetPod(key[0], dict(key[1]), (snapshot.namespace_labels.get(key[0], {}),))
 
 
 @derived_by("nodes", "pods", "namespaces")
-def _running_anti_affinity(snapshot: Snapshot, target: _TargetPod) -> dict[str, _DomainMatches]:
+def _running_anti_affinity(snapshot: Snapshot, key: _TargetKey) -> dict[str, _DomainMatches]:
     """Return topology key -> running pods whose required anti-affinity terms match a pod of this target."""
-    return _owner_matches(snapshot, target, lambda terms: [(term, 1) for term in terms.anti_affinity])
-
-
-def _owner_matches(
-    snapshot: Snapshot, target: _TargetPod, weighted_terms: Callable[[_Terms], list[tuple[AffinityTerm, int]]]
-) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods with matching terms, each counted by the sum of these terms' weights.
-
-    `weighted_terms`: terms of a pod -> those to consider, with their weights.
-    """
-    matches, weights = _term_predicate(snapshot, target), defaultdict(list)
-    for owners in snapshot.index(TermOwnerIndex).owners_for(target[0]):
-        weight_per_key = Counter[str]()
-        for term, weight in weighted_terms(owners.terms):
-            if matches(term):
-                weight_per_key[term.topology_key] += weight
-        for key, weight in weight_per_key.items():
-            weights[key].append((owners.rows, weight))
-    found = {}
-    for key, parts in weights.items():
-        rows = np.concatenate([rows for rows, _ in parts])
-        amounts = np.repeat([weight for _, weight in parts], [len(rows) for rows, _ in parts])
-        found[key] = _domain_matches(snapshot, key, rows, amounts)
-    return found
+    target, keys = _target(snapshot, key), snapshot.node_label_keys
+    return _matches_by_key(
+        snapshot,
+        (
+            (owners.rows, owners.terms.on(keys).anti_affinity.weights_for(target, keys))
+            for owners in snapshot.index(TermOwnerIndex).owners_for(target)
+        ),
+    )
 
 
 # --- constraints ----------------------------------------------------------------------------------------------------
@@ -277,59 +220,78 @@ class AffinityConstraint(Constraint):
         return () if self.fits(headroom)[row] else (REASON_AFFINITY,)
 
 
-def _nominated(
-    context: SchedulingContext, columns: Sequence[_DomainMatches], demand_of: Callable[[Pod], Sequence[int]]
-) -> IntArray | None:
-    """Return [column, node]: summed demand of the nominated pods on nodes that have the column's topology key."""
-    demand = context.nominated_demand(len(columns), lambda pod, _node: demand_of(pod))
-    return None if demand is None else demand * np.stack([column.has_key for column in columns])
-
-
-def _anti_affinity(
+def _conflicts(
     context: SchedulingContext,
     columns: Sequence[_DomainMatches],
-    demand_of: Callable[[Pod], Sequence[int]],
+    weights_for: Callable[[Pod], Mapping[str, int]],
     reason: str,
 ) -> ConflictConstraint:
-    """Return a constraint that rejects nodes with a match in any column."""
-    demand = RankedDemand(context.layout, tuple(column.by_pod for column in columns))
-    headroom = -np.stack([column.matches for column in columns])
-    return ConflictConstraint(NAME, headroom, demand, _nominated(context, columns, demand_of), reason)
+    """Return a constraint that rejects nodes with a match in any column.
 
-
-def _term_matches(term: AffinityTerm, pod: Pod) -> bool:
-    """Return whether a term of the incoming pod matches `pod`.
-
-    No namespace labels are passed: the namespaces that the selector matches are part of the term (`_incoming_terms`).
+    The columns are added up: no match is negative, so that their sum is 0 exactly where each of them is. `weights_for`:
+    nominated pod -> what it counts by topology key.
     """
-    return term.pods.matches(pod.metadata.namespace, pod.metadata.labels or {}, None)
+    snapshot = context.snapshot
+    matches = sum((column.matches for column in columns), np.zeros(len(snapshot.nodes), np.int64))
+    demand = RankedDemand(context.layout, (PodAmounts.sum([column.by_pod for column in columns]),))
+
+    def demand_of(nominee: Pod, node: int) -> list[int]:
+        weights = weights_for(nominee).items()
+        return [sum(weight for key, weight in weights if snapshot.label(key).present[node])]
+
+    nominated = context.nominated_demand(1, demand_of)
+    return ConflictConstraint(NAME, -matches[np.newaxis], demand, nominated, reason)
 
 
-def _incoming_affinity(context: SchedulingContext, terms: tuple[AffinityTerm, ...]) -> AffinityConstraint:
-    """Return the constraint of the incoming pod's required affinity; a pod counts if it matches all terms."""
-    snapshot, selectors = context.snapshot, tuple(term.pods for term in terms)
-    keys = dict.fromkeys(term.topology_key for term in terms)
-    columns = [_selected_matches(snapshot, (key, selectors)) for key in keys]
+def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinityTerm], terms: TermSet) -> Check:
+    """Return the check of the incoming pod's required affinity; a pod counts if it matches all terms."""
+    snapshot, keys = context.snapshot, dict.fromkeys(term.topology_key for term in required)
+    if not keys.keys() <= snapshot.node_label_keys:
+        return StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (REASON_AFFINITY,))
+    if isinstance(terms, FewTerms):
+        selectors = tuple(term.pods for term in terms.terms)
+        columns = [_selected_matches(snapshot, (key, selectors)) for key in keys]
+        rows = pods_matching(snapshot, *selectors).rows
+    else:
+        matching = [rows for rows, target in _label_groups(snapshot) if terms.all_match(target)]
+        rows = np.concatenate([np.empty(0, np.int64), *matching])
+        columns = [_domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64)) for key in keys]
+    nodes = snapshot.pod_node[rows]
     # The last column counts the matches in all domains of all topology keys: 0 if the cluster has no matching pod.
-    pods = pods_matching(snapshot, *selectors)
-    amounts = np.stack([column.has_key[pods.nodes] for column in columns]).sum(axis=0, dtype=np.int64)
+    amounts = np.stack([column.has_key[nodes] for column in columns]).sum(axis=0, dtype=np.int64)
     matches = [column.matches for column in columns] + [np.full(len(snapshot.nodes), amounts.sum())]
-    by_pod = [column.by_pod for column in columns] + [PodAmounts(pods.rows, pods.nodes, amounts)]
+    by_pod = [column.by_pod for column in columns] + [PodAmounts(rows, nodes, amounts)]
     # A matching pod adds headroom, so its demand is negative: removing it may make the node unfit.
     demand = tuple(replace(column, amounts=-column.amounts) for column in by_pod)
-    nominated = _nominated(
-        context, columns, lambda pod: [all(_term_matches(term, pod) for term in terms)] * len(columns)
-    )
-    if nominated is not None:
-        nominated = -np.vstack((nominated, nominated.sum(axis=0)))
+
+    def matches_all(pod: Pod) -> bool:
+        return terms.all_match(_own_target(snapshot, pod.metadata.namespace, pod.metadata.labels))
+
+    def demand_of(nominee: Pod, node: int) -> list[int]:
+        if not matches_all(nominee):
+            return [0] * (len(columns) + 1)
+        own = [-int(column.has_key[node]) for column in columns]
+        return [*own, sum(own)]
+
     return AffinityConstraint(
         NAME,
         np.stack(matches) + _NO_MATCH,
         RankedDemand(context.layout, demand),
-        nominated,
+        context.nominated_demand(len(columns) + 1, demand_of),
         np.logical_and.reduce([column.has_key for column in columns]),
-        all(_term_matches(term, context.pod) for term in terms),
+        matches_all(context.pod),
     )
+
+
+def _incoming_anti_affinity(context: SchedulingContext, terms: TermSet) -> ConflictConstraint:
+    """Return the constraint of the incoming pod's required anti-affinity."""
+    snapshot, keys = context.snapshot, context.snapshot.node_label_keys
+    columns = [matches for _, matches in _own_matches(snapshot, terms)]
+
+    def weights_for(nominee: Pod) -> Mapping[str, int]:
+        return terms.weights_for(_own_target(snapshot, nominee.metadata.namespace, nominee.metadata.labels), keys)
+
+    return _conflicts(context, columns, weights_for, REASON_ANTI_AFFINITY)
 
 
 def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstraint | None, bool]:
@@ -337,76 +299,74 @@ def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstra
 
     The flag says whether a running pod has such anti-affinity on a node with the topology key.
     """
-    snapshot, target = context.snapshot, _target(context.pod)
-    running = _running_anti_affinity(snapshot, target)
-    matches = _term_predicate(snapshot, target)
-
-    def keys_of(nominee: Pod) -> list[str]:
-        return [term.topology_key for term in _existing_terms(nominee).anti_affinity if matches(term)]
-
-    keys = dict.fromkeys([*running, *(key for pod in context.nominees for key in keys_of(pod))])
-    if not keys:
+    snapshot, keys = context.snapshot, context.snapshot.node_label_keys
+    key = _target_key(context.pod)
+    columns, target = list(_running_anti_affinity(snapshot, key).values()), _target(snapshot, key)
+    index = snapshot.index(TermOwnerIndex)
+    of_nominees = {
+        identity(nominee): index.terms_of_nominee(nominee).on(keys).anti_affinity.weights_for(target, keys)
+        for nominee in context.nominees
+    }
+    if not columns and not any(of_nominees.values()):
         return None, False
-    no_pods = np.empty(0, np.int64)
-    columns = [running.get(key) or _domain_matches(snapshot, key, no_pods, no_pods) for key in keys]
     has_running = any(bool(len(column.by_pod.pods)) for column in columns)
-    constraint = _anti_affinity(context, columns, lambda pod: list(map(keys_of(pod).count, keys)), REASON_EXISTING)
-    return constraint, has_running
+    return _conflicts(context, columns, lambda nominee: of_nominees[identity(nominee)], REASON_EXISTING), has_running
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if one of its terms does not parse."""
+    namespace = context.pod.metadata.namespace
     try:
-        _incoming_terms(context)
+        for side in _sides(context.pod):
+            for _ in chain(required_terms(namespace, side), preferred_terms(namespace, side, 1)):
+                pass
     except SelectorError as error:
         return PreFilterResult.rejecting(NAME, f"parsing pod: {error}")
     return PreFilterResult()
 
 
-def filter(context: SchedulingContext) -> tuple[Constraint, ...]:
-    """Return up to three constraints, in upstream's order: affinity, anti-affinity, existing pods' anti-affinity.
+def filter(context: SchedulingContext) -> tuple[Check, ...]:
+    """Return up to three checks, in upstream's order: affinity, anti-affinity, existing pods' anti-affinity.
 
     Quirk: upstream skips the plugin if the incoming pod has no required terms and no running pod has anti-affinity
     to it; then a nominated pod's anti-affinity is ignored, too.
     """
-    own = _incoming_terms(context)
+    namespace, (attracts, repels) = context.pod.metadata.namespace, _sides(context.pod)
     existing, has_running = _existing_anti_affinity(context)
-    if not (has_running or own.affinity or own.anti_affinity):
+    checks: list[Check] = []
+    if attracts is not None and attracts.required:
+        terms = _own_terms(context, required_terms(namespace, attracts))
+        checks.append(_incoming_affinity(context, attracts.required, terms))
+    if repels is not None and repels.required:
+        checks.append(_incoming_anti_affinity(context, _own_terms(context, required_terms(namespace, repels))))
+    if not (has_running or checks):
         return ()
-    constraints: list[Constraint] = []
-    if own.affinity:
-        constraints.append(_incoming_affinity(context, own.affinity))
-    if own.anti_affinity:
-        columns = [_selected_matches(context.snapshot, (term.topology_key, (term.pods,))) for term in own.anti_affinity]
-        constraints.append(
-            _anti_affinity(
-                context,
-                columns,
-                lambda pod: [_term_matches(term, pod) for term in own.anti_affinity],
-                REASON_ANTI_AFFINITY,
-            )
-        )
     if existing is not None:
-        constraints.append(existing)
-    return tuple(constraints)
+        checks.append(existing)
+    return tuple(checks)
 
 
 # --- score ----------------------------------------------------------------------------------------------------------
 
 
 @derived_by("nodes", "pods", "namespaces")
-def _running_preferences(snapshot: Snapshot, query: tuple[_TargetPod, int]) -> dict[str, _DomainMatches]:
+def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> dict[str, _DomainMatches]:
     """Return topology key -> running pods whose preferred terms match a pod of this target, by weight.
 
     `query`: the target, and the weight of a required affinity term (hardPodAffinityWeight; 0: not counted).
     """
-    target, hard_weight = query
+    target, hard_weight, keys = _target(snapshot, query[0]), query[1], snapshot.node_label_keys
 
-    def weighted_terms(terms: _Terms) -> list[tuple[AffinityTerm, int]]:
-        hard = [(term, hard_weight) for term in terms.affinity] if hard_weight else []
-        return hard + [(term, term.weight) for term in terms.preferred]
+    def weights_of(terms: PodTerms) -> Mapping[str, int]:
+        preferred = terms.preferred.weights_for(target, keys)
+        required = terms.affinity.weights_for(target, keys) if hard_weight else {}
+        return {
+            key: preferred.get(key, 0) + hard_weight * required.get(key, 0)
+            for key in dict.fromkeys([*required, *preferred])
+        }
 
-    return _owner_matches(snapshot, target, weighted_terms)
+    owners = snapshot.index(TermOwnerIndex).owners_for(target)
+    return _matches_by_key(snapshot, ((one.rows, weights_of(one.terms.on(keys))) for one in owners))
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
@@ -414,21 +374,21 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
 
     The score counts the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
     """
-    snapshot, profile = context.snapshot, context.profile
+    snapshot, profile, namespace = context.snapshot, context.profile, context.pod.metadata.namespace
+    attracts, repels = _sides(context.pod)
     try:
-        own = _incoming_terms(context).preferred
+        lists = preferred_terms(namespace, attracts, 1), preferred_terms(namespace, repels, -1)
+        own = _own_matches(snapshot, _own_terms(context, *lists))
     except SelectorError:
         return None  # kube-scheduler fails such a pod in PreFilter; reached only if the filter plugin is disabled
-    if profile.ignore_preferred_terms_of_existing_pods and not own:
+    has_own = any(side is not None and side.preferred for side in (attracts, repels))
+    if profile.ignore_preferred_terms_of_existing_pods and not has_own:
         return None
+    query = (_target_key(context.pod), profile.hard_pod_affinity_weight)
+    existing = _running_preferences(snapshot, query).values()
     total, has_matches = np.zeros(len(snapshot.nodes), np.int64), False
-    for term in own:
-        column = _selected_matches(snapshot, (term.topology_key, (term.pods,)))
-        total += term.weight * column.matches
-        has_matches |= bool(len(column.by_pod.pods))
-    query = (_target(context.pod), profile.hard_pod_affinity_weight)
-    for column in _running_preferences(snapshot, query).values():
-        total += column.matches
+    for weight, column in (*own, *((1, column) for column in existing)):
+        total += weight * column.matches
         has_matches |= bool(len(column.by_pod.pods))
     return _normalized(total[rows]) if has_matches else None
 

@@ -12,6 +12,7 @@ Rule: a node fits unless matchNum + selfMatchNum - minMatchNum > maxSkew for som
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -115,24 +116,52 @@ def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -
     return _matching_pods(context, constraint).non_terminating
 
 
-def _included_nodes(context: SchedulingContext, constraint: _CompiledConstraint) -> BoolArray:
-    """Return [node]: whether the node is part of the spread, by nodeAffinityPolicy and nodeTaintsPolicy."""
-    snapshot, included = context.snapshot, np.ones(len(context.snapshot.nodes), np.bool_)
-    affinity = required_node_affinity(context.pod) if constraint.honors_affinity else None
-    if affinity is not None:
-        included &= nodes_matching(snapshot, affinity)
-    if constraint.honors_taints:
-        tolerations = context.pod.spec.tolerations
-        included &= snapshot.taints.map_bool(
+class _IncludedNodes:
+    """[node]: whether the node is part of the spread, by nodeAffinityPolicy and nodeTaintsPolicy."""
+
+    def __init__(self, context: SchedulingContext) -> None:
+        self._context = context
+
+    @cached_property
+    def _by_affinity(self) -> BoolArray | None:
+        affinity = required_node_affinity(self._context.pod)
+        return None if affinity is None else nodes_matching(self._context.snapshot, affinity)
+
+    @cached_property
+    def _by_taints(self) -> BoolArray:
+        tolerations = self._context.pod.spec.tolerations
+        return self._context.snapshot.taints.map_bool(
             lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS) is None
         )
-    return included
+
+    def of(self, constraint: _CompiledConstraint) -> BoolArray:
+        """Return the nodes that are part of this constraint's spread; what they share is computed once per pod."""
+        included = np.ones(len(self._context.snapshot.nodes), np.bool_)
+        if constraint.honors_affinity and self._by_affinity is not None:
+            included &= self._by_affinity
+        if constraint.honors_taints:
+            included &= self._by_taints
+        return included
 
 
 def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledConstraint]) -> BoolArray:
     """Return [node]: whether the node has the topology key of every constraint."""
-    present = [snapshot.label(one.topology_key).present for one in constraints]
-    return np.asarray(np.logical_and.reduce(present))
+    with_keys = np.ones(len(snapshot.nodes), np.bool_)
+    for key in dict.fromkeys(one.topology_key for one in constraints):
+        with_keys &= snapshot.label(key).present
+    return with_keys
+
+
+def _until_missing_key(
+    snapshot: Snapshot, constraints: tuple[_CompiledConstraint, ...]
+) -> tuple[_CompiledConstraint, ...]:
+    """Return the constraints up to the first one whose topology key no node has.
+
+    It rejects every node, and the first constraint that rejects a node decides: the others make no difference.
+    """
+    keys = snapshot.node_label_keys
+    missing = (index for index, one in enumerate(constraints) if one.topology_key not in keys)
+    return constraints[: next(missing, len(constraints)) + 1]
 
 
 # --- filter ---------------------------------------------------------------------------------------------------------
@@ -182,9 +211,10 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
-    snapshot, namespace = context.snapshot, context.pod.metadata.namespace
+    snapshot, namespace, included = context.snapshot, context.pod.metadata.namespace, _IncludedNodes(context)
     with_keys = _nodes_with_all_keys(snapshot, constraints)
-    columns = [_column(context, one, with_keys & _included_nodes(context, one)) for one in constraints]
+    constraints = _until_missing_key(snapshot, constraints)
+    columns = [_column(context, one, with_keys & included.of(one)) for one in constraints]
 
     def demand_of(pod: Pod, node: int) -> list[bool]:
         counts = pod.metadata.namespace == namespace
@@ -287,10 +317,12 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     )
     everywhere = np.ones(len(context.snapshot.nodes), np.bool_)
     with_keys = _nodes_with_all_keys(context.snapshot, constraints) if requires_all_keys else everywhere
-    scored = rows[with_keys[rows]]
+    scored, included = rows[with_keys[rows]], _IncludedNodes(context)
+    if not len(scored):
+        return np.zeros(len(rows), np.int64)
     raw = np.zeros(len(scored))
     for constraint in constraints:
-        raw += _raw_score(context, constraint, with_keys, scored)
+        raw += _raw_score(context, constraint, with_keys & included.of(constraint), scored)
     # Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
     whole = np.trunc(raw)
     scores = np.zeros(len(rows), np.int64)
@@ -299,9 +331,12 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
 
 
 def _raw_score(
-    context: SchedulingContext, constraint: _CompiledConstraint, with_keys: BoolArray, scored: NodeRows
+    context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray, scored: NodeRows
 ) -> npt.NDArray[np.float64]:
-    """Return [scored row]: raw score of one constraint, lower is better; 0 without the topology key."""
+    """Return [scored row]: raw score of one constraint, lower is better; 0 without the topology key.
+
+    `counting`: [node], whether its pods count, except for the key HOSTNAME.
+    """
     # raw = matchNum * log(domains + 2) + (maxSkew - 1)
     # The logarithm (topologyNormalizingWeight) keeps a key with many domains, hence few pods in each, from being
     # outweighed by a key with few domains; maxSkew - 1 evens out constraints that tolerate a larger skew.
@@ -309,7 +344,6 @@ def _raw_score(
     if constraint.topology_key == HOSTNAME:
         matches, domains = _match_counts(context, constraint)[scored], len(scored)
     else:
-        counting = with_keys & _included_nodes(context, constraint)
         match_counts, _ = _sums_per_domain(labels, counting, _match_counts(context, constraint))
         matches, domains = match_counts[labels.codes[scored]], len(np.unique(labels.codes[scored]))
     raw = matches * math.log(domains + 2) + (constraint.max_skew - 1)

@@ -25,8 +25,9 @@ from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_se
 _NO_BUDGET_ROW = -1
 """Value of the unused slots of `budget_rows`."""
 
-_MAX_CACHED_LABEL_SETS = 4096
-"""Label sets per namespace for which the selecting budgets are cached."""
+_MAX_CACHED_LABEL_VALUES = 1 << 16
+"""Label values per namespace for which the selecting budgets are cached; a label set counts one value per key that some
+selector reads, and at least 16."""
 
 _RELEVANT_PARTS: frozenset[PodPart] = frozenset({"annotations", "spec", "status"})
 """Parts of a pod that can change its rank on the node, in any order of importance, or whether it counts against a
@@ -75,7 +76,7 @@ class NamespaceSelectors:
         seen = (*map(labels.get, self._keys), None if labels else "")
         known = self._known.get(seen)
         if known is None:
-            if len(self._known) >= _MAX_CACHED_LABEL_SETS:
+            if len(self._known) * max(len(self._keys), 16) >= _MAX_CACHED_LABEL_VALUES:
                 self._known.clear()
             found = (row for row, selector in self.by_row.items() if _is_selected(selector, labels))
             known = self._known[seen] = frozenset(found)
