@@ -33,6 +33,7 @@ from extender.k8s.time import parse_time
 T = TypeVar("T")
 _ENCODER = Encoder()
 _EMPTY = Raw(b"{}")
+_NULL = Raw(b"null")
 
 # --- requests: ExtenderArgs, ExtenderPreemptionArgs, ExtenderBindingArgs ----------------------------------------------
 
@@ -63,12 +64,12 @@ class MetaVictims(msgspec.Struct, gc=False):
     num_pdb_violations: Int64 = field(name="NumPDBViolations")
 
 
-class VictimMetadata(msgspec.Struct):
+class VictimMetadata(msgspec.Struct, gc=False):
     uid: str
     deletion_timestamp: str | None = field(default=None, name="deletionTimestamp")
 
 
-class VictimPod(msgspec.Struct):
+class VictimPod(msgspec.Struct, gc=False):
     """Whole Pod, of which only what follows is read: the rest is in the cluster cache."""
 
     metadata: VictimMetadata
@@ -116,7 +117,13 @@ class NameOnlyArgs(msgspec.Struct):
 
     pod: PodBytes = field(name="Pod")
     nodes: NameOnlyNodeList | None = field(default=None, name="Nodes")
-    node_names: list[str] | None = field(default=None, name="NodeNames")
+    node_names: Raw = field(default_factory=lambda: _NULL, name="NodeNames")
+
+
+class NodesOnlyArgs(msgspec.Struct):
+    """ExtenderArgs, of which only the whole Nodes are read."""
+
+    nodes: NodeList | None = field(default=None, name="Nodes")
 
 
 # --- answers: ExtenderFilterResult, HostPriorityList, ExtenderPreemptionResult, ExtenderBindingResult -----------------
@@ -171,7 +178,7 @@ class FilterRequest:
             return []
         if self.items is not None:
             return _RAW_ITEMS_DECODER.decode(self.items)
-        args = _read(self.body, _ARGS_DECODER, _ARGS_KEYS, ("nodes",))
+        args = _read(self.body, _NODES_ONLY_ARGS_DECODER, _ARGS_KEYS, ("nodes",))
         return (args.nodes and args.nodes.items) or []
 
 
@@ -188,7 +195,8 @@ class PreemptRequest:
 
 # --- bytes -> requests ----------------------------------------------------------------------------------------------
 
-_ARGS_DECODER = Decoder(ExtenderArgs)
+_NODES_ONLY_ARGS_DECODER = Decoder(NodesOnlyArgs)
+_NAMES_DECODER = Decoder(list[str] | None)
 _NAME_ONLY_ARGS_DECODER = Decoder(NameOnlyArgs)
 _POD_DECODER = Decoder(Pod)
 _RAW_DECODER = Decoder(Raw)
@@ -214,20 +222,33 @@ _DEFAULTS = {"NumPDBViolations": Raw(b"0")}
 """Keys that may be left out, as in Go, with their default values."""
 
 
-def decode_filter(body: bytes) -> FilterRequest:
-    """Decode an ExtenderArgs body. Raises RequestError if it is not one."""
+def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequest:
+    """Decode an ExtenderArgs body. Raises RequestError if it is not one.
+
+    `max_names_bytes`: limit for NodeNames, checked before it is decoded.
+    """
     args, items = _decode_as_sent(body) or (_decode(body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, _NODES_OR_NAMES), None)
     pod = _decode_pod(args.pod)
-    if args.nodes is None and args.node_names is None:
+    if args.nodes is None and args.node_names == _NULL:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
-        return FilterRequest(pod, args.node_names or [], None, _EMPTY)
-    if args.node_names is not None:
+        return FilterRequest(pod, _decode_names(args.node_names, max_names_bytes), None, _EMPTY)
+    if args.node_names != _NULL:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
     names = [node.metadata.name for node in args.nodes.items or ()]
     if "" in names:
         raise RequestError(f"Nodes.items[{names.index('')}].metadata.name is missing or empty")
     return FilterRequest(pod, names, body, args.nodes.metadata, items)
+
+
+def _decode_names(raw: Raw, max_bytes: int | None) -> list[str]:
+    size = memoryview(raw).nbytes
+    if max_bytes is not None and size > max_bytes:
+        raise RequestTooLarge(f"NodeNames: {size} bytes, at most {max_bytes} are accepted")
+    try:
+        return _NAMES_DECODER.decode(raw) or []
+    except ValueError as error:
+        raise _request_error(error, raw, of="NodeNames") from None
 
 
 _NODES_OR_NAMES = ("nodes", "node_names")
@@ -282,6 +303,16 @@ def decode_bind(body: bytes) -> ExtenderBindingArgs:
 
 # --- decoding -------------------------------------------------------------------------------------------------------
 
+MAX_OBJECTS = 4_000_000
+"""JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; whole Nodes and Pods as
+large as `server.maxBodyBytes` have one object in about 100 bytes."""
+
+MIN_OBJECT_BYTES = len('{"UID":""},')
+"""Size of the shortest object that is decoded."""
+
+MAX_RESPELLED_BYTES = 2 << 20
+"""Size of a body whose keys may have any case: spelling the keys of each victim takes 4 us."""
+
 _RAW_OBJECT_DECODER = Decoder(dict[str, Raw])
 _RAW_LIST_DECODER = Decoder(list[Raw])
 _UTF8_CHUNK_BYTES = 1 << 20
@@ -302,12 +333,14 @@ def _decode(body: bytes, decoder: Decoder[T], shape: Shape, one_of: tuple[str, .
 
 def _read(body: bytes, decoder: Decoder[T], shape: Shape, one_of: tuple[str, ...]) -> T:
     """Decode; if keys are missing, or each field in `one_of` is, decode once more with the keys in any case."""
+    is_small = len(body) <= MAX_RESPELLED_BYTES
     try:
         value = decoder.decode(body)
-        if not one_of or any(getattr(value, name) is not None for name in one_of):
+        if not (is_small and one_of) or any(getattr(value, name) not in (None, _NULL) for name in one_of):
             return value
     except msgspec.ValidationError:
-        pass
+        if not is_small:
+            raise
     return decoder.decode(_respell(Raw(body.strip(b" \t\r\n")), shape))
 
 
@@ -317,6 +350,8 @@ def _check_text(body: bytes) -> None:
         raise RequestError("the body is empty: a JSON object is expected")
     if body.startswith(b"\xef\xbb\xbf"):
         raise RequestError("the body starts with a byte order mark (byte 0): send UTF-8 without one")
+    if len(body) > MAX_OBJECTS * MIN_OBJECT_BYTES and body.count(b"{") > MAX_OBJECTS:
+        raise RequestTooLarge(f"the body: more than {MAX_OBJECTS} objects")
     if body.isascii():
         return
     utf8 = codecs.getincrementaldecoder("utf-8")()

@@ -5,7 +5,7 @@ Rule: every request gets exactly one response, in JSON, never a redirect.
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from extender.errors import INTERNAL, CallerGone, Overloaded, RequestError, VerbDisabled
 from extender.server.context import ServerContext
-from extender.server.http.body import caller_of, read_body
+from extender.server.http.body import BodiesInFlight, Body, caller_of, read_body
 from extender.server.http.deadline import Deadline
 from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response
 from extender.server.observability.tracing import Tracing
@@ -30,6 +30,12 @@ NOT_FOUND = (
 
 BIND_DISABLED = "binding is disabled: set bind.enabled: true, or remove bindVerb from the scheduler's configuration"
 
+BODIES_IN_FLIGHT = 1.5
+"""Limit for the bodies of all calls in flight together, as a multiple of `server.maxBodyBytes`."""
+
+RETRY_AFTER_SECONDS = "1"
+"""Retry-After of an overload."""
+
 _MAX_HEADER_CHARACTERS = 500
 
 
@@ -42,6 +48,10 @@ class SchedulerApp:
     """Context manager that runs the background tasks of the application."""
     stop: Callable[[], None] = lambda: None
     """Stops the process that serves the application; `server.run` sets it."""
+    bodies: BodiesInFlight = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bodies = BodiesInFlight(int(BODIES_IN_FLIGHT * self.server_context.max_body_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -51,56 +61,66 @@ class SchedulerApp:
             elif scope["method"] != "POST":
                 response = error_response(405, METHOD_NOT_ALLOWED, {"Allow": "POST"})
             else:
-                response = await _call(PATHS[scope["path"]], request, self.server_context)
+                response = await _call(PATHS[scope["path"]], request, self.server_context, self.bodies)
         except Exception:
             await error_response(500, INTERNAL)(scope, receive, send)
             raise  # uvicorn logs it
         await response(scope, receive, send)
 
 
-async def _call(name: CallVerb, request: Request, server_context: ServerContext) -> Response:
+async def _call(name: CallVerb, request: Request, server_context: ServerContext, bodies: BodiesInFlight) -> Response:
     """Answer one call; its duration is counted from its arrival, and every error becomes a response."""
-    metrics, caller = server_context.metrics, caller_of(request)
-    with metrics.track_in_flight() as in_flight:
+    metrics, caller, is_overload = server_context.metrics, caller_of(request), False
+    with metrics.track_in_flight() as in_flight, bodies.track() as body:
         limit, rejection = server_context.max_in_flight, None
         if in_flight > limit:
-            rejection = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
+            reason = f"more than {limit} calls in flight (server.maxInFlight)"
+            rejection = None if bodies.drop_slow(reason) else Overloaded(reason)
         ends_at = caller.arrived_at + server_context.timeout
         deadline = Deadline(ends_at, server_context.clock, rejection, caller.is_gone)
         try:
-            answer = await _answer(name, request, server_context, deadline)
+            answer = await _answer(name, request, server_context, deadline, body)
             closes = answer.status == 503
         except RequestError as error:
             answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
         except Exception as error:
             answer, closes = verbs.on_failure(name, server_context, error), True
+            is_overload = isinstance(error, Overloaded) and answer.status == 503
     seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:
         _trace(server_context.tracing, name, request, answer, seconds)
-    return Response(answer.body, answer.status, _headers(answer, closes=closes), media_type="application/json")
+    headers = _headers(answer, closes=closes)
+    if is_overload:
+        headers["Retry-After"] = RETRY_AFTER_SECONDS
+    return Response(answer.body, answer.status, headers, media_type="application/json")
 
 
-async def _answer(name: CallVerb, request: Request, server_context: ServerContext, deadline: Deadline) -> Answer:
-    """Read the body and answer the call; an overload is rejected before that."""
+async def _answer(
+    name: CallVerb, request: Request, server_context: ServerContext, deadline: Deadline, body: Body
+) -> Answer:
+    """Read the body and answer the call; an overload is rejected before that, and a late call before it is decoded."""
+    settings = server_context.settings
     if name != "bind":
         # A pass-through answer costs next to nothing, so overload does not reject it.
-        if deadline.rejection is not None and server_context.settings.needs_cluster:
+        if deadline.rejection is not None and settings.needs_cluster:
             raise deadline.rejection
-        body = await _read_body(request, server_context.max_body_bytes, deadline)
-        return await verbs.answer_live(verbs.VERBS[name], server_context, body, deadline)
+        content = await _read_body(request, server_context.max_body_bytes, deadline, body)
+        if settings.needs_cluster:
+            deadline.check()
+        return await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
     if server_context.binder is None:
         raise VerbDisabled(BIND_DISABLED)
     if deadline.rejection is not None:
         raise deadline.rejection
-    body = await _read_body(request, server_context.max_node_names_body_bytes, deadline)
-    return await bind(server_context, server_context.binder, body, deadline)
+    content = await _read_body(request, server_context.max_node_names_body_bytes, deadline, body)
+    return await bind(server_context, server_context.binder, content, deadline)
 
 
-async def _read_body(request: Request, cap: int, deadline: Deadline) -> bytes:
-    """Return the body; raises RequestError, DeadlineMissed or CallerGone."""
+async def _read_body(request: Request, cap: int, deadline: Deadline, body: Body) -> bytes:
+    """Return the body; raises RequestError, Overloaded, DeadlineMissed or CallerGone."""
     try:
-        return await read_body(request, cap)
+        return await read_body(request, cap, body)
     except ClientDisconnect:
         deadline.check()
         raise CallerGone("the caller closed the connection before its request was complete") from None

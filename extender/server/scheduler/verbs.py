@@ -356,7 +356,7 @@ VERBS: dict[str, Verb[Any, Any]] = {"filter": Filter(), "prioritize": Prioritize
 
 
 def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
-    request = decode_filter(body)
+    request = decode_filter(body, server_context.max_node_names_body_bytes)
     if not request.has_whole_nodes and len(body) > server_context.max_node_names_body_bytes:
         raise too_large(server_context.max_node_names_body_bytes)
     return request
