@@ -132,7 +132,7 @@ def is_extended(name: str) -> bool:
     return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_extended(name)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _is_extended(name: str) -> bool:
     if "/" not in name or _NATIVE in name or name.startswith(_QUOTA_PREFIX):
         return False
@@ -192,16 +192,15 @@ def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, i
         _add_resource_list(running, _container_requests(container, statuses, infeasible, non_missing))
     sidecars: Nano = {}
     steps: Nano = {}
+    # A step changes its own resources only: of the others it has what the sidecars have, which `steps` holds already.
     for container in pod.spec.init_containers or ():
-        if container.restart_policy == "Always":
-            own = _container_requests(container, statuses, infeasible, non_missing)
+        is_sidecar = container.restart_policy == "Always"
+        own = _container_requests(container, statuses if is_sidecar else {}, infeasible, non_missing)
+        step = {name: nano + sidecars.get(name, 0) for name, nano in own.items()}
+        _max_resource_list(steps, step)
+        if is_sidecar:
             _add_resource_list(running, own)
-            _add_resource_list(sidecars, own)
-            _max_resource_list(steps, sidecars)
-        else:
-            step = _container_requests(container, {}, infeasible, non_missing)
-            _add_resource_list(step, sidecars)
-            _max_resource_list(steps, step)
+            sidecars.update(step)
     _max_resource_list(running, steps)
     return running
 

@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
+from extender.k8s.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
+
 
 class Code(enum.IntEnum):
     """framework.Code, restricted to the codes that a filter plugin returns for a node."""
@@ -44,10 +46,27 @@ class Status:
     plugin: str = ""
     reasons: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Keep MAX_REASONS, each at most MAX_MESSAGE_CHARACTERS long: they may name what a tenant chose."""
+        if len(self.reasons) > MAX_REASONS or any(len(reason) > MAX_MESSAGE_CHARACTERS for reason in self.reasons):
+            kept = tuple(_cut(reason) for reason in self.reasons[:MAX_REASONS])
+            left_out = len(self.reasons) - len(kept)
+            object.__setattr__(self, "reasons", (*kept, f"{left_out} more reasons") if left_out else kept)
+
     @property
     def message(self) -> str:
-        """Reasons joined with ", " as Status.Message does."""
-        return ", ".join(self.reasons)
+        """Reasons joined with ", " as Status.Message does, at most MAX_MESSAGE_CHARACTERS."""
+        return _cut(", ".join(self.reasons))
+
+
+def _cut(text: str) -> str:
+    """Cut the text as kube-scheduler cuts the note of an event (truncateMessage of schedule_one.go, v1.36)."""
+    if len(text) <= MAX_MESSAGE_CHARACTERS:
+        return text
+    return text[: MAX_MESSAGE_CHARACTERS - len(_CUT_SUFFIX)] + _CUT_SUFFIX
+
+
+_CUT_SUFFIX = " ..."
 
 
 SUCCESS = Status()

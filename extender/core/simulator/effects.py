@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from extender.core.framework.plugins.volume_binding import NO_VOLUME_ROW, match_volumes
+from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, match_volumes
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage

@@ -4,16 +4,20 @@ Mirrors pkg/scheduler/framework/plugins/nodeports, pkg/scheduler/util.GetHostPor
 HostPortInfo (v1.36).
 """
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
-from extender.core.framework.constraint import ConflictConstraint, EvictablePods, SchedulingContext
+from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
 NAME = "NodePorts"
@@ -26,10 +30,10 @@ class HostPort(NamedTuple):
     protocol: str
     port: int
 
-    def conflicts(self, other: "HostPort") -> bool:
-        """Return whether port and protocol are equal, and the addresses are equal or one of them is any address."""
-        same = self.port == other.port and self.protocol == other.protocol
-        return same and (self.ip == other.ip or ANY_ADDRESS in (self.ip, other.ip))
+    @property
+    def number(self) -> tuple[str, int]:
+        """Protocol and port: two host ports conflict only if these are equal."""
+        return self.protocol, self.port
 
 
 def host_ports(pod: Pod) -> frozenset[HostPort]:
@@ -43,46 +47,113 @@ def host_ports(pod: Pod) -> frozenset[HostPort]:
     )
 
 
-@dataclass(frozen=True)
-class PortConflictConstraint(ConflictConstraint):
-    """One column: minus the number of the node's pods with a host port that conflicts with the incoming pod's."""
+class WantedPorts:
+    """Host ports of the incoming pod, to find those of other pods that conflict."""
 
-    holders: BoolArray
-    """[port, k, node]: True if the node's pod of rank k uses this conflicting port."""
+    def __init__(self, ports: Iterable[HostPort]) -> None:
+        self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for port in ports:
+            self._addresses[port.number].add(port.ip)
 
-    def remove_pods(self, evictable: EvictablePods) -> IntArray:
-        """Return [1, node]: minus the number of conflicting ports still in use.
+    def conflict(self, other: HostPort) -> bool:
+        """Return whether protocol and port are equal, and the addresses are equal or one of them is any address."""
+        addresses = self._addresses.get(other.number)
+        return addresses is not None and (other.ip in addresses or ANY_ADDRESS in addresses or other.ip == ANY_ADDRESS)
+
+    def held(self, index: "HostPortIndex") -> list[HostPort]:
+        """Return the ports of running pods that conflict."""
+        held = (HostPort(ip, *number) for number in self._addresses for ip in index.addresses.get(number, ()))
+        return [port for port in held if self.conflict(port)]
+
+
+@dataclass(frozen=True, slots=True)
+class PortUsers:
+    """Pods that use conflicting host ports, one entry for each pod and port."""
+
+    ranks: npt.NDArray[np.int32]
+    """[entry]: rank k of the pod."""
+    nodes: IntArray
+    """[entry]: its node, as an index of the constraint's nodes."""
+    ports: IntArray
+    """[entry]: number of the port."""
+
+    @classmethod
+    def of(cls, context: SchedulingContext, users: Sequence[Collection[int]]) -> "PortUsers":
+        """Return the entries of the ports whose pod rows are `users`."""
+        counts = np.fromiter(map(len, users), np.int64, len(users))
+        rows = np.fromiter(chain.from_iterable(users), np.int64, int(counts.sum()))
+        ports = np.repeat(np.arange(len(users)), counts)
+        return cls(context.layout.rank[rows], context.snapshot.pod_node[rows], ports)
+
+    def at(self, rows: NodeRows, size: int) -> "PortUsers":
+        """Keep the entries on the nodes `rows`, of `size` nodes."""
+        place_of = np.full(size, -1)
+        place_of[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(place_of[self.nodes] >= 0)
+        return PortUsers(self.ranks[kept], place_of[self.nodes[kept]], self.ports[kept])
+
+    def in_use(self, removed: BoolArray) -> IntArray:
+        """Return [node]: number of these ports that are in use once the pods `removed` [k, node] have left.
 
         Quirk: upstream keeps a node's used ports as a set (HostPortInfo), so removing one of two pods with the same
         port frees the port.
         """
-        kept = (self.holders & ~evictable.mask).any(axis=1)
-        freed = (self.holders & evictable.mask).any(axis=1)
-        conflicts: IntArray = (kept & ~freed).sum(axis=0, keepdims=True, dtype=np.int64)
-        return -conflicts
+        size = removed.shape[1]
+        numbers, of_entry = np.unique(self.ports * size + self.nodes, return_inverse=True)
+        is_freed = np.zeros(len(numbers), np.bool_)
+        is_freed[of_entry[removed[self.ranks, self.nodes]]] = True
+        return np.bincount(numbers[~is_freed] % size, minlength=size)
+
+
+@dataclass(frozen=True)
+class PortConflictConstraint(ConflictConstraint):
+    """One column: minus the number of the node's pods with a host port that conflicts with the incoming pod's."""
+
+    users: PortUsers
+
+    def remove_pods(self, evictable: EvictablePods) -> IntArray:
+        """Return [1, node]: minus the number of conflicting ports still in use."""
+        return -self.users.in_use(evictable.mask)[np.newaxis]
+
+    def at(self, rows: NodeRows) -> Self:
+        return replace(super().at(rows), users=self.users.at(rows, self.headroom.shape[1]))
 
 
 class HostPortIndex(KeyIndex):
     """Host ports that running pods use (upstream: NodeInfo.UsedPorts)."""
 
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.addresses: dict[tuple[str, int], set[str]] = {}
+        """(protocol, port) -> addresses with which running pods use it."""
+
     def keys_of(self, pod: Pod) -> frozenset[HostPort]:
         return host_ports(pod)
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        super().pod_added(row, pod)
+        for port in self.keys_of(pod):
+            self.addresses.setdefault(port.number, set()).add(port.ip)
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        super().pod_removed(row, pod)
+        for port in self.keys_of(pod):
+            if port not in self.users:
+                self.addresses[port.number].discard(port.ip)
+                if not self.addresses[port.number]:
+                    del self.addresses[port.number]
 
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
     """Return one constraint, or none for a pod without host ports."""
-    wanted = host_ports(context.pod)
-    if not wanted:
+    ports = host_ports(context.pod)
+    if not ports:
         return ()
-    snapshot, layout = context.snapshot, context.layout
-    held = snapshot.index(HostPortIndex).users.items()
-    conflicting = [list(users) for port, users in held if any(map(port.conflicts, wanted))]
-    holders = np.zeros((len(conflicting), *layout.pod.shape), np.bool_)
-    for port, rows in enumerate(conflicting):
-        holders[port, layout.rank[rows], snapshot.pod_node[rows]] = True
-    demand = snapshot.pod_amounts({row: 1 for rows in conflicting for row in rows})
-    headroom, ranked = -demand.per_node(len(snapshot.nodes)), RankedDemand(layout, (demand,))
-    nominated = context.nominated_demand(
-        1, lambda pod, _node: [any(held.conflicts(port) for held in host_ports(pod) for port in wanted)]
-    )
-    return (PortConflictConstraint(NAME, headroom[np.newaxis], ranked, nominated, REASON, holders),)
+    snapshot, wanted = context.snapshot, WantedPorts(ports)
+    index = snapshot.index(HostPortIndex)
+    conflicting = [index.users[port] for port in wanted.held(index)]
+    demand = snapshot.pod_amounts(dict.fromkeys(chain.from_iterable(conflicting), 1))
+    headroom, ranked = -demand.per_node(len(snapshot.nodes)), RankedDemand(context.layout, (demand,))
+    nominated = context.nominated_demand(1, lambda pod, _node: [any(map(wanted.conflict, host_ports(pod)))])
+    users = PortUsers.of(context, conflicting)
+    return (PortConflictConstraint(NAME, headroom[np.newaxis], ranked, nominated, REASON, users),)

@@ -7,6 +7,7 @@ requested_to_capacity_ratio.go, balanced_allocation.go.
 Rule: a node fits if requested <= allocatable - used, for every requested resource.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -54,6 +55,8 @@ class ResourceConstraint(ColumnwiseConstraint):
     """[column]: resource name."""
     exceeds_allocatable: BoolArray
     """[node]: True if the pod requests more of some resource than the empty node has; no eviction helps there."""
+    absent: tuple[str, ...] = ()
+    """Further requested resources that no node has; one column stands for all of them."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
         rejected = np.where(
@@ -72,7 +75,9 @@ class ResourceConstraint(ColumnwiseConstraint):
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         short = [self.names[column] for column in np.flatnonzero(headroom[:, row] < 0)]
         pods = ("Too many pods",) if "pods" in short else ()
-        return pods + tuple(f"Insufficient {name}" for name in short if name != "pods")
+        base = [name for name in short if name in BASE_RESOURCES and name != "pods"]
+        others = sorted([*(name for name in short if name not in BASE_RESOURCES), *self.absent])
+        return pods + tuple(f"Insufficient {name}" for name in (*base, *others))
 
     def remove_pods(self, evictable: EvictablePods) -> IntArray:
         if evictable.freed is None:
@@ -93,7 +98,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     snapshot, profile = context.snapshot, context.profile
     requests = incoming_requests(context.pod) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
-    extended = tuple(name for name in scalars if not _is_ignored(name, profile))
+    extended, absent = _without_absent(snapshot, [name for name in scalars if not _is_ignored(name, profile)])
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
@@ -111,7 +116,29 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         return [clamped(usage.get(name, 0)) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)
-    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, np.logical_or.reduce(exceeds)),)
+    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, np.logical_or.reduce(exceeds), absent),)
+
+
+def _without_absent(snapshot: Snapshot, extended: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split the requested extended resources into those that need a column, and the others that no node has.
+
+    Resources that no node has reject every node alike, whatever is evicted: a column for the first of them stands for
+    all. Where a DeviceClass backs one, it rejects no node at all.
+    """
+    columns, absent = list[str](), list[str]()
+    for name in extended:
+        if (
+            name in snapshot.allocatable_names
+            or min(snapshot.pod_table.scalar_requests.get(name, _NO_USE).values()) < 0
+        ):
+            columns.append(name)
+        elif delegated_to_dra(snapshot, name) is None:
+            absent.append(name)
+    return tuple(sorted([*columns, *absent[:1]])), tuple(absent[1:])
+
+
+_NO_USE = {0: 0}
+"""Stands for the use of a resource that no pod requests."""
 
 
 def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:

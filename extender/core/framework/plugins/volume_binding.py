@@ -1,42 +1,35 @@
 """VolumeBinding: the node must have access to the volumes of the pod's bound claims; each unbound claim needs an
 available volume there, or one that can be provisioned.
 
-Available volumes are grouped by node affinity: of those with equal affinity, only the smallest ones that suit a claim
-matter.
-
-Mirrors pkg/scheduler/framework/plugins/volumebinding and volume.FindMatchingVolume (v1.36).
+Mirrors pkg/scheduler/framework/plugins/volumebinding (v1.36).
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
 from extender.core.framework.status import PreFilterResult
-from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, encode
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
-from extender.core.snapshot.selector_index import nodes_in_any_term, nodes_with_labels
+from extender.core.snapshot.selector_index import nodes_with_labels
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s import quantity
-from extender.k8s.labels import labels_key
 from extender.k8s.selectors import (
-    EVERYTHING,
     LABEL_OPERATORS,
-    NOTHING,
     LabelMatcher,
     SelectorError,
     compile_label_selector,
-    compile_node_selector,
     requirement,
 )
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
-from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeNodeAffinity
+from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
     SELECTED_NODE,
@@ -45,13 +38,9 @@ from extender.k8s.storage.volumes import (
     claim_uses,
     has_storage_request,
     is_bound,
-    is_compatible,
     is_for_pod,
-    is_reserved_for,
     not_for_pod_message,
     requested_storage,
-    storage_capacity,
-    volume_class,
 )
 
 NAME = "VolumeBinding"
@@ -64,9 +53,6 @@ REASONS = (
 REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 _NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST = (1 << bit for bit in range(len(REASONS)))
-
-NO_VOLUME_ROW = -1
-"""Volume row that stands for "no volume"."""
 
 ReasonBits = npt.NDArray[np.int64]
 """[node]: the REASONS that apply, as bits; 0: the node fits."""
@@ -159,10 +145,10 @@ def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
 
     On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
     """
-    in_tree, migration = _affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
+    in_tree, migration = affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
     if migration is None or not migration.topology_key:
         return in_tree
-    migrated = _affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
+    migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
     return np.where(_is_migrated(snapshot, migration.plugin), migrated, in_tree)
 
 
@@ -175,14 +161,6 @@ def _is_migrated(snapshot: Snapshot, plugin: str) -> BoolArray:
         if name in snapshot.node_row and plugin in plugins:
             found[snapshot.node_row[name]] = True
     return found
-
-
-def _affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
-    """Return [node]: whether the volume's node affinity matches, ignoring matchFields: upstream passes labels only."""
-    if affinity is None or affinity.required is None:
-        return np.ones(len(snapshot.nodes), np.bool_)
-    terms = compile_node_selector(affinity.required).terms or ()
-    return nodes_in_any_term(snapshot, [replace(term, fields=()) for term in terms])
 
 
 # --- unbound claims -------------------------------------------------------------------------------------------------
@@ -204,115 +182,13 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
         bits[~is_selected] = _BIND_CONFLICT
         to_provision.append((claim, is_selected))
     unmatched = ((claim, volumes == NO_VOLUME_ROW) for claim, volumes in match_volumes(snapshot, without_node))
-    for claim, nodes in (*to_provision, *unmatched):
+    for claim, nodes in chain(to_provision, unmatched):
         undecided = nodes & (bits == 0)
         if undecided.any():
             bits[undecided] = _check_provision(snapshot, claim)[undecided]
+            if bits.all():
+                break
     return bits
-
-
-def match_volumes(
-    snapshot: Snapshot, claims: Iterable[PersistentVolumeClaim]
-) -> Iterator[tuple[PersistentVolumeClaim, IntArray]]:
-    """Yield each claim, smallest first, with [node]: row of the volume that it would be bound to, or NO_VOLUME_ROW.
-
-    `claims` have no selected node. A volume matched to one claim is not available to the next ones.
-    """
-    by_size = sorted(claims, key=requested_storage)
-    taken: list[IntArray] = []
-    for claim in by_size:
-        taken.append(_find_volume(snapshot, claim, taken, at_most=len(by_size)))
-        yield claim, taken[-1]
-
-
-def _find_volume(snapshot: Snapshot, claim: PersistentVolumeClaim, taken: Sequence[IntArray], at_most: int) -> IntArray:
-    """Return [node]: row of the claim's volume, or NO_VOLUME_ROW (volume.FindMatchingVolume).
-
-    A volume reserved for the claim wins, else the smallest available one. If the node has no access to the reserved
-    volume, the claim gets none there. `taken`: volumes matched to earlier claims of the pod; `at_most`: its claims.
-    """
-    found, size = storage(snapshot), len(snapshot.nodes)
-    matched, may_use_others = np.full(size, NO_VOLUME_ROW), np.ones(size, np.bool_)
-    for row in found.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
-        volume = found.by_number[row]
-        is_reserved = volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim)
-        if is_reserved and storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim):
-            is_free = may_use_others & np.logical_and.reduce([one != row for one in taken], axis=0)
-            matched[is_free & _affinity_matches(snapshot, volume.spec.node_affinity)] = row
-            may_use_others &= ~is_free
-    nodes, rows = _available_volumes(snapshot, claim, at_most)
-    usable = may_use_others[nodes]
-    for one in taken:
-        usable &= one[nodes] != rows
-    matched[nodes[usable]] = rows[usable]  # the last assignment per node wins: the smallest volume
-    return matched
-
-
-@dataclass(frozen=True, slots=True)
-class _FreeVolumes:
-    """Volumes of one storage class without a claimRef, smallest first."""
-
-    rows: IntArray
-    """[place]: row among all volumes."""
-    sizes: Sequence[int]
-    """[place]: capacity in nano-bytes."""
-    equivalents: Encoded
-    """[place]: a volume that suits the same claims, apart from its size."""
-    node_rows: Encoded
-    """[place]: rows of the nodes that the volume's node affinity matches."""
-
-
-@derived_by("nodes", "volumes")
-def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
-    found = storage(snapshot)
-    sized = sorted((storage_capacity(found.by_number[row]), row) for row in found.free_volumes(storage_class))
-    rows, volumes = np.array([row for _, row in sized], np.int64), [found.by_number[row] for _, row in sized]
-    affinities = encode([volume.spec.node_affinity for volume in volumes], key=msgspec.json.encode)
-    nodes = tuple(np.flatnonzero(_affinity_matches(snapshot, affinity)) for affinity in affinities.values)
-    equivalents = encode(volumes, key=_equivalence_key)
-    return _FreeVolumes(rows, [size for size, _ in sized], equivalents, Encoded(affinities.codes, nodes))
-
-
-def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
-    """Return all that decides which claims a volume suits, apart from its size."""
-    spec, metadata = volume.spec, volume.metadata
-    labels, modes = labels_key(metadata.labels), tuple(spec.access_modes or ())
-    is_kept = metadata.deletion_timestamp is None
-    return volume.status.phase, modes, labels, is_kept, spec.volume_mode, spec.volume_attributes_class_name
-
-
-def _available_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim, at_most: int) -> tuple[IntArray, IntArray]:
-    """Return (node rows, volume rows) of the available volumes that suit the claim, each node's smallest volume last.
-
-    Of volumes with equal node affinity, the `at_most` smallest suffice: the pod has no more claims to use them up.
-    """
-    try:
-        selector = EVERYTHING if claim.spec.selector is None else compile_label_selector(claim.spec.selector)
-    except SelectorError:
-        selector = NOTHING  # divergence: upstream fails the pod
-    free = _free_volumes(snapshot, claim_class(claim))
-    suits = free.equivalents.map_bool(lambda volume: _is_suitable(volume, claim, selector))
-    suits[: bisect_left(free.sizes, requested_storage(claim))] = False
-    places = np.flatnonzero(suits)
-    if not len(places):
-        return places, places
-    group = free.node_rows.codes[places]
-    by_group = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.diff(group[by_group], prepend=-1))
-    rank = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
-    kept = np.sort(by_group[rank < at_most])[::-1]
-    node_rows = [free.node_rows.values[code] for code in group[kept].tolist()]
-    return np.concatenate(node_rows), np.repeat(free.rows[places[kept]], [len(nodes) for nodes in node_rows])
-
-
-def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
-    """Return whether the volume suits the claim, apart from its size."""
-    return (
-        volume.status.phase == "Available"
-        and is_compatible(volume, claim)
-        and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
-        and selector.matches(volume.metadata.labels)
-    )
 
 
 # --- provisioning ---------------------------------------------------------------------------------------------------
@@ -320,11 +196,32 @@ def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selecto
 
 def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> ReasonBits:
     """Return [node]: the reasons why no volume of the claim's size can be provisioned there (checkVolumeProvisions)."""
-    storage_class = snapshot.objects.storage_classes["", claim_class(claim)]
-    if storage_class.provisioner in ("", NO_PROVISIONER):
+    provisioning = _provisioning(snapshot, claim_class(claim))
+    if provisioning is None:
         return np.full(len(snapshot.nodes), _BIND_CONFLICT)
-    space = np.where(_has_capacity(snapshot, claim, storage_class), 0, _NOT_ENOUGH_SPACE)
-    return np.where(_in_allowed_topology(snapshot, storage_class), space, _BIND_CONFLICT)
+    space = np.zeros(len(snapshot.nodes), np.int64)
+    if provisioning.largest is not None and has_storage_request(claim):
+        space[provisioning.largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
+    return np.where(provisioning.in_allowed_topology, space, _BIND_CONFLICT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Provisioning:
+    """Where volumes of a storage class can be provisioned."""
+
+    in_allowed_topology: BoolArray
+    """[node]: True if it matches the class's allowedTopologies."""
+    largest: IntArray | None
+    """[node]: bytes of the largest volume; None if the driver does not publish capacities."""
+
+
+@derived_by("nodes", "storage_classes", "csi_drivers", "csi_storage_capacities")
+def _provisioning(snapshot: Snapshot, name: str) -> _Provisioning | None:
+    """Return what is known of a storage class that exists; None if it provisions nothing."""
+    storage_class = snapshot.objects.storage_classes["", name]
+    if storage_class.provisioner in ("", NO_PROVISIONER):
+        return None
+    return _Provisioning(_in_allowed_topology(snapshot, storage_class), _largest_capacity(snapshot, storage_class))
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
@@ -346,22 +243,22 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
     return found
 
 
-def _has_capacity(snapshot: Snapshot, claim: PersistentVolumeClaim, storage_class: StorageClass) -> BoolArray:
-    """Return [node]: whether a CSIStorageCapacity that the node can use holds the claim.
+def _largest_capacity(snapshot: Snapshot, storage_class: StorageClass) -> IntArray | None:
+    """Return [node]: bytes of the largest volume that a CSIStorageCapacity which the node can use holds.
 
-    All nodes if the driver does not publish capacities (hasEnoughCapacity, v1.36).
+    None if the driver does not publish capacities (hasEnoughCapacity, v1.36).
     """
-    objects, size = snapshot.objects, len(snapshot.nodes)
+    objects = snapshot.objects
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
-    if not has_storage_request(claim) or driver is None or not driver.spec.storage_capacity:
-        return np.ones(size, np.bool_)
-    found, requested = np.zeros(size, np.bool_), quantity.value(requested_storage(claim))
+    if driver is None or not driver.spec.storage_capacity:
+        return None
+    largest = np.full(len(snapshot.nodes), -NEVER)
     for capacity in objects.csi_storage_capacities.values():
         limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
         if capacity.storage_class_name != storage_class.metadata.name or limit is None:
             continue
         # No node has access if nodeTopology is unset or does not parse.
-        if quantity.value(quantity.parse(limit)) >= requested:
-            with suppress(SelectorError):
-                found |= nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
-    return found
+        with suppress(SelectorError):
+            usable = nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
+            largest[usable] = np.maximum(largest[usable], quantity.value(quantity.parse(limit)))
+    return largest

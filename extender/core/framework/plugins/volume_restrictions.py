@@ -36,10 +36,6 @@ class _Disk:
     """Volume type and ID: two mounts with equal identity are of the same disk."""
     read_only: bool
 
-    def conflicts(self, other: "_Disk") -> bool:
-        """Return whether both mounts are of the same disk and at least one of them is read-write."""
-        return self.identity == other.identity and not (self.read_only and other.read_only)
-
 
 def _disks(volume: Volume) -> Iterator[_Disk]:
     """Yield one disk per identity of the volume; an RBD image has one for each of its monitors."""
@@ -72,8 +68,13 @@ def _disk_conflicts(context: SchedulingContext, requested: list[_Disk]) -> Confl
     mounts = (_Disk(disk.identity, read_only) for disk in requested for read_only in {False, not disk.read_only})
     rows = {row for mount in mounts for row in users.get(mount, ())}
 
+    writes = dict.fromkeys((disk.identity for disk in requested), False)
+    writes |= {disk.identity: True for disk in requested if not disk.read_only}
+
     def conflicts(pod: Pod) -> bool:
-        return any(disk.conflicts(other) for disk in requested for other in _disks_of(pod))
+        """Return whether the pod mounts one of the disks, and at least one of the mounts is read-write."""
+        mounts = (disk for disk in _disks_of(pod) if disk.identity in writes)
+        return any(writes[disk.identity] or not disk.read_only for disk in mounts)
 
     demand = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
     headroom = -demand.per_node(len(context.snapshot.nodes))

@@ -1,0 +1,248 @@
+"""Match unbound claims with available volumes, on all nodes at once.
+
+Mirrors volume.FindMatchingVolume and volumebinding.findMatchingVolumes (v1.36): the smallest claim first, each gets the
+smallest volume that suits it and that no earlier claim of the pod got. Available volumes are grouped by node affinity:
+of those with equal affinity, only the smallest ones that suit a claim matter. Nodes that reach the same volumes are one
+site: they are matched once.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.snapshot.arrays import BoolArray, Encoded, IntArray, encode
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.selector_index import nodes_in_any_term
+from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.volume_index import storage
+from extender.k8s.labels import labels_key
+from extender.k8s.selectors import (
+    EVERYTHING,
+    NOTHING,
+    LabelMatcher,
+    SelectorError,
+    compile_label_selector,
+    compile_node_selector,
+)
+from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, VolumeNodeAffinity
+from extender.k8s.storage.volumes import (
+    claim_class,
+    is_compatible,
+    is_reserved_for,
+    requested_storage,
+    storage_capacity,
+    volume_class,
+)
+
+NO_VOLUME_ROW = -1
+"""Volume row that stands for "no volume"."""
+
+
+def match_volumes(
+    snapshot: Snapshot, claims: Iterable[PersistentVolumeClaim]
+) -> Iterator[tuple[PersistentVolumeClaim, IntArray]]:
+    """Yield each claim, smallest first, with [node]: row of the volume that it would be bound to, or NO_VOLUME_ROW.
+
+    `claims` have no selected node. A volume matched to one claim is not available to the next ones. A volume reserved
+    for the claim wins, else the smallest available one; without access to the reserved volume, a node gets none.
+    """
+    by_size = sorted(claims, key=requested_storage)
+    reserved = [_reserved_volumes(snapshot, claim) for claim in by_size]
+    masks: dict[str, list[BoolArray]] = defaultdict(list)
+    for claim, own in zip(by_size, reserved, strict=True):
+        masks[claim_class(claim)] += [reached for _, reached in own]
+    available = {name: _AvailableVolumes(_free_volumes(snapshot, name), own) for name, own in masks.items()}
+    taken: dict[int, BoolArray] = defaultdict(lambda: np.zeros(len(snapshot.nodes), np.bool_))
+    for claim, own in zip(by_size, reserved, strict=True):
+        matched, may_use_others = np.full(len(snapshot.nodes), NO_VOLUME_ROW), np.ones(len(snapshot.nodes), np.bool_)
+        for row, reached in own:
+            is_free = may_use_others & ~taken[row]
+            matched[is_free & reached] = row
+            taken[row] |= is_free & reached
+            may_use_others &= ~is_free
+        if may_use_others.any():
+            others = available[claim_class(claim)].take(claim, may_use_others, at_most=len(by_size))
+            matched = np.where(others == NO_VOLUME_ROW, matched, others)
+        yield claim, matched
+
+
+def affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
+    """Return [node]: whether the volume's node affinity matches, ignoring matchFields: upstream passes labels only."""
+    if affinity is None or affinity.required is None:
+        return np.ones(len(snapshot.nodes), np.bool_)
+    terms = compile_node_selector(affinity.required).terms or ()
+    return nodes_in_any_term(snapshot, [replace(term, fields=()) for term in terms])
+
+
+def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[tuple[int, BoolArray]]:
+    """Return the volumes that are reserved for the claim and suit it, each with [node]: whether it is accessible."""
+    volumes, found = storage(snapshot), []
+    for row in volumes.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
+        volume = volumes.by_number[row]
+        is_reserved = volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim)
+        if is_reserved and storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim):
+            found.append((row, affinity_matches(snapshot, volume.spec.node_affinity)))
+    return found
+
+
+# --- volumes without a claimRef -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _FreeVolumes:
+    """Volumes of one storage class without a claimRef, smallest first."""
+
+    rows: IntArray
+    """[place]: row among all volumes."""
+    sizes: Sequence[int]
+    """[place]: capacity in nano-bytes."""
+    equivalents: Encoded
+    """[place]: a volume that suits the same claims, apart from its size."""
+    site_of: IntArray
+    """[node]: its site; nodes of one site reach the same of these volumes."""
+    first_node: IntArray
+    """[site]: one of its nodes."""
+    sites: Encoded
+    """[place]: sites whose nodes the volume's node affinity matches, ascending."""
+    has_one_site: BoolArray
+    """[place]: True if it is accessible from one site only, as local and zonal volumes are."""
+
+
+@derived_by("nodes", "volumes")
+def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
+    found = storage(snapshot)
+    sized = sorted((storage_capacity(found.by_number[row]), row) for row in found.free_volumes(storage_class))
+    rows, volumes = np.array([row for _, row in sized], np.int64), [found.by_number[row] for _, row in sized]
+    affinities = encode([volume.spec.node_affinity for volume in volumes], key=msgspec.json.encode)
+    nodes = [np.flatnonzero(affinity_matches(snapshot, affinity)) for affinity in affinities.values]
+    site_of = _split_sites(np.zeros(len(snapshot.nodes), np.int64), nodes)
+    sites = Encoded(affinities.codes, tuple(np.unique(site_of[reached]) for reached in nodes))
+    return _FreeVolumes(
+        rows,
+        [size for size, _ in sized],
+        encode(volumes, key=_equivalence_key),
+        site_of,
+        np.unique(site_of, return_index=True)[1],
+        sites,
+        sites.map_bool(lambda reached: len(reached) == 1),
+    )
+
+
+def _split_sites(site_of: IntArray, groups: Iterable[IntArray]) -> IntArray:
+    """Return [node]: sites, such that each group of nodes consists of whole sites; a site's parts stay in order."""
+    split, count = site_of.copy(), int(site_of.max(initial=-1)) + 1
+    for nodes in groups:
+        if 0 < len(nodes) < len(split):
+            sites, parts = np.unique(split[nodes], return_inverse=True)
+            split[nodes] = count + parts
+            count += len(sites)
+    sites_in_order: IntArray = np.unique(site_of * count + split, return_inverse=True)[1]
+    return sites_in_order
+
+
+def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
+    """Return all that decides which claims a volume suits, apart from its size."""
+    spec, metadata = volume.spec, volume.metadata
+    labels, modes = labels_key(metadata.labels), tuple(spec.access_modes or ())
+    is_kept = metadata.deletion_timestamp is None
+    return volume.status.phase, modes, labels, is_kept, spec.volume_mode, spec.volume_attributes_class_name
+
+
+class _AvailableVolumes:
+    """The free volumes of one class that no earlier claim of the pod got, by site."""
+
+    def __init__(self, free: _FreeVolumes, masks: Sequence[BoolArray]) -> None:
+        """`masks`: [node]: sets of nodes that may be matched differently, because a claim has a volume reserved."""
+        self._free, self._site_of, self._first_node = free, free.site_of, free.first_node
+        groups = [np.flatnonzero(mask) for mask in masks if not mask.all()]
+        self._is_split = bool(groups) and len(free.rows) > 0
+        if self._is_split:
+            self._site_of = _split_sites(free.site_of, groups)
+            self._first_node = np.unique(self._site_of, return_index=True)[1]
+            whole = free.site_of[self._first_node]  # ascending: the parts of a site stay in order
+            self._first_part = np.searchsorted(whole, np.arange(len(free.first_node) + 1))
+        self._left: dict[int, IntArray] = {}
+        """Place of a volume that some site's claim got -> sites where it is still available."""
+        self._used_up = np.zeros(len(free.rows), np.bool_)
+        """[place]: True if it is available at no site."""
+        self._suitable: dict[bytes, BoolArray] = {}
+        """What a claim asks for, as JSON -> [place]: whether the volume suits it, apart from its size."""
+
+    def take(self, claim: PersistentVolumeClaim, nodes: BoolArray, at_most: int) -> IntArray:
+        """Take the smallest suitable volume for the claim at each site; return [node]: its row, or NO_VOLUME_ROW.
+
+        `nodes`: [node], whole sites, where the claim is to get one. Of volumes with equal node affinity, the `at_most`
+        smallest suffice: the pod has no more claims to use them up.
+        """
+        smallest = bisect_left(self._free.sizes, requested_storage(claim))
+        places = np.flatnonzero((self._suits(claim) & ~self._used_up)[smallest:]) + smallest
+        if not len(places):
+            return np.full(len(nodes), NO_VOLUME_ROW)
+        kept = _smallest_of_each(self._free.sites.codes[places], at_most)
+        places = places[kept][::-1]
+        sites = [self._sites_left(place) for place in places.tolist()]
+        chosen = np.full(len(self._first_node), NO_VOLUME_ROW)
+        # The last assignment per site wins: the smallest volume.
+        chosen[np.concatenate(sites)] = np.repeat(places, [len(one) for one in sites])
+        chosen[~nodes[self._first_node]] = NO_VOLUME_ROW
+        self._remove(chosen)
+        return np.where(chosen == NO_VOLUME_ROW, NO_VOLUME_ROW, self._free.rows[chosen])[self._site_of]
+
+    def _remove(self, chosen: IntArray) -> None:
+        """Remove the volumes that were taken; `chosen`: [site] -> place, or NO_VOLUME_ROW."""
+        places = np.unique(chosen[chosen != NO_VOLUME_ROW])
+        used_up = self._free.has_one_site[places] & (not self._is_split)
+        self._used_up[places[used_up]] = True
+        for place in places[~used_up].tolist():
+            left = self._sites_left(place)
+            left = self._left[place] = left[chosen[left] != place]
+            self._used_up[place] = not len(left)
+
+    def _sites_left(self, place: int) -> IntArray:
+        """Return the sites where the volume is available."""
+        left = self._left.get(place)
+        if left is not None:
+            return left
+        sites: IntArray = self._free.sites.values[self._free.sites.codes[place]]
+        if not self._is_split:
+            return sites
+        parts = map(np.arange, self._first_part[sites].tolist(), self._first_part[sites + 1].tolist())
+        return np.concatenate(list(parts)) if len(sites) else sites
+
+    def _suits(self, claim: PersistentVolumeClaim) -> BoolArray:
+        spec = claim.spec
+        key = msgspec.json.encode(
+            (spec.selector, spec.access_modes, spec.volume_mode, spec.volume_attributes_class_name)
+        )
+        known = self._suitable.get(key)
+        if known is None:
+            try:
+                selector = EVERYTHING if spec.selector is None else compile_label_selector(spec.selector)
+            except SelectorError:
+                selector = NOTHING  # divergence: upstream fails the pod
+            known = self._free.equivalents.map_bool(lambda volume: _is_suitable(volume, claim, selector))
+            self._suitable[key] = known
+        return known
+
+
+def _smallest_of_each(groups: npt.NDArray[np.int32], at_most: int) -> IntArray:
+    """Return the indices of the first `at_most` members of each group, ascending; `groups`: [index] -> group."""
+    by_group = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[by_group], prepend=-1))
+    rank = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
+    return np.sort(by_group[rank < at_most])
+
+
+def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
+    """Return whether the volume suits the claim, apart from its size."""
+    return (
+        volume.status.phase == "Available"
+        and is_compatible(volume, claim)
+        and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
+        and selector.matches(volume.metadata.labels)
+    )
