@@ -4,25 +4,33 @@ Mirrors kube-scheduler's AssumePod, ForgetPod and expiry of assumed pods (pkg/sc
 generic assume cache (pkg/scheduler/util/assumecache): an assumed state overrides the API server's until a watch event
 confirms it, until kube-scheduler schedules the preemptor again, or until it expires.
 
-Rule: the API server's state is never lost; when an assumption ends, that state is restored.
+A preemptor that no watch event has shown yet is known only from a request, which may say anything. It counts as
+nominated and never as running, as long as the API server has no pod of its name or its UID.
+
+Rule: the API server's state is never lost, displaced or hidden; when an assumption ends, that state is restored.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from extender.cluster.cache.recent_deletions import RecentDeletions
+from extender.core.preemption.eligibility import skip_reason
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
-from extender.k8s.objects import Pod
-
-log = logging.getLogger(__name__)
+from extender.k8s.memory import memory_of
+from extender.k8s.objects import Pod, PodStatus
 
 ASSUMPTION_TTL_SECONDS = 30.0
 """Seconds after which an assumption that no watch event confirmed is restored."""
+
+MAX_UNKNOWN_PREEMPTORS = 100
+"""Bound on assumed preemptors that no watch event has shown yet: each is looked at by every decision."""
+
+MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18
+"""Memory of the largest such preemptor, whose pod is kept as it was sent."""
 
 Effect = Callable[[Pod], Pod]
 IsConfirmed = Callable[[Pod], bool]
@@ -51,13 +59,23 @@ class AssumeCache:
     """Assumptions by pod (namespace, name). Used by the event loop's thread, except `api_object`."""
 
     def __init__(
-        self, snapshot: Callable[[], Snapshot], recent_deletions: RecentDeletions, clock: Callable[[], float]
+        self,
+        snapshot: Callable[[], Snapshot],
+        recent_deletions: RecentDeletions,
+        clock: Callable[[], float],
+        was_deleted: Callable[[str], bool],
     ) -> None:
-        """`snapshot` returns the cache's snapshot, which takes the assumed pods."""
+        """`snapshot` returns the cache's snapshot, which takes the assumed pods.
+
+        `was_deleted`: predicate: the API server has deleted the pod with this UID.
+        """
         self._snapshot = snapshot
         self._recent_deletions = recent_deletions
         self._clock = clock
+        self._was_deleted = was_deleted
         self._assumptions: dict[Key, Assumption] = {}
+        self._unknown: dict[str, Key] = {}
+        """UID -> key of the preemptors that the API server has not sent yet."""
 
     def __len__(self) -> int:
         return len(self._assumptions)
@@ -65,60 +83,69 @@ class AssumeCache:
     # --- assuming ---------------------------------------------------------------------------------------------
 
     def assume_bound(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assume that the pod runs on the node; ignored for a pod that is not cached, as its requests are unknown."""
+        """Assume that the pod runs on the node; ignored for a pod whose requests the API server has not sent yet."""
 
         def bound(pod: Pod) -> Pod:
             return pod if _is_bound(pod) else replace(pod, spec=replace(pod.spec, node_name=node))
 
         cached = self._snapshot().objects.pods.get((namespace, name))
-        if cached is not None and cached.metadata.uid == uid:
+        if cached is not None and cached.metadata.uid == uid and self.api_object(cached) is not None:
             self._assume(cached, uid, "bound", bound, _is_bound)
 
     def assume_preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
         """Assume that kube-scheduler nominates the preemptor to the node and deletes the victims.
 
-        Ignored if the cache holds another pod of that name: either side may be stale.
+        Ignored if the preemptor is not what the cache holds of its name and UID, or needs no node (`_pending`).
         """
 
         def nominated(pod: Pod) -> Pod:
             return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
-        uid = preemptor.metadata.uid
-        cached = self._snapshot().objects.pods.get(key_of("Pod", preemptor))
-        if cached is not None and cached.metadata.uid != uid:
+        uid, pods = preemptor.metadata.uid, self._snapshot().objects.pods
+        pending = self._pending(preemptor)
+        if pending is None:
             return
         self._assume(
-            cached or preemptor,
-            uid,
-            "nominated",
-            nominated,
-            lambda pod: pod.status.nominated_node_name == node or _is_bound(pod),
-            is_known=cached is not None,
+            pending, uid, "nominated", nominated, lambda pod: pod.status.nominated_node_name == node or _is_bound(pod)
         )
         for victim in victims:
-            if not _is_terminating(victim):
-                self._assume(victim, uid, "terminating", _terminating, _is_terminating)
-                self._recent_deletions.note(victim, _terminating(victim))
+            cached = pods.get(key_of("Pod", victim))
+            if cached is not None and cached.metadata.uid == victim.metadata.uid and not _is_terminating(cached):
+                self._assume(cached, uid, "terminating", _terminating, _is_terminating)
+                self._recent_deletions.note(cached, _terminating(cached))
 
-    def _assume(
-        self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed, *, is_known: bool = True
-    ) -> None:
-        key, expires_at = key_of("Pod", pod), self._clock() + ASSUMPTION_TTL_SECONDS
-        before, from_api, effects = self._assumptions.get(key), pod if is_known else None, {what: effect}
-        if before is not None and before.uid == pod.metadata.uid:
+    def _pending(self, preemptor: Pod) -> Pod | None:
+        """Return the preemptor as the cache holds it, or as it was sent if the API server knows neither name nor UID.
+
+        None if the two differ, or if the pod is bound, terminating or finished; ValueError if it cannot be read.
+        """
+        uid, cached = preemptor.metadata.uid, self._snapshot().objects.pods.get(key_of("Pod", preemptor))
+        if not uid or skip_reason(preemptor) is not None:
+            return None
+        if cached is not None:
+            return cached if cached.metadata.uid == uid and skip_reason(cached) is None else None
+        if uid in self._unknown or self._was_deleted(uid) or self._snapshot().has_uid(uid):
+            return None
+        if len(self._unknown) >= MAX_UNKNOWN_PREEMPTORS:
+            return None
+        unknown = replace(preemptor, status=PodStatus())
+        self._snapshot().pod_table.validate(unknown)
+        return unknown if memory_of(unknown) <= MAX_UNKNOWN_PREEMPTOR_BYTES else None
+
+    def _assume(self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed) -> None:
+        key, snapshot = key_of("Pod", pod), self._snapshot()
+        expires_at, effects = self._clock() + ASSUMPTION_TTL_SECONDS, {what: effect}
+        before, from_api = self._assumptions.get(key), snapshot.objects.pods.get(key)
+        if before is not None:
             from_api, effects = before.from_api, before.effects | effects
+        if from_api is None:
+            self._unknown[pod.metadata.uid] = key
         assumed = _apply_effects(effects, from_api or pod)
         # Registered before the snapshot shows it: another thread must never take the assumed pod for the API server's.
         self._assumptions[key] = Assumption(
             pod.metadata.uid, made_for, effects, is_confirmed, expires_at, from_api, assumed
         )
-        try:
-            self._snapshot().put("Pod", assumed)
-        except ValueError as error:  # the pod comes from a request, which is not validated
-            log.warning("pod %r cannot be assumed: %s", pod.key, error)
-            del self._assumptions[key]
-            if before is not None:
-                self._assumptions[key] = before
+        snapshot.put("Pod", assumed)
 
     # --- the API server's state -------------------------------------------------------------------------------
 
@@ -152,8 +179,10 @@ class AssumeCache:
 
         ValueError, with nothing changed, if the pod cannot be read.
         """
-        assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
-        snapshot = self._snapshot()
+        key, snapshot = key_of("Pod", pod), self._snapshot()
+        if self._unknown.get(pod.metadata.uid, key) != key:  # a preemptor was sent with the UID of this pod
+            self._undo(pod.metadata.uid)
+        assumption = self._assumptions.get(key) if self._assumptions else None
         if assumption is None:
             snapshot.put("Pod", pod)
             return
@@ -166,24 +195,30 @@ class AssumeCache:
         except ValueError:
             assumption.from_api, assumption.assumed = before
             raise
+        self._unknown.pop(assumption.uid, None)
         if ends:
-            del self._assumptions[key_of("Pod", pod)]
+            del self._assumptions[key]
 
     def reapply(self) -> None:
         """Apply the assumptions that still hold to a new snapshot, which was built from the API server's state."""
-        snapshot = self._snapshot()
+        pods = self._snapshot().objects.pods
+        unknown, self._unknown = self._unknown, {}
+        known = {pod.metadata.uid for pod in pods.values()} if unknown else set()
         for key, assumption in list(self._assumptions.items()):
-            cached = snapshot.objects.pods.get(key)
+            cached = pods.get(key)
             if cached is not None:
                 self.update(cached)
-            elif assumption.from_api is None:
-                snapshot.put("Pod", assumption.assumed)
+            elif assumption.from_api is None and assumption.uid not in known:
+                self._unknown[assumption.uid] = key
+                self._snapshot().put("Pod", assumption.assumed)
             else:
                 del self._assumptions[key]
 
     def remove(self, key: Key) -> None:
         """Drop the assumption of a deleted pod."""
-        self._assumptions.pop(key, None)
+        assumption = self._assumptions.pop(key, None)
+        if assumption is not None and assumption.from_api is None:
+            del self._unknown[assumption.uid]
 
     # --- restoring --------------------------------------------------------------------------------------------
 
@@ -191,9 +226,13 @@ class AssumeCache:
         """Undo the assumed preemption for a pod that kube-scheduler sends again without its nomination (ForgetPod)."""
         assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
         if assumption is not None and assumption.uid == pod.metadata.uid and not assumption.is_confirmed(pod):
-            made_for = {key: one.uid for key, one in self._assumptions.items() if one.made_for == assumption.uid}
-            self._restore(made_for)
-            self._recent_deletions.forget(made_for.values())
+            self._undo(assumption.uid)
+
+    def _undo(self, preemptor: str) -> None:
+        """Undo all that was assumed for the preemptor with this UID."""
+        made_for = {key: one.uid for key, one in self._assumptions.items() if one.made_for == preemptor}
+        self._restore(made_for)
+        self._recent_deletions.forget(made_for.values())
 
     def expire(self) -> None:
         """Restore pods whose assumptions have expired."""
@@ -210,7 +249,7 @@ class AssumeCache:
                     snapshot.remove("Pod", key)
                 else:
                     snapshot.put("Pod", assumption.from_api)
-            del self._assumptions[key]
+            self.remove(key)
 
 
 def _apply_effects(effects: dict[str, Effect], pod: Pod) -> Pod:

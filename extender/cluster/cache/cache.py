@@ -83,7 +83,9 @@ class ClusterCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.recent_deletions = RecentDeletions(clock)
         """Pods that ceased to hold room shortly ago, which kube-scheduler's cache may still hold."""
-        self.assumed = AssumeCache(self.mutable_snapshot, self.recent_deletions, clock)
+        self.assumed = AssumeCache(
+            self.mutable_snapshot, self.recent_deletions, clock, lambda uid: uid in self._deleted_uids["Pod"]
+        )
         """Assumed states of pods, which override the API server's until a watch event confirms them."""
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
@@ -311,9 +313,8 @@ class ClusterCache:
             return cached is not None and uid in ("", identity(cached)[0])  # without UID: DeletedFinalStateUnknown
         if uid in self._deleted_uids[change.kind]:
             return False  # a UID is never used again: this is an earlier state
-        if cached is not None and identity(cached)[0] == uid:
-            cached = self._without_assumption(cached)
-        if cached is None:
+        cached = self._without_assumption(cached)
+        if cached is None:  # or only assumed: what a request says never hides an object of the API server
             return True
         return compare_resource_versions(version, identity(cached)[1]) > 0 and change.object != cached
 

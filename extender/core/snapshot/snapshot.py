@@ -312,6 +312,11 @@ class Snapshot(NodeTable):
         """Return the pod's row; None if it is not running."""
         return self.pod_table.row_of.get(identity(pod))
 
+    def has_uid(self, uid: str) -> bool:
+        """Return whether a pod with this UID is there, running or not; looks at each that is not running."""
+        pods = self.objects.pods
+        return uid in self.pod_table.row_of or any(pods[key].metadata.uid == uid for key in self._without_row.orders)
+
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Return the running pods of one node, most important first."""
         column = self.layout.pod[:, self.node_row[node]].tolist()

@@ -115,6 +115,13 @@ def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
     return {pod.metadata.uid: pod for pod in pods if pod.status.phase not in _TERMINAL_PHASES}
 
 
+def _may_preempt(case: GuardCase) -> bool:
+    """Return whether the preemptor waits for a node, may preempt, and is none of its own victims."""
+    metadata, spec, phase = case.preemptor.metadata, case.preemptor.spec, case.preemptor.status.phase
+    waits = not (spec.node_name or spec.scheduling_gates or metadata.deletion_timestamp or phase in _TERMINAL_PHASES)
+    return waits and spec.preemption_policy != "Never" and metadata.uid not in case.uids
+
+
 def _adds_no_system_pod(case: GuardCase) -> bool:
     """Return whether kube-scheduler chose every victim itself that is a system pod or terminating."""
     return not any(_is_system_pod(victim) for victim in case.victims if victim.metadata.uid not in case.sent_uids)
@@ -177,7 +184,7 @@ def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
     return (
         ("NodeNotSent", lambda case: case.sent is not None or case.policy.candidates == "AllNodes"),
         ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
-        ("PreemptorMustNotPreempt", lambda case: case.preemptor.spec.preemption_policy != "Never"),
+        ("PreemptorMustNotPreempt", _may_preempt),
         ("SentVictimUnknown", lambda case: case.pods_by_uid.keys() | case.deleted_uids >= set(case.sent_uids)),
         ("NoVictims", lambda case: bool(case.uids) or (case.sent is not None and not case.sent.victims)),
         ("VictimUnknown", lambda case: all(uid in case.pods_by_uid for uid in case.uids)),

@@ -6,7 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from extender.cluster.cache import cache as cache_module
-from extender.cluster.cache.assume import ASSUMPTION_TTL_SECONDS
+from extender.cluster.cache.assume import (
+    ASSUMPTION_TTL_SECONDS,
+    MAX_UNKNOWN_PREEMPTOR_BYTES,
+    MAX_UNKNOWN_PREEMPTORS,
+)
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import evaluate
@@ -249,13 +253,94 @@ def test_what_the_watch_then_shows_of_it_is_kept_also_if_the_request_showed_the_
     assert shop.pod("urgent") == URGENT_ONE
 
 
-def test_a_late_event_of_an_older_pod_of_its_name_does_not_replace_it():
+def test_H6_an_event_always_replaces_a_preemptor_that_only_a_request_showed_whatever_its_version():
+    shop = Shop(without=["urgent"])
+    claims = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, resource_version="9" * 18))
+    shop.preempt("a", preemptor=claims)
+    other = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another", resource_version="3"))
+    assert shop.apply(Change("Pod", other))
+    assert shop.pod("urgent") == shop.said("urgent") == other
+    assert shop.nominated == []
+
+
+def test_H6_the_deletion_of_a_preemptor_that_only_a_request_showed_ends_its_nomination_for_good():
     shop = Shop(without=["urgent"])
     shop.preempt("a")
-    older = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="older", resource_version="3"))
-    assert not shop.apply(Change("Pod", older))
-    assert not shop.apply(Change("Pod", older, deleted=True))
+    assert shop.apply(Change("Pod", URGENT_ONE, deleted=True))
+    assert shop.nominated == []
+    shop.preempt("b")
+    assert (shop.nominated, shop.leaving) == ([], {"a"})
+
+
+NO_PREEMPTORS = {
+    "it runs": {"nodeName": "n1"},
+    "it terminates": {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+    "it has finished": {"phase": "Failed"},
+    "the UID of a running pod": {"metadata": {"uid": "uid-a"}},
+    "the UID of a waiting pod": {"metadata": {"uid": "uid-new"}},
+    "the name of a running pod": {"name": "a", "metadata": {"uid": "uid-stranger"}},
+    "the name of a waiting pod": {"name": "new", "metadata": {"uid": "uid-stranger"}},
+    "a pod that runs": {"name": "a"},
+    "no UID": {"metadata": {"uid": ""}},
+    "too large": {"metadata": {"annotations": {"x": "x" * MAX_UNKNOWN_PREEMPTOR_BYTES}}},
+}
+
+
+@pytest.mark.parametrize("of", NO_PREEMPTORS.values(), ids=NO_PREEMPTORS)
+def test_H6_nothing_is_assumed_for_a_preemptor_that_does_not_wait_or_that_the_cache_contradicts(of):
+    shop = Shop()
+    before = dict(shop.snapshot().objects.pods)
+    stranger = typed(pod(of.get("name", "stranger"), priority=100, **{"phase": "Pending", "start": None} | of_pod(of)))
+    shop.preempt("a", "b", preemptor=stranger)
+    assert len(shop.assumed) == 0
+    assert shop.snapshot().objects.pods == before
+
+
+def of_pod(of):
+    return {key: value for key, value in of.items() if key != "name"}
+
+
+def test_H6_a_pod_that_arrives_with_the_uid_of_a_preemptor_that_only_a_request_showed_takes_its_place():
+    shop = Shop()
+    stranger = typed(incoming("stranger", "4", priority=100, metadata={"uid": "uid-late"}))
+    shop.preempt("a", preemptor=stranger)
+    late = typed(pod("late", metadata={"uid": "uid-late"}))
+    shop.shows(on(late, "n1"))
+    assert (shop.nominated, shop.leaving, len(shop.assumed)) == ([], set(), 0)
+    assert shop.said("stranger") is None
+    assert shop.used == 3000
+
+
+def test_H6_one_uid_is_assumed_once():
+    shop = Shop()
+    for name in ("stranger", "another"):
+        shop.preempt("a", preemptor=typed(incoming(name, "4", metadata={"uid": "uid-one"})))
+    assert shop.nominated == ["stranger"]
+
+
+def test_H4_preemptors_that_no_watch_has_shown_are_bounded():
+    shop = Shop()
+    for number in range(MAX_UNKNOWN_PREEMPTORS + 10):
+        shop.preempt("a", preemptor=typed(incoming(f"stranger-{number}", priority=100)))
+    assert len(shop.nominated) == MAX_UNKNOWN_PREEMPTORS
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
+    assert shop.nominated == []
+    shop.preempt("a")
     assert shop.nominated == ["urgent"]
+
+
+def test_H6_a_bind_of_a_pod_that_only_a_request_showed_assumes_nothing():
+    shop = Shop(without=["urgent"])
+    shop.preempt("a")
+    shop.bind("urgent")
+    assert (shop.nominated, shop.used) == (["urgent"], 2000)
+
+
+def test_H6_a_victim_that_is_another_pod_by_now_is_left_as_it_is():
+    shop = Shop()
+    old = replace(shop.pod("a"), metadata=replace(shop.pod("a").metadata, uid="uid-old"))
+    shop.assumed.assume_preempted(URGENT_ONE, "n1", [old, shop.pod("b")])
+    assert shop.leaving == {"b"}
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -269,6 +354,20 @@ def run(steps):
 @pytest.fixture(params=[0, 200], ids=["as a new snapshot", "in one go"])
 def at_once(request, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_CHANGES_IN_PLACE", request.param)
+
+
+@pytest.mark.parametrize("uid", ["uid-stranger", "uid-late"])
+def test_H6_a_list_that_has_the_uid_or_the_name_of_a_preemptor_that_only_a_request_showed_replaces_it(at_once, uid):
+    shop = Shop()
+    shop.preempt("a", preemptor=typed(incoming("stranger", "4", metadata={"uid": "uid-late"})))
+    listed = [shop.said(name) for name in ("a", "b", "new", "urgent")]
+    late = typed(pod("late" if uid == "uid-late" else "stranger", metadata={"uid": uid}, nodeName="n1"))
+    run(shop.relist("Pod", [*listed, late]))
+    assert shop.nominated == []
+    assert shop.used == 3000
+    assert shop.said(late.metadata.name) == late
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
+    assert sorted(shop.snapshot().objects.pods.values(), key=str) == sorted([*listed, late], key=str)
 
 
 @pytest.mark.parametrize("without", [[], ["urgent"]], ids=["held before", "not held before"])
@@ -377,12 +476,3 @@ def check_said(shop):
         said = shop.api_object("Pod", key)
         assert said is None or said is one or one.metadata.uid == said.metadata.uid
         assert said is None or (said.metadata.deletion_timestamp, said.status.nominated_node_name) == (None, "")
-
-
-def test_of_a_preemptor_that_bears_the_uid_of_another_pod_nothing_is_assumed(caplog):
-    shop = Shop()
-    stranger = typed(incoming("stranger", priority=100, metadata={"uid": "uid-a"}))
-    shop.preempt(preemptor=stranger)
-    assert shop.nominated == []
-    assert len(shop.assumed) == 0
-    assert "has the same UID as pod default/a" in caplog.text
