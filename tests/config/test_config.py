@@ -1,5 +1,6 @@
 """What may be configured, and that every mistake is named with key and line."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -683,6 +684,43 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path):
 def test_endless_files_are_refused(load, text):
     with pytest.raises(ConfigError):
         load(text)
+
+
+HOSTILE = {
+    "deep nesting": ("a:\n  " + "[" * 25_000, "c.yaml:2: is nested deeper than 100 levels"),
+    "aliases": (
+        "a: &a [1, 2, 3]\n"
+        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(3))
+        + "e: [*a2, *a2, *a2, *a2]",
+        "c.yaml:5: its aliases stand for more than 10,000 values",
+    ),
+    "a long key": ("? " + "k" * 100_000 + "\n: 1", "c.yaml:1: kkkkk"),
+    "a NUL byte": ("a: \0", "c.yaml: "),
+    "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "c.yaml: is larger than 1 MiB"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), HOSTILE.values(), ids=HOSTILE)
+def test_H7_a_file_is_refused_briefly_for(load, text, message):
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert str(caught.value).startswith(message)
+    assert len(str(caught.value)) < 500
+
+
+def test_H7_a_file_of_mistakes_is_told_in_part(load):
+    with pytest.raises(ConfigError) as caught:
+        load("".join(f"k{number}: 1\n" for number in range(500)))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 51
+    assert lines[-1] == "c.yaml: 450 more mistakes"
+
+
+def test_H7_only_a_regular_file_is_read(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path, reason in ((tmp_path / "fifo", "is a FIFO, not a regular file"), (tmp_path, "is a directory")):
+        with pytest.raises(ConfigError, match=f"{path}: {reason}"):
+            load_config(path, {})
 
 
 KEYS = st.sampled_from(

@@ -334,3 +334,18 @@ async def test_the_failure_rule_is_the_file_s_of_the_moment(path):
             return (await service.client.post("/preempt", content=preempt_body())).status_code == 200
 
         assert await service.until(vetoes) <= 10
+
+
+async def test_H7_a_fifo_in_place_of_the_file_is_reported_and_a_mended_file_is_read(path, caplog):
+    following = Following(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert await following.look(3) == [False] * 3
+    assert following.live.warnings() == [
+        f"configuration: {path}: is a FIFO, not a regular file; using the previous one"
+    ]
+    assert len(caplog.records) == 1
+    path.unlink()
+    write(path, KILL)
+    assert (await following.look(2)).count(True) == 1
+    assert following.live.last_error is None

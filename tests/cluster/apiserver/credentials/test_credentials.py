@@ -1,6 +1,7 @@
 """Every way in that users have: each test loads real files, and where it matters asks a real server with them."""
 
 import base64
+import os
 import select
 import socket
 import socketserver
@@ -325,3 +326,52 @@ def test_a_proxy_of_a_kind_that_cannot_be_used_is_told(url, message, tmp_path, m
     path = kubeconfig(tmp_path / "config", {"token": SECRET}, {"server": "https://127.0.0.1:1", "proxy-url": url})
     with pytest.raises(CredentialsError, match=message):
         ApiServer.connect(path)
+
+
+# --- files within limits --------------------------------------------------------------------------------------------
+
+
+def refusal(*load):
+    with pytest.raises(CredentialsError) as caught:
+        credentials.load(*load)
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+def test_H7_only_regular_files_are_read_as_kubeconfig_token_certificate_and_authority(tmp_path):
+    fifo, path = tmp_path / "fifo", tmp_path / "config"
+    os.mkfifo(fifo)
+    server = {"server": "https://127.0.0.1"}
+    assert refusal(str(fifo)) == f"kubeconfig {fifo}: is a FIFO, not a regular file"
+    assert refusal(str(tmp_path)) == f"kubeconfig {tmp_path}: is a directory"
+    user = kubeconfig(path, {"tokenFile": str(fifo)}, server)
+    assert refusal(user) == f"the token file {fifo}: is a FIFO, not a regular file"
+    authority = kubeconfig(path, {"token": SECRET}, server | {"certificate-authority": str(fifo)})
+    assert refusal(authority).endswith(f"{fifo}: is a FIFO, not a regular file") or "does not exist" in refusal(
+        authority
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("users: " + "[" * 25_000, "is nested deeper than 100 levels"),
+        ("#" * (1 << 20) + "\n", "is larger than 1 MiB"),
+        (
+            "a0: &a0 {k: v}\n"
+            + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 20)),
+            "its aliases stand for more than 10,000 values",
+        ),
+        ("users: \0", "not YAML"),
+    ],
+    ids=["nesting", "size", "merge keys", "a NUL byte"],
+)
+def test_H7_a_kubeconfig_is_refused_for_its(tmp_path, text, reason):
+    (tmp_path / "config").write_text(text)
+    assert refusal(str(tmp_path / "config")) == f"kubeconfig {tmp_path / 'config'}: {reason}"
+
+
+def test_H7_a_token_is_no_large_file(tmp_path):
+    (tmp_path / "token").write_text("x" * (64 << 10) + "x")
+    with pytest.raises(CredentialsError, match="is larger than 64 KiB"):
+        credentials.read_token(tmp_path / "token")
