@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from extender.log_throttle import ThrottledLogger
 from extender.server.stacks import running_threads
@@ -46,7 +46,7 @@ class HardStop:
         self._ends_at: float | None = None
         self._exit_code: int | None = None
         """None: the shutdown is not complete."""
-        self._no_output: TextIO | None = None
+        self._null_fd: int | None = None
 
     def arm(self, seconds: float) -> None:
         """End the process in `seconds` with exit code 1, or sooner if that was said before."""
@@ -57,9 +57,9 @@ class HardStop:
             elif ends_at >= self._ends_at:
                 return
             self._ends_at = ends_at
-            if self._no_output is None:
-                self._no_output = open(os.devnull, "w")  # noqa: SIM115 (closed with the process)
-            faulthandler.dump_traceback_later(seconds + ABORT_DELAY_SECONDS, exit=True, file=self._no_output)
+            if self._null_fd is None:
+                self._null_fd = os.open(os.devnull, os.O_WRONLY)  # standard error may block
+            faulthandler.dump_traceback_later(seconds + ABORT_DELAY_SECONDS, exit=True, file=self._null_fd)
             self._changed.notify()
 
     def complete(self, exit_code: int) -> None:

@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import statistics
+import textwrap
 import time
 from collections.abc import Iterator
 
@@ -88,3 +90,12 @@ def _known(figure: float | None) -> float:
     if figure is None:
         pytest.skip("memory and CPU time of a process need /proc")
     return figure
+
+
+def patch_service(monkeypatch, folder, code: str) -> None:
+    """Have the next processes run `code` before the service, as Python does with sitecustomize.py.
+
+    For what no input may cause, but what the process must survive: a decision that takes for ever, a hung thread.
+    """
+    (folder / "sitecustomize.py").write_text(textwrap.dedent(code))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(folder), os.getcwd())))

@@ -106,6 +106,22 @@ def test_sigterm_twice_does_not_wait():
         assert time.monotonic() - began < 50
 
 
+def test_H8_sighup_drains_and_sigusr1_and_sigusr2_are_ignored_with_a_line():
+    """All three end a process at once by default."""
+    with running(SERVER__DRAIN_TIME="60s") as process:
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            process.say(number)
+        until(lambda: any("signal ignored: SIGUSR1" in line for line in process.lines))
+        assert process.readyz() == 200
+        process.say(signal.SIGHUP)
+        until(lambda: process.readyz() == 503)
+        with contextlib.closing(process.connection()) as connection:
+            assert ask(connection).getheader("connection") == "close"  # still answered
+        assert any("SIGHUP received, not ready, still answering calls for 60s" in line for line in process.lines)
+        process.say(signal.SIGHUP)
+        assert process.ends() == 0
+
+
 def test_sigterm_a_call_that_does_not_end_is_cut_off_by_another_signal():
     with running(SERVER__DRAIN_TIME="0s") as process, process.connect() as slow:
         begin(slow)

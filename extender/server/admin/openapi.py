@@ -47,13 +47,12 @@ def _operation(
     if body is not None:
         extra["requestBody"] = {"required": True, "content": _json_content(body)}
     content = {"text/html": {"schema": {"type": "string"}}} if answer is None else _json_content(answer)
-    responses: dict[int | str, dict[str, Any]] = {200: {"description": "OK", "content": content}}
-    responses |= {**_BUSY, **(failures or {}), **_FORBIDDEN}
+    responses = {200: {"description": "OK", "content": content}, **_BUSY, **(failures or {}), **_FORBIDDEN}
     return {"summary": summary, "tags": ["debug"], "responses": responses, "openapi_extra": extra}
 
 
 _FORBIDDEN = {403: _error("Remote client, foreign Host header or cross-origin request; the message says what to do.")}
-_BUSY: dict[int | str, dict[str, Any]] = {503: _error("Too many requests, or decisions under way; with Retry-After.")}
+_BUSY = {503: _error("Too many requests, or decisions under way; with Retry-After.")}
 _BODY_ERRORS = {
     408: _error("The body did not arrive in time."),
     413: _error("The body is too large."),
@@ -78,7 +77,7 @@ _VERBOSE = {
 
 
 def _health_operation(
-    summary: str, description: str, failures: dict[int | str, dict[str, Any]] | None = None, **extra: Any
+    summary: str, description: str, failures: dict[int, dict[str, Any]] | None = None, **extra: Any
 ) -> dict[str, Any]:
     """Return arguments of `add_api_route` for the operations of probes and Prometheus."""
     responses = {200: {"description": description, "content": _TEXT}, **(failures or {})}
