@@ -31,6 +31,7 @@ from extender.core.framework.plugins import (
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
 from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 
@@ -78,7 +79,7 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
     image_locality.ImageIndex,
     TermOwnerIndex,
     node_ports.HostPortIndex,
-    node_volume_limits.AttachedVolumeIndex,
+    AttachedVolumeIndex,
     volume_restrictions.ClaimUserIndex,
     volume_restrictions.DiskMountIndex,
 )
