@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from extender.cluster.cache.recent_deletions import RecentDeletions
+from extender.cluster.cache.recent_deletions import RecentDeletions, holds_room
 from extender.core.preemption.eligibility import skip_reason
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
@@ -99,7 +99,7 @@ class AssumeCache:
         """
 
         def nominated(pod: Pod) -> Pod:
-            return replace(pod, status=replace(pod.status, nominated_node_name=node))
+            return pod if _is_bound(pod) else replace(pod, status=replace(pod.status, nominated_node_name=node))
 
         uid, pods = preemptor.metadata.uid, self._snapshot().objects.pods
         pending = self._pending(preemptor)
@@ -110,7 +110,7 @@ class AssumeCache:
         )
         for victim in victims:
             cached = pods.get(key_of("Pod", victim))
-            if cached is not None and cached.metadata.uid == victim.metadata.uid and not _is_terminating(cached):
+            if cached is not None and cached.metadata.uid == victim.metadata.uid and holds_room(cached):
                 self._assume(cached, uid, "terminating", _terminating, _is_terminating)
                 self._recent_deletions.note(cached, _terminating(cached))
 
