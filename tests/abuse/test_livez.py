@@ -1,4 +1,4 @@
-"""H3: /livez answers within 1 s whatever is decided, read or reloaded; and it fails if decisions stand still for good."""
+"""H3: /livez answers within 1 s whatever is decided, read or reloaded, and fails if decisions stand still for good."""
 
 import contextlib
 import json
@@ -7,11 +7,9 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from tests.abuse.service import MIB, patch_service, service, until
 from tests.server.conftest import node, pod
-from tests.server.processes import LIMIT
+from tests.server.processes import LIMIT, get
 
 CALL = {"Pod": {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": []}}}
 FILTER = CALL | {"NodeNames": ["worker-a1"]}
@@ -36,7 +34,7 @@ HUNG_DECISIONS = """
     from extender.server import run
     from extender.server.admin import decision_thread
 
-    decision_thread.MAX_SILENT_SECONDS = 3.0
+    decision_thread.MAX_SILENT_SECONDS = 2.0
     run.EXIT_LIMIT_SECONDS = 3.0
 
     decide = engine.filter
@@ -100,14 +98,12 @@ PARTS = {
 """Verb, and what the body is full of -> its beginning, what is repeated, and its end."""
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_H3_livez_answers_while_a_large_body_is_decoded(name):
-    begin, part, end = PARTS[name]
-    body = begin + b",".join([part] * (64 * MIB // (len(part) + 1))) + end
+def test_H3_livez_answers_while_large_bodies_are_decoded():
     with service(SERVER__HTTP_TIMEOUT="1m") as process, probing(process) as probes:
-        until(lambda: len(probes) > 5)
-        with contextlib.suppress(ConnectionError):  # refused before all of it was read
-            process.call(f"/{name.partition(' ')[0]}", body)
+        for name, (begin, part, end) in PARTS.items():
+            body = begin + b",".join([part] * (48 * MIB // (len(part) + 1))) + end
+            with contextlib.suppress(ConnectionError):  # refused before all of it was read
+                process.call(f"/{name.partition(' ')[0]}", body)
         until(lambda: len(probes) > 20)
         assert_alive(probes)
 
@@ -123,14 +119,18 @@ def test_H3_livez_answers_while_a_large_cluster_file_is_reloaded(tmp_path):
 
     write(100)
     with service("--cluster", str(file)) as process, probing(process) as probes:
-        write(30_000)
+        write(10_000)
         until(lambda: any("cluster file reloaded" in line for line in process.lines))
         assert_alive(probes)
 
 
-def test_H3_livez_fails_once_decisions_hang_and_says_where_and_H8_sigterm_ends_the_process(monkeypatch, tmp_path):
+def test_H3_livez_fails_once_decisions_hang_not_after_SIGSTOP_and_H8_sigterm_ends_the_process(monkeypatch, tmp_path):
     patch_service(monkeypatch, tmp_path, HUNG_DECISIONS)
     with service(SERVER__DRAIN_TIME="0s") as process, ThreadPoolExecutor(1) as threads:
+        process.say(signal.SIGSTOP)
+        time.sleep(3)  # longer than what counts as hung here
+        process.say(signal.SIGCONT)
+        assert {process.get("/livez")[0] for _ in range(20)} == {200}
         threads.submit(process.call, "/filter", FILTER)
         until(lambda: process.get("/livez")[0] == 503)
         assert b"the thread that decides has been stuck" in process.get("/livez")[1]
@@ -138,7 +138,7 @@ def test_H3_livez_fails_once_decisions_hang_and_says_where_and_H8_sigterm_ends_t
         assert "verbs.py" in line  # the function of the service that does not return
         began = time.monotonic()
         process.say(signal.SIGTERM)
-        until(lambda: process.get("/readyz")[0] == 503)  # at once, and not only when the decision ends
+        until(lambda: is_draining(process))  # at once, and not only when the decision ends
         assert process.ends() == 1
         assert time.monotonic() - began < 20
         (line,) = (line for line in process.lines if "shutdown not complete in time" in line)
@@ -146,12 +146,10 @@ def test_H3_livez_fails_once_decisions_hang_and_says_where_and_H8_sigterm_ends_t
         assert "verbs.py" in line
 
 
-def test_H3_a_process_that_was_stopped_is_alive(monkeypatch, tmp_path):
-    patch_service(monkeypatch, tmp_path, HUNG_DECISIONS)
-    with service() as process:
-        process.say(signal.SIGSTOP)
-        time.sleep(5)  # longer than what counts as hung here
-        process.say(signal.SIGCONT)
-        for _ in range(20):
-            assert process.get("/livez")[0] == 200
-            time.sleep(0.1)
+def is_draining(process):
+    """Return whether /readyz says so; it waits for the thread that decides until the signal is seen."""
+    with contextlib.closing(process.connection("admin", timeout=0.5)) as connection:
+        try:
+            return get(connection, "/readyz").status == 503
+        except TimeoutError:
+            return False

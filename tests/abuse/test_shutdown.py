@@ -65,7 +65,7 @@ def test_H8_a_log_that_hangs_does_not_keep_the_process(monkeypatch, tmp_path):
 @pytest.mark.skipif(not fork_worker.IS_FORK_SUPPORTED, reason="the system cannot fork a process with threads")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_H8_a_simulation_under_way_ends_with_the_process(number, monkeypatch, tmp_path):
-    patch_service(monkeypatch, tmp_path, SLOW_SIMULATIONS.replace("sleep(5)", "sleep(50)"))
+    patch_service(monkeypatch, tmp_path, SLOW_SIMULATIONS.replace("sleep(3)", "sleep(50)"))
     with service(SERVER__DRAIN_TIME="0s") as process, process.connect("admin") as connection:
         ask(connection, SMALL)
         until(lambda: children(process))

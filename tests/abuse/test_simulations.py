@@ -29,7 +29,7 @@ SLOW_SIMULATIONS = """
     simulate = routes.simulate_request
 
     def slow(*args):
-        time.sleep(5)
+        time.sleep(3)
         return simulate(*args)
 
     routes.simulate_request = slow
@@ -102,18 +102,16 @@ def test_H5_a_simulation_that_takes_too_much_memory_ends_and_not_the_service(mon
     patch_service(monkeypatch, tmp_path, LITTLE_MEMORY)
     many = b",".join([b"{}"] * 900_000)  # become objects of more than 100 MiB
     body = b'{"pod":{"metadata":{"name":"p"},"spec":{"containers":[' + many + b"]}}}"
-    with service() as process, process.connect("admin") as connection:
-        ask(connection, body)
-        answer = connection.recv(65536)
-        assert b" 503 " in answer
-        assert b"the simulation needs more than 64 MiB of memory" in answer
+    with service() as process:
+        status, error, _ = simulated(process, body)
+        assert (status, json.loads(error)["Error"]) == (503, "the simulation needs more than 64 MiB of memory")
         assert simulated(process)[0] == 200
 
 
-def simulated(process):
-    """Status, body and Retry-After of a small simulation."""
+def simulated(process, body=SMALL):
+    """Status, body and Retry-After of a simulation."""
     with contextlib.closing(process.connection("admin")) as connection:
-        connection.request("POST", "/simulate", SMALL, {"Content-Type": "application/json"})
+        connection.request("POST", "/simulate", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         return response.status, response.read().decode(), response.getheader("retry-after")
 

@@ -47,8 +47,8 @@ class Process:
         if len(self.ports) == 2:
             self._are_known.set()
 
-    def connection(self, which="scheduler"):
-        return http.client.HTTPConnection("127.0.0.1", self.ports[which], timeout=LIMIT)
+    def connection(self, which="scheduler", timeout=LIMIT):
+        return http.client.HTTPConnection("127.0.0.1", self.ports[which], timeout=timeout)
 
     def connect(self, which="scheduler"):
         return socket.create_connection(("127.0.0.1", self.ports[which]), timeout=LIMIT)
