@@ -278,6 +278,8 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     """Decode an ExtenderPreemptionArgs body. Raises RequestError if it is not one."""
     args = _decode(body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, ("victims", "meta_victims"))
     incoming = _decode_pod(args.pod)
+    if len(args.victims or args.meta_victims or ()) > MAX_CANDIDATES:
+        raise RequestTooLarge(f"more than {MAX_CANDIDATES} nodes")
     if args.victims is not None and args.meta_victims is not None:
         raise RequestError("both NodeNameToVictims and NodeNameToMetaVictims are there: one of them must be null")
     if args.meta_victims is not None:
@@ -303,9 +305,13 @@ def decode_bind(body: bytes) -> ExtenderBindingArgs:
 
 # --- decoding -------------------------------------------------------------------------------------------------------
 
-MAX_OBJECTS = 4_000_000
-"""JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; whole Nodes and Pods as
-large as `server.maxBodyBytes` have one object in about 100 bytes."""
+MAX_OBJECTS = 3_000_000
+"""JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; of whole Nodes and Pods,
+one object has about 90 bytes."""
+
+MAX_CANDIDATES = 100_000
+"""Nodes of a `/preempt` request; a cluster has at most some 10,000. One costs up to 10 us, and has as little as 40
+bytes."""
 
 MIN_OBJECT_BYTES = len('{"UID":""},')
 """Size of the shortest object that is decoded."""

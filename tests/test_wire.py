@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from extender import wire
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.errors import RequestError
+from extender.errors import RequestError, RequestTooLarge
 from extender.k8s.objects import ObjectMeta, Pod
 
 POD = '{"metadata":{"name":"p","namespace":"shop"}}'
@@ -450,3 +450,38 @@ def test_names_of_any_text_survive(names):
     request = wire.decode_filter(args(names=json.dumps(names)))
     everything = FilterDecision(tuple(range(len(names))), {}, {}, ())
     assert json.loads(wire.encode_filter(request, everything))["NodeNames"] == names
+
+
+# --- what a body may cost -------------------------------------------------------------------------------------------
+
+
+def test_H5_names_are_counted_before_they_are_decoded():
+    body = f'{{"Pod":{POD},"NodeNames":{json.dumps(["a"] * 100)}}}'.encode()
+    assert len(wire.decode_filter(body, max_names_bytes=500).nodes) == 100
+    with pytest.raises(RequestTooLarge, match="NodeNames: 500 bytes, at most 400 are accepted"):
+        wire.decode_filter(body, max_names_bytes=400)
+    duplicate = f'{{"Pod":{POD},"NodeNames":{json.dumps([1] * 100)},"NodeNames":["a"]}}'.encode()
+    assert wire.decode_filter(duplicate, max_names_bytes=400).nodes == ["a"]
+
+
+def test_H5_a_body_of_very_many_objects_is_refused(monkeypatch):
+    monkeypatch.setattr(wire, "MAX_OBJECTS", 10)
+    meta = preemption('{"n":{"Pods":[' + ",".join(['{"UID":"u"}'] * 20) + '],"NumPDBViolations":0}}')
+    for decode, body in ((wire.decode_preempt, meta), (wire.decode_filter, args('{"items":[' + "{}," * 99 + "{}]}"))):
+        with pytest.raises(RequestTooLarge, match="more than 10 objects"):
+            decode(body)
+
+
+def test_H5_a_preemption_on_more_nodes_than_a_cluster_has_is_refused(monkeypatch):
+    monkeypatch.setattr(wire, "MAX_CANDIDATES", 2)
+    victims = {name: {"Pods": None, "NumPDBViolations": 0} for name in "abc"}
+    with pytest.raises(RequestTooLarge, match="more than 2 nodes"):
+        wire.decode_preempt(preemption(json.dumps(victims)))
+
+
+def test_H5_keys_in_another_case_are_read_in_small_bodies_only(monkeypatch):
+    body = f'{{"pod":{POD},"nodenames":["a"]}}'.encode()
+    assert wire.decode_filter(body).nodes == ["a"]
+    monkeypatch.setattr(wire, "MAX_RESPELLED_BYTES", len(body) - 1)
+    with pytest.raises(RequestError, match="missing required field `Pod`"):
+        wire.decode_filter(body)

@@ -118,24 +118,25 @@ class Acceptor:
     # --- accepting --------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        for _ in range(self._batch):
+        room = min(self._batch, self.max_connections - self._count())
+        if room <= 0:
+            self._log_full("%s: more than %d connections, closing idle ones", self._name, self.max_connections)
+            room = self._make_room()
+            if not room:
+                self._pause()
+        for _ in range(room):
             try:
                 connection, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                break
+                return
             except OSError as error:  # EMFILE, ENFILE, ENOBUFS, ENOMEM
                 self._log_no_descriptor("%s: cannot accept connections: %s", self._name, error.strerror)
-                self._make_room(self._batch)
+                self._make_room()
                 self._pause()
                 return
             connection.setblocking(False)
             self._silent[connection] = self._loop.call_later(self._first_byte_timeout, self._give_up, connection)
             self._loop.add_reader(connection, self._begin, connection)
-        surplus = self._count() - self.max_connections
-        if surplus > 0:
-            self._log_full("%s: more than %d connections, closing idle ones", self._name, self.max_connections)
-            if not self._make_room(surplus):
-                self._pause()
 
     def _count(self) -> int:
         return len(self._silent) + len(self._ready) + len(self._starting) + len(self._state.connections)
@@ -144,15 +145,15 @@ class Acceptor:
         self._loop.remove_reader(self._listening)
         self._resume_timer = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self.open)
 
-    def _make_room(self, wanted: int) -> bool:
-        """Close connections that have done the least; return whether there are as many as wanted."""
-        for connection in list(self._silent)[: max(0, min(wanted, len(self._silent) - self._patience))]:
+    def _make_room(self) -> int:
+        """Close some connections that have done the least; return how many."""
+        silent = list(self._silent)[: max(0, min(self._batch, len(self._silent) - self._patience))]
+        for connection in silent:
             self._give_up(connection)
-            wanted -= 1
-        while wanted > 0 and len(self._ready) > self._patience:
+        ready = max(0, min(self._batch - len(silent), len(self._ready) - self._patience))
+        for _ in range(ready):
             self._ready.popleft().close()
-            wanted -= 1
-        return wanted <= 0 or self._close_least_useful() >= wanted
+        return len(silent) + ready or self._close_least_useful()
 
     def _close_least_useful(self) -> int:
         """Close some connections whose first request is incomplete, or else one that is not being answered."""

@@ -119,7 +119,7 @@ class BodiesInFlight:
 
     def check(self, content_length: int) -> None:
         """Raise Overloaded if a body of this length would exceed the limit now."""
-        if self.bytes + content_length - UNCOUNTED_BODY_BYTES > self._max_bytes:
+        if self.bytes + max(0, content_length - UNCOUNTED_BODY_BYTES) > self._max_bytes:
             raise Overloaded(self._reason)
 
     def count(self, added: int) -> None:

@@ -335,6 +335,14 @@ async def test_what_is_no_http_is_answered_with_400_in_the_usual_shape(app, garb
     assert not [record for record in caplog.records if record.exc_info or record.levelno > logging.WARNING]
 
 
+async def test_two_host_headers_are_refused_on_both_listeners(app):
+    """RFC 9112, 3.2: what is in front may have read the other one."""
+    for one in (app, create_admin_app(app.server_context, configuration())):
+        async with served(one) as port, talking(port) as talk:
+            await talk.say(b"GET /livez HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n")
+            assert await talk.error() == (400, "more than one Host header")
+
+
 async def test_garbage_after_a_request_is_not_answered_in_its_stead():
     """Who asked would take the 400 for the answer."""
     ready = asyncio.Event()

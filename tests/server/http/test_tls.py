@@ -420,6 +420,32 @@ def test_security_a_key_with_a_passphrase_is_refused_and_nobody_asked_for_it(cer
         TLSFiles("server", mounted.section())
 
 
+@pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
+async def test_H7_a_fifo_in_place_of_a_file_is_reported_and_changes_nothing(certificates, mounted, name):
+    files = TLSFiles("server", mounted.section())
+    before, path = files.context, mounted.names[name]
+    path.unlink()
+    os.mkfifo(path)
+    for _ in range(4):
+        assert not await files.poll()
+    assert files.problem is not None
+    assert files.problem.endswith(f"{name}: is a FIFO, not a regular file")
+    assert files.context is before
+    path.unlink()
+    path.symlink_to(f"..data/{name}")
+    for _ in range(3):
+        await files.poll()
+    assert files.problem is None
+
+
+def test_H7_a_key_of_more_than_a_mebibyte_is_refused(mounted):
+    path = mounted.names["tls.key"]
+    path.unlink()
+    path.write_bytes(b"x" * ((1 << 20) + 1))
+    with pytest.raises(ConfigError, match="tls.key: is larger than 1 MiB"):
+        TLSFiles("server", mounted.section())
+
+
 async def test_security_certificate_and_key_may_be_one_file(app, certificates, tmp_path):
     pair, both = certificates.server("a"), tmp_path / "both.pem"
     both.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
