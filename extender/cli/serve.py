@@ -25,6 +25,9 @@ if TYPE_CHECKING:  # the server loads slowly: not before it is needed
 
 log = logging.getLogger(__name__)
 
+MAX_LISTED_KINDS = 50
+"""Kinds that the banner names of those that no decision reads."""
+
 EXAMPLE_POD = {
     "metadata": {"name": "cart-9", "namespace": "shop", "uid": "cart-9"},
     "spec": {
@@ -175,7 +178,9 @@ def startup_banner(
         return "\n".join(lines)
     lines.append(f"cluster: {source.path}: {objects}")
     if source.report and source.report.skipped_kinds:
-        kinds = (f"{count} {kind}" for kind, count in sorted(source.report.skipped_kinds.items()))
+        skipped = sorted(source.report.skipped_kinds.items())
+        kinds = [f"{count} {kind}" for kind, count in skipped[:MAX_LISTED_KINDS]]
+        kinds += [f"{len(skipped) - MAX_LISTED_KINDS} more kinds"] if len(skipped) > MAX_LISTED_KINDS else []
         lines.append(f"ignored, not used by any decision: {', '.join(kinds)}")
     if not cache.snapshot().nodes:
         lines.append("warning: the cluster has no nodes, so every call that names a node will be refused")

@@ -68,6 +68,11 @@ def test_H7_sizes_are_limited(tmp_path, monkeypatch):
         file.truncate(manifests.MAX_BYTES + 1)
     with pytest.raises(ClusterFileError, match=r"^sparse\.json: is larger than 256 MiB$"):
         load_cluster(tmp_path / "sparse.json")
+    monkeypatch.setattr(manifests, "MAX_JSON_VALUES", 1000)
+    for name in ("c.json", "c.yaml"):
+        (tmp_path / name).write_bytes(b'{"kind": "List", "items": [' + b"{}, " * 1001 + b"{}]}")
+        with pytest.raises(ClusterFileError, match=f"^{name}: has more than 1,000 values$"):
+            load_cluster(tmp_path / name)
     monkeypatch.setattr(manifests, "MAX_YAML_BYTES", 1 << 10)
     (tmp_path / "c.yaml").write_bytes(b"# comment\n" * 200)
     with pytest.raises(ClusterFileError, match=r"^c\.yaml: is YAML of more than 1 KiB: use JSON$"):
@@ -86,9 +91,10 @@ def test_H7_a_directory_is_limited_as_a_whole(tmp_path, monkeypatch):
 
 
 def test_H7_objects_and_skipped_kinds_are_limited(monkeypatch):
-    monkeypatch.setattr(manifests, "MAX_OBJECTS", 2)
-    with pytest.raises(ClusterFileError, match=r"^cluster: more than 2 objects$"):
-        load_cluster({"kind": "NodeList", "items": [{"metadata": {"name": str(one)}} for one in range(3)]})
+    monkeypatch.setattr(manifests, "MAX_OBJECTS", 5)
+    for kind in ("NodeList", "SecretList"):
+        with pytest.raises(ClusterFileError, match=r"^cluster: more than 5 objects$"):
+            load_cluster({"kind": kind, "items": [{"metadata": {"name": str(one)}} for one in range(6)]})
     monkeypatch.setattr(manifests, "MAX_SKIPPED_KINDS", 2)
     report = read_cluster({"kind": "List", "items": [{"kind": f"{one}{'x' * 500}"} for one in range(5)]})
     assert [(len(kind), count) for kind, count in report.skipped_kinds.items()] == [(101, 1), (101, 1), (16, 3)]

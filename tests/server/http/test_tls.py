@@ -442,7 +442,7 @@ def test_H7_a_key_of_more_than_a_mebibyte_is_refused(mounted):
     path = mounted.names["tls.key"]
     path.unlink()
     path.write_bytes(b"x" * ((1 << 20) + 1))
-    with pytest.raises(ConfigError, match="tls.key: is larger than 1 MiB"):
+    with pytest.raises(ConfigError, match=r"tls\.key: is larger than 1 MiB"):
         TLSFiles("server", mounted.section())
 
 
