@@ -76,8 +76,8 @@ class ServerSection(Section):
     max_body_bytes: ByteCount = 128 * 2**20
     """Maximum body with full Node objects (nodeCacheCapable: false), and of /preempt."""
     drain_time: Duration = 10.0
-    """Time for which calls are still answered after SIGTERM: not ready, each connection closed after its response.
-    Ctrl-C skips it."""
+    """Time for which calls are still answered after SIGTERM or SIGHUP: not ready, each connection closed after its
+    response. Ctrl-C skips it."""
 
     @property
     def deadline(self) -> float:

@@ -14,6 +14,7 @@ import pytest
 
 from extender.errors import ConfigError, ListenError
 from extender.server import run
+from extender.server.admin.decision_thread import DecisionThread
 from extender.server.app import create_app
 from extender.server.http.listener import log as log_of_listeners
 from tests.fakes.certificates import Certificates
@@ -173,6 +174,17 @@ def test_a_lost_cluster_ends_it_without_waiting(monkeypatch):
     app.stop()
     serving.join(10)
     assert not serving.is_alive()
+
+
+def test_H3_an_error_in_the_thread_of_the_admin_listener_ends_the_process(monkeypatch, caplog):
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(DecisionThread, "_count_silence", lambda _: 1 // 0)
+    config = configuration(server={"port": 0, "drainTime": "60s"}, admin={"port": 0})
+    with ThreadPoolExecutor(1) as threads:
+        serving = threads.submit(run.serve, create_app(filled_cache(), config), config)
+        assert isinstance(serving.exception(LIMIT), ZeroDivisionError)
+    assert "the admin listener has ended" in caplog.text
 
 
 # --- the start ------------------------------------------------------------------------------------------------------

@@ -78,7 +78,10 @@ class AdminThread:
         await self._listener.open()
         watching = asyncio.create_task(self._decision_thread.watch(), name="watch-decisions")
         self._opened.set_result(None)
-        await self._may_close.wait()
+        closing = asyncio.create_task(self._may_close.wait())
+        await asyncio.wait((watching, closing), return_when=asyncio.FIRST_COMPLETED)
+        if watching.done():
+            watching.result()  # raises: it never returns
         self._closing = asyncio.create_task(self._listener.close(self._close_timeout_seconds), name="admin-close")
         await asyncio.wait([self._closing])
         watching.cancel()

@@ -48,7 +48,7 @@ MAX_SIMULATE_BODY_BYTES = 8 << 20
 SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation."""
 
-MAX_SIMULATION_MEMORY_BYTES = 1 << 30
+MAX_SIMULATION_MEMORY_BYTES = 512 << 20
 """Memory that one simulation may allocate, besides the copy of the cluster cache that it shares with the service."""
 
 NOT_KEPT = "no such decision; the oldest ones are dropped (debug.decisions)"
