@@ -38,7 +38,7 @@ THREAD_SWITCH_INTERVAL_SECONDS = 0.0001
 SCHEDULER_BACKLOG = 2048
 """Connections of the scheduler listener that may wait to be accepted."""
 
-ADMIN_BACKLOG = 128
+ADMIN_BACKLOG = 1024
 """Connections of the admin listener that may wait to be accepted."""
 
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
