@@ -17,6 +17,7 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import (
     LabelSelector,
     LabelSelectorRequirement,
+    Named,
     Node,
     ObjectMeta,
     Pod,
@@ -42,6 +43,11 @@ def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, 
 
 def replace_priority(one, priority):
     return Pod(one.metadata, PodSpec(node_name=one.spec.node_name, priority=priority), one.status)
+
+
+def replace_gates(one, *gates):
+    spec = PodSpec(priority=one.spec.priority, scheduling_gates=[Named(gate) for gate in gates])
+    return Pod(one.metadata, spec, one.status)
 
 
 def budget(selector, allowed=0, namespace="shop", disrupted=None):
@@ -102,6 +108,8 @@ STRICT = PreemptionPolicy(disruption_budgets="Strict")
 PROTECTS_OLD = PreemptionPolicy(protections=(Protection("old", selector=compile_label_selector(app("old"))),))
 SPENT = snapshot(*RUNNING, budgets=[budget(app("mid"))])
 
+GATED = replace_gates(pod("preemptor", 100, node=""), "gate")
+
 
 @dataclass(frozen=True)
 class Planted:
@@ -121,6 +129,22 @@ PLANTED = {
     "a preemptor that never preempts": Planted(
         "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(MID)}, pod("preemptor", 100, node="", never=True)
     ),
+    "a preemptor that is its own victim": Planted(
+        "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(MID)}, pod("mid", 100, node="")
+    ),
+    "a preemptor that runs": Planted(
+        "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(MID)}, pod("preemptor", 100, node="n2")
+    ),
+    "a preemptor that terminates": Planted(
+        "PreemptorMustNotPreempt",
+        candidate(MID),
+        {"n1": offer(MID)},
+        pod("preemptor", 100, node="", deletion_timestamp="2026-01-01T00:00:00Z"),
+    ),
+    "a preemptor that has finished": Planted(
+        "PreemptorMustNotPreempt", candidate(MID), {"n1": offer(MID)}, pod("preemptor", 100, node="", phase="Failed")
+    ),
+    "a preemptor that is gated": Planted("PreemptorMustNotPreempt", candidate(MID), {"n1": offer(MID)}, GATED),
     "an offered victim that we do not know": Planted("SentVictimUnknown", candidate(MID), {"n1": offer(MID, GHOST)}),
     "an offered victim that runs elsewhere": Planted(
         "SentVictimUnknown", candidate(MID), {"n1": offer(MID, ELSEWHERE)}

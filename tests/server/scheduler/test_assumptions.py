@@ -46,6 +46,28 @@ async def test_after_preempt_a_pod_of_lower_priority_does_not_fit_any_more(api, 
         assert "extender_assumed_pods 0.0" in (await client.get("/metrics")).text
 
 
+async def test_H6_an_eviction_counts_although_nothing_is_assumed_for_a_preemptor_that_the_cache_contradicts(api):
+    """As the successor of a pod of a StatefulSet, of which our watch shows the predecessor."""
+    api.put("Pod", shop_pod("urgent", cpu="4", priority=100, uid="uid-predecessor"))
+    async with serving(api.url, {"preemption": {"limits": {"evictionsPerMinute": 1}}}) as (client, live):
+        await live.read()
+        evicted = await client.post("/preempt", content=preempt_body(**{"worker-1": ["uid-small"]}))
+        assert list(evicted.json()["NodeNameToMetaVictims"]) == ["worker-1"]
+        assert len(live.cache.assumed) == 0
+        vetoed = await client.post("/preempt", content=preempt_body(**{"worker-2": ["uid-large"]}))
+        assert vetoed.headers["x-extender-vetoed"].startswith("eviction rate limit (1 per minute) reached")
+
+
+@pytest.mark.parametrize("on", ["", "worker-1"])
+async def test_H6_a_preemptor_with_the_uid_of_another_pod_is_not_assumed(api, on):
+    api.put("Pod", shop_pod("waiting"))
+    async with serving(api.url) as (client, live):
+        await live.read()
+        stranger = shop_pod("stranger", on=on, cpu="4", priority=100, uid="uid-waiting")
+        await client.post("/preempt", content=preempt_body(stranger, **{"worker-1": ["uid-small"]}))
+        assert len(live.cache.assumed) == 0
+
+
 async def test_an_answer_with_several_nodes_assumes_nothing(api):
     async with serving(api.url, {"preemption": {"keepCandidates": "All"}}) as (client, live):
         await live.read()
