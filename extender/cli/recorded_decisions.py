@@ -18,7 +18,6 @@ from extender.core.explain.schema import MAX_LISTED_DECISIONS, VerbName
 from extender.errors import RequestError
 from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision, read_time
 from extender.server.replay import RecordedCall, open_recording
-from extender.server.scheduler import verbs
 
 
 class RecordedDecisions:
@@ -69,9 +68,9 @@ class RecordedDecisions:
             return
         selected, count = frozenset(indexes), iter(range(sys.maxsize))
         for replayed in self._recording.replayed(lambda _: next(count) in selected):
-            call, collector = replayed.call, _SingleDecision(replayed.call.id)
+            collector = _SingleDecision(replayed.call.id)
             server_context = dataclasses.replace(replayed.server_context, decisions=collector)
-            verbs.answer(verbs.VERBS[call.verb], server_context, call.request, call.history)
+            replayed.answer_in(server_context)
             if collector.kept is not None:
                 yield collector.kept
 

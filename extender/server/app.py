@@ -19,7 +19,7 @@ from extender.server.context import Binder, ServerContext
 from extender.server.observability import tracing
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
-from extender.server.observability.decision_log import DecisionLog
+from extender.server.observability.decision_log import ALLOCATOR_SHARE, DecisionLog
 from extender.server.recording.recorder import Recorder
 from extender.server.scheduler.routes import SchedulerApp
 from extender.server.settings import ConfigFile, LiveSettings
@@ -51,7 +51,7 @@ def create_app(
         timeout=config.server.deadline,
         decisions=DecisionLog(
             config.debug.decisions if config.debug.enabled else 0,
-            config.debug.decisions_size,
+            config.debug.decisions_size - config.debug.decisions_size // ALLOCATOR_SHARE,
             lambda: cache.departed_bytes,
         ),
         recorder=Recorder(cache, config.recording),

@@ -12,6 +12,7 @@ Rule: the same code answers live and replayed calls; a replayed answer is not ap
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,14 +23,15 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
-from extender.errors import NotReady, RecordingError
+from extender.errors import NotReady, RecordingError, RequestError
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
-from extender.server.recording.lines import CallLine, ChangeLine, DeleteLine, PutLine
+from extender.server.recording.lines import CALLS, CallLine, ChangeLine, DeleteLine, PutLine
 from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs
+from extender.server.scheduler.result import Answer
 from extender.server.settings import LiveSettings, Settings
 
 
@@ -48,13 +50,25 @@ class RecordedCall:
     """Reason why the cluster cache was not ready for the decision."""
     segment: str
     """Name of the segment's directory."""
+    line: int
+    """Number of its line in the segment, from 1."""
 
     @property
     def pod(self) -> str:
-        """Return `namespace/name` of the pod to be scheduled."""
-        sent = msgspec.json.decode(self.request, type=dict[str, Raw])
-        raw = sent.get("Pod") or next(value for key, value in sent.items() if key.casefold() == "pod")
-        return msgspec.json.decode(raw, type=Pod).key
+        """Return `namespace/name` of the pod to be scheduled; RecordingError if the request cannot be read."""
+        with self.reading_request():
+            sent = msgspec.json.decode(self.request, type=dict[str, Raw])
+            raw = next((value for key, value in sent.items() if key.casefold() == "pod"), Raw(b"null"))
+            return msgspec.json.decode(sent.get("Pod", raw), type=Pod).key
+
+    @contextmanager
+    def reading_request(self) -> Iterator[None]:
+        """Raise errors of a request that cannot be read as a RecordingError that names its file and line."""
+        try:
+            yield
+        except (ValueError, RecursionError, RequestError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise RecordingError(f"{self.segment}/{CALLS}: line {self.line}: the request: {reason}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +103,14 @@ class ReplayableCall:
 
     def answer(self) -> RawAnswer:
         """Answer the call with the current code."""
-        answered = verbs.answer(verbs.VERBS[self.call.verb], self.server_context, self.call.request, self.call.history)
+        answered = self.answer_in(self.server_context)
         return RawAnswer(answered.status, answered.body)
+
+    def answer_in(self, server_context: ServerContext) -> Answer:
+        """Answer the call in a server context; RecordingError if its request cannot be read."""
+        call = self.call
+        with call.reading_request():
+            return verbs.answer(verbs.VERBS[call.verb], server_context, call.request, call.history)
 
     def result(self, answered: RawAnswer, *, exact: bool = True) -> ReplayResult:
         """Compare an answer with the recorded one: byte for byte, or, unless `exact`, as JSON."""
@@ -154,6 +174,7 @@ class Recording:
                     line.history,
                     line.problem,
                     segment.path.name,
+                    number,
                 )
                 if wanted(call):
                     state.number, state.source.recorded_problem = number, call.problem

@@ -23,6 +23,12 @@ from extender.k8s.objects import Pod
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.decision_log import DecisionMode
 
+MAX_NAME_CHARACTERS = 253
+"""Longest name of an object in Kubernetes; what a caller sends may be longer, and is cut."""
+
+MAX_DROPPED_NODES = 15_000
+"""Nodes of one reason in a line; three times as many as kube-scheduler is tested with."""
+
 
 class AuditStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
     """Base of the audit types: keys in camelCase; an omitted key has the default value given here."""
@@ -143,8 +149,17 @@ def encode_line(line: object) -> bytes:
 def preemptor(pod: Pod) -> AuditPreemptor:
     metadata, name = pod.metadata, pod.spec.scheduler_name
     return AuditPreemptor(
-        namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, priority=pod.priority, scheduler_name=name
+        namespace=shorten(metadata.namespace),
+        name=shorten(metadata.name),
+        uid=shorten(metadata.uid),
+        priority=pod.priority,
+        scheduler_name=shorten(name),
     )
+
+
+def shorten(name: str) -> str:
+    """Return a name from a request, cut to MAX_NAME_CHARACTERS."""
+    return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[:MAX_NAME_CHARACTERS]}…"
 
 
 def cache_state(cache: ClusterCache, source: ClusterSource) -> AuditCache:
@@ -161,6 +176,7 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
     dropped: dict[str, list[str]] = {}
     for node, why in decision.dropped.items():
         dropped.setdefault(why.message, []).append(node)
+    dropped = {reason: _listed(nodes) for reason, nodes in dropped.items()}
     kept: list[AuditNode] = []
     if decision.decision_context is not None and decision.kept:
         context = decision.decision_context.context
@@ -172,6 +188,14 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
         "vetoed": None if decision.kept else decision.no_candidate_reason,
         "not_evaluated": list(decision.not_evaluated),
     }
+
+
+def _listed(nodes: list[str]) -> list[str]:
+    """Return the names of dropped nodes within the limits of a line."""
+    if max(map(len, nodes)) > MAX_NAME_CHARACTERS:
+        nodes = [shorten(node) for node in nodes]
+    more = len(nodes) - MAX_DROPPED_NODES
+    return nodes if more <= 0 else [*nodes[:MAX_DROPPED_NODES], f"… {more} more"]
 
 
 def _kept_node(candidate: Candidate, index: BudgetIndex) -> AuditNode:

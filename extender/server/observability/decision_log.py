@@ -29,6 +29,9 @@ VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
 DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
+ALLOCATOR_SHARE = 8
+"""One part in this many of debug.decisionsSize is left to what the allocator cannot give back."""
+
 MAX_SHARE_OF_ONE = 8
 """A decision that takes more than one part in this many of the memory limit is kept without its details."""
 

@@ -65,7 +65,7 @@ def _statements(verb: VerbName, answered: RawAnswer, pod_name: Callable[[str], s
         return None
     try:
         return dict(_STATEMENTS[verb](msgspec.json.decode(answered.body), pod_name))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -119,5 +119,5 @@ def _first_difference(recorded: bytes, now: bytes, around: int = 40) -> Differen
 def _is_same_json(a: bytes, b: bytes) -> bool:
     try:
         return bool(msgspec.json.decode(a) == msgspec.json.decode(b))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

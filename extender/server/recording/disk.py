@@ -2,7 +2,8 @@
 
 A segment gets its final name once its cluster file and its settings are complete.
 
-Rule: only directories whose names match SEGMENT_NAME are ever deleted.
+Rule: only the regular files of a segment are ever deleted, in a directory of the recording whose name matches
+SEGMENT_NAME. A symbolic link is neither followed nor deleted.
 """
 
 import contextlib
@@ -10,7 +11,8 @@ import gzip
 import io
 import os
 import re
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +26,7 @@ SEGMENT_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z", re.ASCII)
 _TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 _PARTIAL_SUFFIX = ".part"
 _CHUNK_BYTES = 1 << 18
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _GZIP_LEVEL = 3  # half the time of the default 6, a tenth more bytes
 
 
@@ -45,28 +48,50 @@ def prepare_directory(directory: Path) -> None:
         if path.name.endswith(_PARTIAL_SUFFIX) and SEGMENT_NAME.fullmatch(path.name[1 : -len(_PARTIAL_SUFFIX)]):
             delete_segment(path)  # its writer died before completing it
     attempt = directory / f".{os.getpid()}.try"
-    attempt.touch(0o600)
+    attempt.unlink(missing_ok=True)
+    os.close(os.open(attempt, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     attempt.unlink()
 
 
 def segments_in(directory: Path) -> list[Path]:
     """Return the complete segments, oldest first."""
-    return sorted(
-        path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name) and (path / SETTINGS).exists()
-    )
+    named = (path for path in directory.iterdir() if SEGMENT_NAME.fullmatch(path.name))
+    return sorted(path for path in named if not path.is_symlink() and (path / SETTINGS).exists())
 
 
 def size_of(segment: Path) -> int:
     """Return the size of a segment's files in bytes."""
-    return sum(path.stat().st_size for path in segment.iterdir())
+    with _files_of(segment) as (_, files):
+        return sum(files.values())
 
 
 def delete_segment(segment: Path) -> None:
     """Delete the files of a segment, and its directory unless it holds other files; ignore a missing segment."""
-    for name in (SETTINGS, CLUSTER, CALLS):
-        (segment / name).unlink(missing_ok=True)
+    with _files_of(segment) as (directory, files):
+        for name in files:
+            os.unlink(name, dir_fd=directory)
     with contextlib.suppress(OSError):
         segment.rmdir()
+
+
+@contextlib.contextmanager
+def _files_of(segment: Path) -> Iterator[tuple[int, dict[str, int]]]:
+    """Open the segment's directory; yield its descriptor, and name -> size of the segment's regular files in it."""
+    files: dict[str, int] = {}
+    try:
+        directory = os.open(segment, _DIRECTORY_FLAGS)
+    except (FileNotFoundError, NotADirectoryError):  # a symbolic link is not a directory either
+        yield -1, files
+        return
+    try:
+        for name in (SETTINGS, CLUSTER, CALLS):
+            with contextlib.suppress(FileNotFoundError):
+                found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):
+                    files[name] = found.st_size
+        yield directory, files
+    finally:
+        os.close(directory)
 
 
 class OpenSegment:

@@ -23,6 +23,7 @@ from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.serving import RecordingSection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import INTERNAL, NotReady, RecordingError
+from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import ClusterObjects, Key
 from extender.k8s.objects import Object
 from extender.server.observability.writer_thread import WriterThread
@@ -39,8 +40,8 @@ MAX_QUEUED_BYTES = 128 << 20
 STOP_TIMEOUT_SECONDS = 10.0
 """Time limit for writing the queued items when recording stops."""
 
-# Estimated memory of an item beyond the bytes of the call. An object change is cheap: the cluster cache usually holds
-# the object too.
+# Estimated memory of an item beyond the bytes of the call, or beyond the memory of the object: the cluster cache usually
+# holds the object too, but may replace it while it waits here.
 _CALL_OVERHEAD_BYTES = 1 << 10
 _CHANGE_OVERHEAD_BYTES = 2 << 10
 _SNAPSHOT_OVERHEAD_BYTES = 1 << 20
@@ -161,7 +162,9 @@ class Recorder:
         if snapshot is not None and snapshot.unreadable_tables != self._unreadable:
             self._unreadable = snapshot.unreadable_tables
             self._put(lines.UnreadableLine(tuple(sorted(self._unreadable))), _CHANGE_OVERHEAD_BYTES)
-        self._put(call, _CALL_OVERHEAD_BYTES + len(call.request) + len(call.answer))
+        history = call.history
+        remembered = 300 * len(history.evictions) + 100 * len(history.attempts) + 200 * len(history.recent_deletions)
+        self._put(call, _CALL_OVERHEAD_BYTES + len(call.request) + len(call.answer) + remembered)
 
     def _continues_segment(self, snapshot: Snapshot | None, settings: Settings) -> bool:
         segment = self._segment
@@ -189,7 +192,8 @@ class Recorder:
 
     def _changed(self, kind: str, key: Key, one: Object | None) -> None:
         if self.is_on:
-            self._put(lines.DeleteLine(kind, *key) if one is None else ObjectChange(kind, one), _CHANGE_OVERHEAD_BYTES)
+            change = lines.DeleteLine(kind, *key) if one is None else ObjectChange(kind, one)
+            self._put(change, _CHANGE_OVERHEAD_BYTES + (0 if one is None else memory_of(one)))
         else:
             self._observe(None)
 

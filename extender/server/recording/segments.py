@@ -4,15 +4,14 @@ The cluster is decoded without the validation of cluster files: a recording show
 not.
 
 Rule: an incomplete last line is skipped with a warning; anything else that cannot be read is a RecordingError that
-names the file and the line.
+names the file and the line. Regular files are read only, within limits of size.
 """
 
-import gzip
-import zlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.errors import RecordingError
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Object
+from extender.regular_file import gunzip, open_regular_file, read_regular_file, size_text
 from extender.server.recording.disk import SEGMENT_NAME, segments_in
 from extender.server.recording.lines import (
     CALLS,
@@ -33,6 +33,17 @@ from extender.server.recording.lines import (
     RecordingLine,
     SegmentHeader,
 )
+
+MAX_SETTINGS_BYTES = 16 << 20
+"""Limit of a segment's settings."""
+
+MAX_CLUSTER_BYTES = 1 << 30
+"""Limit of a segment's cluster, compressed and decompressed; 100,000 pods take a tenth of it."""
+
+MAX_LINE_BYTES = 384 << 20
+"""Limit of one line: a call with a request and an answer of `server.maxBodyBytes` (128 MiB) each."""
+
+_TOO_DEEP = "nested too deeply"
 
 
 class _ClusterListMetadata(msgspec.Struct, frozen=True):
@@ -65,33 +76,37 @@ class RecordedSegment:
     @property
     def size(self) -> int:
         """Size of the segment's lines in bytes."""
-        with _reading(self.path / CALLS) as path:
-            return path.stat().st_size
+        with _reading(self.path / CALLS) as path, open_regular_file(path) as file:
+            return os.fstat(file.fileno()).st_size
 
     def header(self) -> SegmentHeader:
         """Return the settings and the version of the calls."""
         with _reading(self.path / SETTINGS) as path:
-            return HEADER_DECODER.decode(path.read_bytes())
+            return HEADER_DECODER.decode(read_regular_file(path, MAX_SETTINGS_BYTES))
 
     def cluster(self) -> ClusterObjects | None:
         """Return the cluster at the start of the segment; None if the cluster cache was not ready."""
         with _reading(self.path / CLUSTER) as path:
-            return _decode_cluster(gzip.decompress(path.read_bytes())) if path.exists() else None
+            if not path.exists():
+                return None
+            return _decode_cluster(gunzip(read_regular_file(path, MAX_CLUSTER_BYTES), MAX_CLUSTER_BYTES))
 
     def lines(self) -> Iterator[tuple[int, int, RecordingLine]]:
         """Iterate over (line number from 1, bytes read so far, line)."""
         read = 0
-        with _reading(self.path / CALLS) as path, path.open("rb") as file:
-            for number, text in enumerate(file, start=1):
+        with _reading(self.path / CALLS) as path, open_regular_file(path) as file:
+            for number, text in enumerate(iter(partial(file.readline, MAX_LINE_BYTES + 1), b""), start=1):
                 read += len(text)
+                if len(text) > MAX_LINE_BYTES:
+                    raise ValueError(f"line {number}: is larger than {size_text(MAX_LINE_BYTES)}")
                 if not text.endswith(b"\n"):
                     note = f"{path.parent.name}/{path.name}: line {number} is incomplete, skipping it"
                     self.notes[:] = dict.fromkeys((*self.notes, note))  # a segment may be read more than once
                     return
                 try:
                     line = LINE_DECODER.decode(text)
-                except ValueError as error:
-                    raise ValueError(f"line {number}: {error}") from error
+                except (ValueError, RecursionError) as error:
+                    raise ValueError(f"line {number}: {_reason(error)}") from error
                 yield number, read, line
 
 
@@ -100,9 +115,14 @@ def _reading(path: Path) -> Iterator[Path]:
     """Raise errors as a RecordingError that names `segment/file`."""
     try:
         yield path
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise RecordingError(f"{path.parent.name}/{path.name}: {reason}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise RecordingError(f"{path.parent.name}/{path.name}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return _TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
 def open_segments(path: Path) -> list[RecordedSegment]:
@@ -119,7 +139,10 @@ def open_segments(path: Path) -> list[RecordedSegment]:
 
 def decode_object(kind: str, raw: Raw) -> Object:
     """Decode an object of a kind of KINDS; ValueError if it does not match the kind."""
-    one: Object = _decoder(kind).decode(raw)
+    try:
+        one: Object = _decoder(kind).decode(raw)
+    except RecursionError as error:
+        raise ValueError(_TOO_DEEP) from error
     return one
 
 

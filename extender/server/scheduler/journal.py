@@ -199,8 +199,10 @@ def _audit_line(
     }
     if call.verb == "bind":
         if isinstance(request, ExtenderBindingArgs) and binding is not None:
-            pod = AuditPod(namespace=request.pod_namespace, name=request.pod_name, uid=request.pod_uid)
-            keys |= {"pod": pod, "node": request.node, "outcome": binding.outcome, "tries": binding.tries}
+            names = (request.pod_namespace, request.pod_name, request.pod_uid, request.node)
+            namespace, name, uid, node = map(audit.shorten, names)
+            pod = AuditPod(namespace=namespace, name=name, uid=uid)
+            keys |= {"pod": pod, "node": node, "outcome": binding.outcome, "tries": binding.tries}
         return BindLine(error=result.error or "", **keys)
     if isinstance(request, PreemptRequest):
         policies = changed_policies(server_context.settings.profile)

@@ -16,7 +16,10 @@ from extender.errors import RecordingError
 from extender.k8s.time import MINUTE
 from extender.server.admin.collectors import recording_metrics
 from extender.server.observability.cache_status import NoSource
+from extender.server.recording import segments
+from extender.server.recording.disk import delete_segment, prepare_directory, segments_in, size_of
 from extender.server.recording.recorder import Recorder
+from extender.server.recording.segments import RecordedSegment
 from extender.server.replay import open_recording
 from extender.server.settings import Settings
 from tests.server.conftest import (
@@ -401,6 +404,61 @@ def test_what_is_no_segment_is_never_deleted(tmp_path):
     rig.recorder.stop()
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert [path.name for path in (tmp_path / "20260101T000000.000000Z").iterdir()] == ["mine.txt"]
+
+
+def test_H7_links_in_the_folder_are_neither_followed_nor_deleted(tmp_path):
+    """A link instead of a segment, of an incomplete one, and of a file of a segment."""
+    folder, elsewhere = tmp_path / "recording", tmp_path / "elsewhere"
+    real = folder / "20000101T000000.000001Z"
+    real.mkdir(parents=True)
+    elsewhere.mkdir()
+    for name in ("settings.json", "cluster.json.gz", "calls.jsonl"):
+        (elsewhere / name).write_bytes(b"x")
+        (real / name).symlink_to(elsewhere / name)
+    links = folder / "20000101T000000.000000Z", folder / ".20000101T000000.000000Z.part"
+    for link in links:
+        link.symlink_to(elsewhere)
+    assert segments_in(folder) == [real]
+    prepare_directory(folder)
+    for path in (*links, real):
+        assert size_of(path) == 0
+        delete_segment(path)
+    assert len(list(elsewhere.iterdir())) == 3
+    assert len(list(real.iterdir())) == 3
+    assert all(link.is_symlink() for link in links)
+
+
+def test_H7_a_line_that_is_too_long_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "MAX_LINE_BYTES", 1000)
+    (tmp_path / "calls.jsonl").write_bytes(b"[" * 2000 + b"\n")
+    with pytest.raises(RecordingError, match="calls.jsonl: line 1: is larger than 0 KiB"):
+        list(RecordedSegment(tmp_path).lines())
+
+
+def test_H7_a_deep_line_is_named(tmp_path):
+    line = b'{"type":"put","kind":"Pod","object":{"spec":%s}}\n'
+    (tmp_path / "calls.jsonl").write_bytes(line % b"{}" + line % (b"[" * 100_000 + b"]" * 100_000))
+    with pytest.raises(RecordingError, match="calls.jsonl: line 2: nested too deeply"):
+        list(RecordedSegment(tmp_path).lines())
+
+
+def test_H4_an_object_change_counts_with_its_memory(rig, monkeypatch):
+    """Objects that the cluster cache replaced live on in the queue."""
+    rig.recorder.start()
+    rig.ask("filter", filter_body())
+    writer = rig.recorder._writer
+    assert writer is not None
+    sizes = list[int]()
+
+    def put(item, size):
+        sizes.append(size)
+        return True
+
+    monkeypatch.setattr(writer, "put", put)
+    one = next(iter(rig.cache.mutable_snapshot().objects.pods.values()))
+    labels = {f"k{number}": "x" for number in range(10_000)}
+    rig.cache.apply(Change("Pod", replace(one, metadata=replace(one.metadata, labels=labels, resource_version=""))))
+    assert sizes[0] > 1_000_000
 
 
 def test_names_tell_the_order_of_segments_although_the_clock_is_set_back(tmp_path):
