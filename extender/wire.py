@@ -26,7 +26,7 @@ from extender.core.engine import Candidate, FilterDecision
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
-from extender.k8s.limits import MAX_NAME_CHARACTERS, MAX_POD_BYTES, MAX_QUALIFIED_NAME_CHARACTERS
+from extender.k8s.cost.limits import MAX_NAME_CHARACTERS, MAX_POD_BYTES, MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Int64, Pod, ResourceList
 from extender.k8s.time import parse_time
 

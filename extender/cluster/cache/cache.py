@@ -24,8 +24,8 @@ from extender.core.preemption.node_pods import NodePods
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
+from extender.k8s.cost.memory import pod_memory
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
-from extender.k8s.memory import pod_memory
 from extender.k8s.objects import Object, ObjectMeta, Pod
 
 OBJECTS_PER_STEP = 50

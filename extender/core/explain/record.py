@@ -32,8 +32,8 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
+from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.memory import memory_of
 from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))

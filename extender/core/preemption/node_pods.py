@@ -22,7 +22,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, grown
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.memory import pod_memory
+from extender.k8s.cost.memory import pod_memory
 from extender.k8s.objects import Pod
 
 

@@ -31,8 +31,8 @@ from extender.core.explain.schema import DecisionReport
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.errors import RequestError
+from extender.k8s.cost.memory import pod_memory
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.memory import pod_memory
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
 from extender.server.context import ServerContext

@@ -28,10 +28,10 @@ from extender.core.framework.plugins import (
     volume_restrictions,
     volume_zone,
 )
+from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from extender.core.framework.constraint import Constraint, SchedulingContext, StaticCheck
+from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
-from extender.core.snapshot.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.derived import derived, derived_by
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
