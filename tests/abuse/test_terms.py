@@ -161,9 +161,9 @@ def test_H4_long_selectors_do_not_stay_in_memory(small):
     def send(nth):
         key = f"tenant.example.com/a-key-of-pod-{nth}"
         wanted = {"matchExpressions": [{"key": f"{key}-{one}", "operator": "Exists"} for one in range(2000)]}
-        spec = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [wanted]}}}}
+        affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [wanted]}}}
         spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": wanted}
-        hostile = incoming(f"hostile-{nth}", topologySpreadConstraints=[spread], **spec)
+        hostile = incoming(f"hostile-{nth}", topologySpreadConstraints=[spread], affinity=affinity)
         status, _ = small.call("/filter", {"Pod": hostile, "NodeNames": [f"n{one}" for one in range(12)]})
         assert status == 200
 

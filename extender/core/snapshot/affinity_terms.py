@@ -9,8 +9,9 @@ Rule: results are equal to checking every term of every running pod (NodeInfo.Po
 import hashlib
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, product
 
 import msgspec
@@ -21,7 +22,7 @@ from extender.core.snapshot.pod_table import identity
 from extender.core.snapshot.selector_table import MAX_REQUIREMENTS_ONE_BY_ONE, Postings, SelectorTable, Signature
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import AffinityTerm, count_requirements, preferred_terms, raw_terms, required_terms
-from extender.k8s.objects import Affinity, Labels, Pod, PodAffinity
+from extender.k8s.objects import Affinity, Labels, Pod
 from extender.k8s.selectors import SelectorError
 
 _MAX_ANCHORS = 32
@@ -142,6 +143,9 @@ def are_many(affinity: Affinity | None) -> bool:
     return sum(1 + count_requirements(term) for term in raw_terms(affinity)) > MAX_REQUIREMENTS_ONE_BY_ONE
 
 
+_TermList = Callable[[], Iterator[AffinityTerm]]
+
+
 @dataclass(frozen=True, slots=True)
 class PodTerms:
     """Compiled pod affinity and anti-affinity terms of one pod."""
@@ -180,26 +184,22 @@ class ExistingTerms:
         if affinity is None or (self.are_many and not keys):
             return _NO_TERMS
 
-        def term_set(*lists: Iterator[AffinityTerm]) -> TermSet:
-            terms = chain.from_iterable(lists)
+        def build(lists: Iterable[_TermList]) -> TermSet:
+            terms = chain.from_iterable(one() for one in lists)
             return ManyTerms(terms, keys) if self.are_many else FewTerms(terms)
 
-        attracts, repels = (
-            _parsing_lists(namespace, side) for side in (affinity.pod_affinity, affinity.pod_anti_affinity)
-        )
+        def term_set(*lists: _TermList) -> TermSet:
+            try:
+                return build(lists)
+            except SelectorError:  # an existing pod with terms that do not parse must not fail the incoming pod
+                return build(one for one in lists if _parses(one()))
+
+        attracts, repels = affinity.pod_affinity, affinity.pod_anti_affinity
         return PodTerms(
-            term_set(required_terms(namespace, attracts)),
-            term_set(required_terms(namespace, repels)),
-            term_set(preferred_terms(namespace, attracts, 1), preferred_terms(namespace, repels, -1)),
+            term_set(partial(required_terms, namespace, attracts)),
+            term_set(partial(required_terms, namespace, repels)),
+            term_set(partial(preferred_terms, namespace, attracts, 1), partial(preferred_terms, namespace, repels, -1)),
         )
-
-
-def _parsing_lists(namespace: str, side: PodAffinity | None) -> PodAffinity | None:
-    """Return the lists of terms that parse: an existing pod with terms that do not must not fail the incoming pod."""
-    if side is None:
-        return None
-    required = side.required if _parses(required_terms(namespace, side)) else None
-    return PodAffinity(required, side.preferred if _parses(preferred_terms(namespace, side, 1)) else None)
 
 
 def _parses(terms: Iterator[AffinityTerm]) -> bool:
