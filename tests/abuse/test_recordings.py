@@ -10,10 +10,7 @@ import pytest
 
 from tests.abuse.service import MIB, service, until
 
-CALL = {
-    "Pod": {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": []}},
-    "NodeNames": ["worker-a1"],
-}
+POD = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
 OLD = "20200101T000000.000000Z"
 FILES = ("settings.json", "cluster.json.gz", "calls.jsonl")
 
@@ -24,7 +21,8 @@ def recorded(folder, calls=3):
         RECORDING__DIRECTORY=str(folder), RECORDING__SEGMENT_SIZE="1", RECORDING__TOTAL_SIZE="20000"
     ) as process:
         for number in range(calls):
-            call = CALL | {"Pod": {**CALL["Pod"], "spec": {"nodeSelector": {f"k{number}": "x" * 2000}}}}
+            pod = POD | {"spec": {"containers": [], "nodeSelector": {f"k{number}": "x" * 60}}}
+            call = {"Pod": pod, "NodeNames": ["worker-a1"]}
             assert process.call("/filter", call)[0] == 200
             until(lambda number=number: json.loads(process.get("/recording")[1])["calls"] == number + 1)
         assert not [line for line in process.lines if "Traceback" in line or " ERROR " in line], process.lines

@@ -40,8 +40,8 @@ MAX_QUEUED_BYTES = 128 << 20
 STOP_TIMEOUT_SECONDS = 10.0
 """Time limit for writing the queued items when recording stops."""
 
-# Estimated memory of an item beyond the bytes of the call, or beyond the memory of the object: the cluster cache usually
-# holds the object too, but may replace it while it waits here.
+# Estimated memory of an item beyond the bytes of the call, or the memory of the object: the cluster cache usually holds
+# the object too, but may replace it while it waits here.
 _CALL_OVERHEAD_BYTES = 1 << 10
 _CHANGE_OVERHEAD_BYTES = 2 << 10
 _SNAPSHOT_OVERHEAD_BYTES = 1 << 20

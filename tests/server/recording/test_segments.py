@@ -431,14 +431,14 @@ def test_H7_links_in_the_folder_are_neither_followed_nor_deleted(tmp_path):
 def test_H7_a_line_that_is_too_long_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(segments, "MAX_LINE_BYTES", 1000)
     (tmp_path / "calls.jsonl").write_bytes(b"[" * 2000 + b"\n")
-    with pytest.raises(RecordingError, match="calls.jsonl: line 1: is larger than 0 KiB"):
+    with pytest.raises(RecordingError, match=r"calls\.jsonl: line 1: is larger than 0 KiB"):
         list(RecordedSegment(tmp_path).lines())
 
 
 def test_H7_a_deep_line_is_named(tmp_path):
     line = b'{"type":"put","kind":"Pod","object":{"spec":%s}}\n'
     (tmp_path / "calls.jsonl").write_bytes(line % b"{}" + line % (b"[" * 100_000 + b"]" * 100_000))
-    with pytest.raises(RecordingError, match="calls.jsonl: line 2: nested too deeply"):
+    with pytest.raises(RecordingError, match=r"calls\.jsonl: line 2: nested too deeply"):
         list(RecordedSegment(tmp_path).lines())
 
 
