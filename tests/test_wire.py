@@ -12,6 +12,7 @@ from extender import wire
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.errors import RequestError, RequestTooLarge
+from extender.k8s.cost.limits import MAX_POD_BYTES
 from extender.k8s.objects import ObjectMeta, Pod
 
 POD = '{"metadata":{"name":"p","namespace":"shop"}}'
@@ -485,3 +486,62 @@ def test_H5_keys_in_another_case_are_read_in_small_bodies_only(monkeypatch):
     monkeypatch.setattr(wire, "MAX_RESPELLED_BYTES", len(body) - 1)
     with pytest.raises(RequestError, match="missing required field `Pod`"):
         wire.decode_filter(body)
+
+
+# --- the incoming pod's size and names ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decode", [wire.decode_filter, wire.decode_preempt])
+def test_H2_a_pod_that_no_api_server_accepts_is_refused_with_its_size(decode):
+    pod = f'{{"metadata":{{"name":"p"}},"x":"{"y" * MAX_POD_BYTES}"}}'
+    bodies = {
+        wire.decode_filter: [args(pod=pod), args('{"metadata":{},"items":[]}', "null", pod)],
+        wire.decode_preempt: [preemption("{}", pod=pod)],
+    }
+    for body in bodies[decode]:
+        with pytest.raises(RequestTooLarge) as raised:
+            decode(body)
+        assert str(raised.value) == f"Pod: {len(pod)} bytes, at most 3145728 are accepted"
+
+
+def test_H2_a_pod_of_just_the_limit_is_read():
+    frame = '{"metadata":{"name":"p"},"x":""}'
+    pod = frame.replace('""}', f'"{"y" * (MAX_POD_BYTES - len(frame))}"}}')
+    assert len(pod) == MAX_POD_BYTES
+    assert wire.decode_filter(args(pod=pod)).pod.metadata.name == "p"
+
+
+LONG = "n" * 400
+
+
+@pytest.mark.parametrize(
+    ("pod", "says"),
+    [
+        ({"metadata": {"name": LONG}}, "Pod.metadata.name: 400 characters, at most 253 are accepted"),
+        ({"metadata": {"namespace": LONG}}, "Pod.metadata.namespace: 400 characters, at most 253 are accepted"),
+        ({"metadata": {"uid": LONG}}, "Pod.metadata.uid: 400 characters, at most 253 are accepted"),
+        (
+            {"metadata": {}, "spec": {"overhead": {LONG: "1"}}},
+            "Pod.spec.overhead: the name of a resource has 400 characters, at most 317 are accepted",
+        ),
+        (
+            {"metadata": {}, "spec": {"containers": [{"resources": {"requests": {LONG: "1"}}}]}},
+            "Pod.spec.containers[0].resources.requests: the name of a resource has 400 characters, "
+            "at most 317 are accepted",
+        ),
+    ],
+)
+def test_H4_names_that_are_longer_than_kubernetes_allows_are_refused(pod, says):
+    assert refusal(wire.decode_filter, args(pod=json.dumps(pod))) == says
+
+
+@pytest.mark.parametrize(
+    ("pod", "says"),
+    [
+        ("null", "Pod: Expected `object`, got `null`"),
+        ('{"metadata":{},"spec":{"nodeSelector":{"a":1}}}', "Pod.spec.nodeSelector[...]: Expected `str`, got `int`"),
+    ],
+)
+def test_errors_of_the_pod_are_named_by_their_place_in_the_body(pod, says):
+    assert refusal(wire.decode_filter, args(pod=pod)) == says
+    assert refusal(wire.decode_preempt, preemption("{}", pod=pod)) == says

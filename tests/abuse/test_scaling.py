@@ -16,7 +16,7 @@ MAX_GROWTH = 6
 SMALL = 0.002
 """CPU seconds that no bound is about."""
 
-NODES = 150
+NODES = 100
 ATTEMPTS = 4
 """Measurements of a pair: the lowest of each counts, because other processes only ever add time."""
 

@@ -353,6 +353,15 @@ def test_what_is_remembered_is_bounded_however_different_the_pods_are(monkeypatc
     assert all(len(table._recent) <= 10 and len(table._previous) <= 10 for table in tables)
 
 
+def test_H4_what_is_remembered_is_bounded_in_bytes_however_long_it_is(monkeypatch):
+    monkeypatch.setattr(decoding, "MAX_INTERNED_BYTES", 10_000)
+    pool = decoding.InternPool()
+    for number in range(100):
+        pool.text(f"{number}-" + "x" * 3000)
+    assert 3 <= len(pool._recent) + len(pool._previous) <= 6
+    assert sum(map(len, pool._recent)) == pool._recent_bytes <= 10_000
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 WRONG = {
