@@ -7,9 +7,11 @@ Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
 
 import asyncio
+import contextlib
+import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
@@ -75,11 +77,12 @@ class FileSource:
     def load(self) -> LoadReport:
         """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""
         self._changes = ChangeDetector(_signature(self.path))
-        report = read_cluster(self.path)
-        try:
-            self.cache.replace(report.objects)
-        except ValueError as error:
-            raise ClusterFileError(f"{self.path}: {error}") from error
+        with _without_collections():
+            report = read_cluster(self.path)
+            try:
+                self.cache.replace(report.objects)
+            except ValueError as error:
+                raise ClusterFileError(f"{self.path}: {error}") from error
         self.report = report
         self.last_error = None
         return report
@@ -111,6 +114,18 @@ class FileSource:
         if str(error) != self.last_error:
             log.error("cluster file not reloaded, keeping the previous cache: %s", error)
         self.last_error = str(error)
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Load without garbage collections: each would visit all objects loaded so far and hold the GIL for a second."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def _signature(path: Path) -> Signature:
