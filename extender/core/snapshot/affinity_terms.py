@@ -19,7 +19,7 @@ import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray, RowSet
 from extender.core.snapshot.pod_table import identity
-from extender.core.snapshot.selector_table import MAX_REQUIREMENTS_ONE_BY_ONE, Postings, SelectorTable, Signature
+from extender.core.snapshot.selector_index import MAX_REQUIREMENTS_ONE_BY_ONE, Postings, SelectorTable, Signature
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import AffinityTerm, count_requirements, preferred_terms, raw_terms, required_terms
 from extender.k8s.objects import Affinity, Labels, Pod

@@ -80,7 +80,7 @@ class Versioned:
         """Sum of the bytes in `_derived_by`, at most MAX_KEPT_BYTES."""
 
     def _keep(self, kept: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]) -> None:
-        """Keep a value, and drop all others if there is no room for it."""
+        """Keep a value, and drop all others where it does not fit beside them."""
         if self._kept_bytes + entry[2] > MAX_KEPT_BYTES:
             self._kept_bytes = 0
             for values in self._derived_by.values():

@@ -41,6 +41,11 @@ NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
 
+MAX_HARD_CONSTRAINTS = 256
+"""Hard constraints with topology keys that nodes have; each is a column over all nodes."""
+
+REASON_TOO_MANY = f"more than {MAX_HARD_CONSTRAINTS} hard topology spread constraints"
+
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
     TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
@@ -198,11 +203,16 @@ class SpreadConstraint(ColumnwiseConstraint):
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Reject the pod if a hard constraint does not parse; kube-scheduler fails such a pod in PreFilter."""
+    """Reject the pod if a hard constraint does not parse; kube-scheduler fails such a pod in PreFilter.
+
+    Also reject more than MAX_HARD_CONSTRAINTS, which an API server never sends: it accepts one per topology key.
+    """
     try:
-        _constraints(context, "DoNotSchedule")
+        constraints = _constraints(context, "DoNotSchedule")
     except SelectorError as error:
         return PreFilterResult.rejecting(NAME, f"obtaining pod's hard topology spread constraints: {error}")
+    if len(_until_missing_key(context.snapshot, constraints)) > MAX_HARD_CONSTRAINTS:
+        return PreFilterResult.rejecting(NAME, REASON_TOO_MANY)
     return PreFilterResult()
 
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from extender.core.snapshot.selector_table import Postings, SelectorTable
+from extender.core.snapshot.selector_index import Postings, SelectorTable
 from extender.k8s.selectors import EVERYTHING, NOTHING, LabelMatcher, Requirement
 
 KEYS, VALUES = ("app", "tier", "zone"), ("", "a", "b", "c")
