@@ -59,6 +59,9 @@ EVENT_GRACE_SECONDS = 5.0
 RELIST_DELAY_SECONDS = 1.0
 """Seconds between a failure to apply changes and the relist, so that a bug does not cause a loop of relists."""
 
+JOIN_SECONDS = 3.0
+"""Seconds for which the end of the source waits for its threads, all of them together."""
+
 GC_INTERVAL_SECONDS = 10.0
 """Seconds between two garbage collections while no kind is being listed."""
 
@@ -197,8 +200,9 @@ class KubernetesSource:
             self.queue.close()
             for one in self.reflectors.values():
                 one.stop()
+            ends = time.monotonic() + JOIN_SECONDS
             for thread in threads:
-                await asyncio.to_thread(thread.join, 5.0)
+                await asyncio.to_thread(thread.join, max(0.0, ends - time.monotonic()))
 
     async def sync_once(self, limit: float) -> None:
         """Run until the cache has synced; ClusterLost if it has not within `limit` seconds, or cannot."""
