@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 SLOW_RELOAD_SECONDS = 10.0
 """Time after which a reload that still runs is reported."""
 
+MAX_RELOAD_SHARE = 0.2
+"""Share of the time in which a file that changes all the time is read."""
+
 
 async def run_in_daemon_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return what the function returns, or raise what it raises, run in a thread of its own.
@@ -57,6 +60,7 @@ class ReloadThread:
         self._slow_seconds = slow_seconds
         self._slow_since: float | None = None
         """When the reload that is overdue began, by the monotonic clock."""
+        self._last_seconds = 0.0
 
     def warnings(self) -> list[str]:
         """Return one line if a reload is overdue."""
@@ -67,15 +71,21 @@ class ReloadThread:
             f"{self._subject}: a reload has been running for {time.monotonic() - since:.0f}s; using the previous one"
         ]
 
+    def pause(self, poll_interval: float) -> float:
+        """Return the seconds until the next poll: after a reload that took long, more than `poll_interval`."""
+        return max(poll_interval, self._last_seconds * (1 / MAX_RELOAD_SHARE - 1))
+
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what the function returns, or raise what it raises."""
-        overdue = asyncio.get_running_loop().call_later(self._slow_seconds, self._report, time.monotonic())
+        began = time.monotonic()
+        overdue = asyncio.get_running_loop().call_later(self._slow_seconds, self._report, began)
         try:
             return await run_in_daemon_thread(function, *args, **kwargs)
         finally:
             overdue.cancel()
+            self._last_seconds = time.monotonic() - began
             if self._slow_since is not None:
-                log.info("%s: the slow reload ended after %.0fs", self._subject, time.monotonic() - self._slow_since)
+                log.info("%s: the slow reload ended after %.0fs", self._subject, self._last_seconds)
                 self._slow_since = None
 
     def _report(self, since: float) -> None:

@@ -81,4 +81,5 @@ def test_a_reload_in_time_is_not_reported(caplog):
     reloads = ReloadThread("configuration")
     assert asyncio.run(reloads.run(int, "5")) == 5
     assert reloads.warnings() == []
+    assert reloads.pause(2.0) == 2.0
     assert not caplog.records

@@ -106,7 +106,7 @@ class LiveSettings:
         for note in self.settings.notes():
             log.warning("%s", note)
         while self._file is not None:
-            await self._file.sleep(POLL_INTERVAL_SECONDS)
+            await self._file.sleep(self._thread.pause(POLL_INTERVAL_SECONDS))
             await self.poll(self._file)
 
     async def poll(self, file: ConfigFile) -> bool:

@@ -1,7 +1,7 @@
 """Load the cluster cache from a file or directory and reload it when the files change.
 
-The files are polled every `interval`; `extender.file_watch` decides when a change is loaded. Files that change all the
-time use at most MAX_RELOAD_SHARE of a core.
+The files are polled every `interval`, more rarely if reading them takes long; `extender.file_watch` decides when a
+change is loaded.
 
 Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,9 +21,6 @@ from extender.errors import ClusterFileError
 from extender.file_watch import ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
-
-MAX_RELOAD_SHARE = 0.2
-"""Share of the time in which files are read: the next check waits accordingly after one that took long."""
 
 
 class FileSource:
@@ -89,12 +85,9 @@ class FileSource:
 
     async def run(self) -> None:
         """Check for changes every `interval` until cancelled."""
-        took = 0.0
         while self.interval > 0:
-            await self._sleep(max(self.interval, took * (1 / MAX_RELOAD_SHARE - 1)))
-            began = time.monotonic()
+            await self._sleep(self._thread.pause(self.interval))
             await self.poll()
-            took = time.monotonic() - began
 
     async def poll(self) -> bool:
         """Check once; return whether the cache was reloaded. Errors are logged, never raised."""

@@ -82,7 +82,7 @@ class TLSFiles:
         """Poll the files until cancelled; new connections use `context`."""
         while True:
             self._warn_of_expiry()
-            await sleep(POLL_INTERVAL_SECONDS)
+            await sleep(self._thread.pause(POLL_INTERVAL_SECONDS))
             try:
                 await self.poll()
             except Exception:  # even a bug of ours must not end the reload loop

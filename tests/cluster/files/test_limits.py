@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import os
+import time
 import tracemalloc
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files import manifests
 from extender.cluster.files.manifests import load_cluster, read_cluster
-from extender.cluster.files.source import MAX_RELOAD_SHARE, FileSource
+from extender.cluster.files.source import FileSource
+from extender.daemon_thread import MAX_RELOAD_SHARE
 from extender.errors import ClusterFileError
 
 POD = b'{"kind": "Pod", "metadata": {"name": "a"}'
@@ -139,16 +141,18 @@ def test_H7_files_that_always_change_are_read_in_a_share_of_the_time_only(tmp_pa
 
     async def sleep(seconds):
         slept.append(seconds)
-        if len(slept) == 3:
+        if len(slept) == 4:
             raise asyncio.CancelledError
 
     class SlowFiles(FileSource):
-        async def poll(self):
-            await asyncio.sleep(0.05)
-            return True
+        def load(self):
+            time.sleep(0.5)
+            return super().load()
 
-    source = SlowFiles(tmp_path, ClusterCache(), interval=0.01, sleep=sleep)
+    (tmp_path / "c.json").write_text('{"kind": "Node", "metadata": {"name": "a"}}')
+    source = SlowFiles(tmp_path, ClusterCache(), interval=1.0, sleep=sleep)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(source.run())
-    assert slept[0] == 0.01
-    assert all(seconds / (seconds + 0.05) >= 1 - MAX_RELOAD_SHARE - 0.01 for seconds in slept[1:])
+    assert slept[:2] == [1.0, 1.0]  # the second poll reads the file
+    assert slept[2] >= 0.5 * (1 / MAX_RELOAD_SHARE - 1)
+    assert slept[3] == 1.0
