@@ -1,7 +1,6 @@
 """H5: large bodies: bounded in memory while they arrive, and cheap to refuse (row 11 of the attack)."""
 
 import contextlib
-import functools
 import json
 import sys
 import threading
@@ -49,28 +48,33 @@ BODIES = {
 """What the body consists of -> path, what follows the pod, what is repeated, end. Whole nodes are legitimate."""
 
 
-@functools.cache
 def body_of(kind):
     path, before, unit, after = BODIES[kind]
     return path, filled(b'{"Pod":' + POD + before, unit, after)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in BODIES if kind != "whole nodes"])
-def test_H5_a_hostile_body_costs_no_more_than_a_legitimate_one_of_its_size(kind):
-    """Measured: 0.4 to 1.2 s of CPU time; before, up to 49 s and 2.2 GiB."""
-    body_of.cache_clear()
+def test_H5_a_hostile_body_costs_little_more_than_a_legitimate_one_of_its_size():
+    """Measured: up to 1.2 s of CPU time where the legitimate one has 0.5 s; before, up to 49 s and 2.2 GiB."""
     with service() as process:
-        path, body = body_of("whole nodes")
-        assert process.call(path, body)[0] == 200
-        before = process.cpu_seconds
-        assert process.call(path, body)[0] == 200
-        control = max(0.2, process.cpu_seconds - before)
-        path, body = body_of(kind)
-        before = process.cpu_seconds
-        with contextlib.suppress(ConnectionError):  # refused before it is read to its end
-            assert process.call(path, body)[0] in (400, 413)
-        assert process.cpu_seconds - before <= 5 * control
-        assert process.peak <= 600
+
+        def cpu_of(kind):
+            path, body = body_of(kind)
+            before = process.cpu_seconds
+            try:
+                status = process.call(path, body)[0]
+            except ConnectionError:  # refused before it is read to its end
+                status = 413
+            return process.cpu_seconds - before, status
+
+        cpu_of("whole nodes")
+        control, status = cpu_of("whole nodes")
+        assert status == 200
+        for kind in BODIES:
+            if kind != "whole nodes":
+                spent, status = cpu_of(kind)
+                assert status in (400, 413), kind
+                assert spent <= 5 * max(0.3, control), kind
+        assert process.peak <= 700
         assert process.call("/filter", CALL)[0] == 200
 
 

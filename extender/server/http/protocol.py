@@ -48,6 +48,9 @@ might never see the response."""
 READ_BYTES = 1 << 20
 """Read buffer per system call, instead of asyncio's 256 KiB: a request with whole nodes has up to 43 MB."""
 
+MAX_PIPELINED_REQUESTS = 16
+"""Requests of one connection that wait for the answers to earlier ones; kube-scheduler sends one at a time."""
+
 _PER_HEADER = len(": \r\n")
 _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
 
@@ -215,6 +218,11 @@ class LimitedProtocol(HttpToolsProtocol):
             if size > MAX_HEADER_BYTES:
                 self._rejected = _headers_too_large()
                 raise self._rejected
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+            self._rejected = _Rejected(
+                503, "too many requests on one connection"
+            )  # closes it after the earlier answers
+            raise self._rejected
         if [name for name, _ in self.headers].count(b"host") > 1:  # RFC 9112, 3.2
             self._rejected = _Rejected(400, "more than one Host header")
             raise self._rejected

@@ -103,7 +103,16 @@ _REFUSED: dict[str, dict[str, Any]] = {
     "415": _error("The body is compressed, or its Content-Type is not JSON."),
 }
 _UNAVAILABLE: dict[str, dict[str, Any]] = {
-    "503": _error("No safe answer: the cluster cache is not ready or stale, a node is unknown, or an internal error."),
+    "503": _error("No safe answer: the cluster cache is not ready or stale, a node is unknown, or an internal error.")
+    | {
+        "headers": {
+            "Retry-After": {
+                "description": "Seconds; present if too many calls, or bytes of request bodies, are in flight.",
+                "schema": {"type": "integer"},
+                "example": 1,
+            },
+        },
+    },
 }
 _DECISION = {
     DECISION_HEADER: {

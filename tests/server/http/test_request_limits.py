@@ -371,6 +371,16 @@ async def test_requests_that_do_not_wait_for_each_other_are_answered_in_their_or
     assert json.loads(answers[2][2])["NodeNames"] == ["worker-1"]
 
 
+async def test_H5_requests_that_do_not_wait_for_each_other_are_limited(app):
+    """Each takes some 2 KB until the earlier ones are answered; the connection ends with their answers."""
+    async with served(app) as port, talking(port) as talk:
+        await talk.say(b"GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n" * 5000)
+        rest = await talk.rest()
+    answers = rest.count(b"HTTP/1.1 404 ")
+    assert 1 <= answers <= protocol.MAX_PIPELINED_REQUESTS + 1
+    assert rest.count(b"HTTP/1.1 ") == answers
+
+
 async def test_garbage_is_logged_but_not_as_often_as_it_comes(app, caplog):
     async with served(app) as port:
         for _ in range(5):
