@@ -42,7 +42,7 @@ class _Turn(Generic[T]):
         self._discard = discard
 
     def run(self) -> None:
-        """Run on the thread that decides, unless the result is no longer wanted."""
+        """Run on the thread that decides, unless the caller was cancelled."""
         if self.future.cancelled():
             return
         self.has_begun = True
