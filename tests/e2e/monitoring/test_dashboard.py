@@ -17,7 +17,12 @@ UNITS = {"none", "short", "s", "bytes", "reqps", "eps", "percentunit"}
 
 VARIABLES = {"$__rate_interval": "5m", "$__range": "3h"}
 
-NOT_SHOWN = {"process_virtual_memory_bytes", "process_max_fds", "extender_watch_waits_total"}
+NOT_SHOWN = {
+    "process_virtual_memory_bytes",
+    "process_max_fds",
+    "extender_watch_waits_total",
+    "extender_log_lines_dropped_total",
+}
 """In no panel, as they say little."""
 
 
