@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 
 import pytest
 
@@ -132,6 +133,17 @@ async def test_H5_tls_handshakes_under_way_are_limited_and_a_real_one_gets_in(ap
         await until(lambda: len(listener._acceptor._starting) == 4 and not listener._acceptor._ready)
         assert await status_of_call(listener, ssl=context, server_hostname="localhost") == 200
         await until(lambda: len(gc_objects(acceptor._TLSProtocol)) <= 4)
+
+
+async def test_the_undocumented_tls_protocol_of_asyncio_has_the_smaller_buffer():
+    """An upgrade of Python that changes what `Acceptor` needs of it fails here first."""
+    loop, context = asyncio.get_running_loop(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    done = loop.create_future()
+    protocol = acceptor._TLSProtocol(
+        loop, asyncio.Protocol(), context, done, server_side=True, ssl_handshake_timeout=10, ssl_shutdown_timeout=2
+    )
+    assert len(protocol.get_buffer(-1)) == acceptor.TLS_READ_BYTES < SSLProtocol.max_size
+    protocol.connection_lost(None)
 
 
 def acceptor_client(certificates):
