@@ -75,11 +75,13 @@ class HardStop:
             while self._ends_at is not None and (left := self._ends_at - time.monotonic()) > 0:
                 self._changed.wait(left)
             exit_code = self._exit_code
-        hanging = "; ".join(running_threads(include_main=exit_code is None)) or "the interpreter"
+        hanging = "; ".join(running_threads(include_main=exit_code is None))
         if exit_code is None:
             log.critical("shutdown not complete in time, ending the process; still running: %s", hanging)
-        else:
+        elif hanging:
             log.warning("ending the process; still running: %s", hanging)
+        else:  # the interpreter frees a large cache
+            return
         logging.shutdown()
         self._exit_process(1 if exit_code is None else exit_code)
 

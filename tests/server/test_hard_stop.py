@@ -1,5 +1,6 @@
 """The hard stop: when it ends the process, and what its line says. `faulthandler` is C's part of it."""
 
+import contextlib
 import faulthandler
 import logging
 import threading
@@ -32,16 +33,23 @@ class Ended:
         return self._has_ended.wait(seconds)
 
 
-def test_H8_it_ends_the_process_in_its_time_and_names_what_runs(ended, caplog):
+@contextlib.contextmanager
+def hanging():
+    """A thread that does not end."""
     over = threading.Event()
-    hanging = threading.Thread(target=over.wait, name="reload")
-    hanging.start()
-    HardStop(ended).arm(0.01)
+    thread = threading.Thread(target=over.wait, name="reload")
+    thread.start()
     try:
-        assert ended.wait()
+        yield
     finally:
         over.set()
-        hanging.join()
+        thread.join()
+
+
+def test_H8_it_ends_the_process_in_its_time_and_names_what_runs(ended, caplog):
+    with hanging():
+        HardStop(ended).arm(0.01)
+        assert ended.wait()
     assert ended.code == 1
     (line,) = (record.getMessage() for record in caplog.records)
     assert line.startswith("shutdown not complete in time, ending the process; still running: thread MainThread at ")
@@ -61,9 +69,19 @@ def test_H8_after_a_complete_shutdown_threads_have_little_time_and_the_exit_code
     monkeypatch.setattr(shutdown, "EXIT_SECONDS", 0.01)
     stop = HardStop(ended)
     stop.arm(LIMIT)
-    stop.complete(0)
-    assert ended.wait()
+    with hanging():
+        stop.complete(0)
+        assert ended.wait()
     assert ended.code == 0
+
+
+def test_after_a_complete_shutdown_without_threads_the_interpreter_ends_by_itself(ended, monkeypatch):
+    monkeypatch.setattr(shutdown, "EXIT_SECONDS", 0.01)
+    monkeypatch.setattr(shutdown, "running_threads", lambda **_: [])
+    stop = HardStop(ended)
+    stop.arm(LIMIT)
+    stop.complete(0)
+    assert not ended.wait(0.1)
 
 
 def test_without_a_request_to_stop_it_ends_nothing(ended):
