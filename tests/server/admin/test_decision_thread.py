@@ -20,17 +20,16 @@ class Decisions:
 
     def __init__(self):
         self.here = DecisionThread()
-        self._attached, self._is_over, self._busy = threading.Event(), threading.Event(), threading.Event()
+        self._attached = threading.Event()
         self.thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self.thread.start()
         assert self._attached.wait(LIMIT)
 
     async def _serve(self):
         self.here.attach()
-        self.loop = asyncio.get_running_loop()
+        self.loop, self._is_over = asyncio.get_running_loop(), asyncio.Event()
         self._attached.set()
-        while not self._is_over.is_set():
-            await asyncio.sleep(0.001)
+        await self._is_over.wait()
 
     @contextlib.contextmanager
     def deciding(self):
@@ -49,7 +48,8 @@ class Decisions:
             over.set()
 
     def close(self):
-        self._is_over.set()
+        with contextlib.suppress(RuntimeError):  # closed already
+            self.loop.call_soon_threadsafe(self._is_over.set)
         self.thread.join()
 
 
@@ -140,7 +140,7 @@ async def test_H5_nothing_waits_for_ever(method, decisions, monkeypatch):
 
 async def until(is_true):
     async with asyncio.timeout(LIMIT):
-        while not is_true():
+        while not is_true():  # noqa: ASYNC110 (it changes on another thread)
             await asyncio.sleep(0.01)
 
 
