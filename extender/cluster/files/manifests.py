@@ -50,7 +50,7 @@ MAX_OBJECTS = 1_000_000
 """Objects, those of skipped kinds included."""
 
 MAX_JSON_VALUES = 6_000_000
-"""Values of a JSON file, counted by its commas: each takes up to 100 bytes of memory. The cluster above has 2.8 million."""
+"""Values of a JSON file, counted by its commas: each takes up to 100 bytes of memory. The cluster above has 2.8m."""
 
 MAX_NESTED_LISTS = 3
 """Lists in each other."""
