@@ -54,12 +54,12 @@ def _values(n: int) -> list[str]:
     return [f"value-{nth}" for nth in range(n)]
 
 
-def _spread(n: int, when: str, topology: Callable[[int], str]) -> JSON:
+def _spread(n: int, when: str) -> JSON:
     return _spec(
         topologySpreadConstraints=[
             {
                 "maxSkew": 1 + nth,
-                "topologyKey": topology(nth),
+                "topologyKey": f"example.com/key-{nth}",
                 "whenUnsatisfiable": when,
                 "labelSelector": {"matchLabels": {"app": "web"}, "matchExpressions": _expressions(iter([f"k{nth}"]))},
             }
@@ -162,13 +162,9 @@ def _node_selections() -> Iterator[tuple[str, Callable[[int], JSON]]]:
         ),
     )
     yield "tolerations", lambda n: _spec(tolerations=[{"key": key, "operator": "Exists"} for key in _keys(n)])
-    yield "topologySpreadConstraints: keys", lambda n: _spread(n, "DoNotSchedule", lambda nth: f"example.com/key-{nth}")
-    yield "topologySpreadConstraints: zone", lambda n: _spread(n, "DoNotSchedule", lambda _: ZONE)
-    yield (
-        "topologySpreadConstraints: soft keys",
-        lambda n: _spread(n, "ScheduleAnyway", lambda nth: f"example.com/key-{nth}"),
-    )
-    yield "topologySpreadConstraints: soft, zone", lambda n: _spread(n, "ScheduleAnyway", lambda _: ZONE)
+    # An API server refuses two constraints with the same key and whenUnsatisfiable (ValidateSpreadConstraintNotRepeat).
+    yield "topologySpreadConstraints: keys", lambda n: _spread(n, "DoNotSchedule")
+    yield "topologySpreadConstraints: soft keys", lambda n: _spread(n, "ScheduleAnyway")
 
 
 def _container_fields() -> Iterator[tuple[str, Callable[[int], JSON]]]:

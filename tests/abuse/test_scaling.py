@@ -1,4 +1,4 @@
-"""H1: work is linear in the size of every field that a tenant controls, of incoming, running and nominated pods.
+"""H1, H2: work is linear in the size of every field that a tenant controls, of incoming, running and nominated pods.
 
 The cost is CPU time in this process. A step may cost six times as much for four times the entries: a quadratic one
 costs sixteen times as much. What a step costs without any entry is no excuse: SMALL is all that is allowed beside it.
@@ -6,8 +6,8 @@ costs sixteen times as much. What a step costs without any entry is no excuse: S
 
 import pytest
 
-from tests.abuse.hostile_cluster import Costs, costs, hostile_cluster
-from tests.abuse.hostile_fields import FIELDS
+from tests.abuse.hostile_cluster import Costs, costs, costs_of_others, hostile_cluster, keep_lowest
+from tests.abuse.hostile_fields import FIELDS, hostile
 
 FEW, MANY = 250, 1000
 """Entries; every figure of both is below the bound of the caches of names."""
@@ -33,15 +33,29 @@ def snapshot():
 def test_H1_work_is_linear_in(field, role, snapshot):
     few: Costs = {}
     many: Costs = {}
+    above: dict[str, tuple[float, float]] = {}
     for _ in range(ATTEMPTS):
-        _keep_lowest(few, costs(snapshot, role, field, FEW))
-        _keep_lowest(many, costs(snapshot, role, field, MANY))
+        keep_lowest(few, costs(snapshot, role, field, FEW))
+        keep_lowest(many, costs(snapshot, role, field, MANY))
         above = {step: (few[step], spent) for step, spent in many.items() if spent > MAX_GROWTH * few[step] + SMALL}
         if not above:
             return
     pytest.fail(", ".join(f"{step}: {a * 1000:.1f} -> {b * 1000:.1f} ms" for step, (a, b) in above.items()))
 
 
-def _keep_lowest(lowest: Costs, spent: Costs) -> None:
-    for step, seconds in spent.items():
-        lowest[step] = min(seconds, lowest.get(step, seconds))
+MAX_SHARE_OF_OTHERS = 1.2
+SMALL_SHARE = 0.0005
+"""CPU seconds that no bound on calls about other pods is about."""
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_H2_calls_about_other_pods_hardly_notice_a_running_pod_with_many(field, snapshot):
+    pod = hostile("evil", field, MANY, priority=1, nodeName="n3")
+    without: Costs = {}
+    beside: Costs = {}
+    for _ in range(ATTEMPTS):
+        keep_lowest(without, costs_of_others(snapshot, []))
+        keep_lowest(beside, costs_of_others(snapshot, [pod]))
+        if all(spent <= MAX_SHARE_OF_OTHERS * without[step] + SMALL_SHARE for step, spent in beside.items()):
+            return
+    pytest.fail(f"{without} -> {beside}")
