@@ -305,7 +305,7 @@ def decode_bind(body: bytes) -> ExtenderBindingArgs:
 
 # --- decoding -------------------------------------------------------------------------------------------------------
 
-MAX_OBJECTS = 3_000_000
+MAX_OBJECTS = 4_000_000
 """JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; of whole Nodes and Pods,
 one object has about 90 bytes."""
 

@@ -69,7 +69,7 @@ class Acceptor:
         state: ListenerState,
         keep_alive: float,
     ) -> None:
-        """Accept from `listening` without owning it; `keep_alive`: seconds for the first byte, without TLS."""
+        """Accept from `listening`, which `close` closes; `keep_alive`: seconds for the first byte, without TLS."""
         self.max_connections = max_connections()
         self._name = name
         self._listening = listening
@@ -105,13 +105,13 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Stop accepting; accepted connections that have sent something still start, the others are closed."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        if self._resume_timer is not None:
-            self._resume_timer.cancel()
-        self._loop.remove_reader(self._listening)
+        """Close the listening socket; accepted connections that have sent something still start, others are closed."""
+        if self._is_open:
+            self._is_open = False
+            if self._resume_timer is not None:
+                self._resume_timer.cancel()
+            self._loop.remove_reader(self._listening)
+        self._listening.close()  # first: a client whose connection is closed must not get in again
         for connection in list(self._silent):
             self._begin(connection)
 

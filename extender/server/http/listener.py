@@ -81,7 +81,6 @@ class Listener:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         self._acceptor.close()
-        self._listening.close()
         for connection in list(self.state.connections):
             connection.shutdown()
         try:
