@@ -51,6 +51,10 @@ def shared_size(part: object) -> int:
     return (200 if isinstance(part, Mapping) else 16) * len(part) if isinstance(part, Sized) else 0
 
 
+_COPIED_BYTES = 64 << 10
+"""Size from which on JSON is copied: what the encoder returns was cut from a larger buffer, and where many are kept, the
+rests of these buffers are lost between them."""
+
 _ENCODER = msgspec.json.Encoder()
 _POD_DECODER = msgspec.json.Decoder(Pod)
 
@@ -67,7 +71,10 @@ class RecordedPod:
     def of(cls, pod: Pod) -> "RecordedPod":
         own = pod.metadata
         metadata = ObjectMeta(own.name, own.namespace, own.uid)
-        return cls(Pod(metadata, PodSpec(priority=pod.spec.priority)), _ENCODER.encode(pod))
+        json = _ENCODER.encode(pod)
+        if len(json) > _COPIED_BYTES:
+            json = bytes(memoryview(json))
+        return cls(Pod(metadata, PodSpec(priority=pod.spec.priority)), json)
 
     @property
     def key(self) -> str:

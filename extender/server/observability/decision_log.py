@@ -29,7 +29,7 @@ VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
 DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
-ALLOCATOR_SHARE = 8
+ALLOCATOR_SHARE = 6
 """One part in this many of debug.decisionsSize is left to what the allocator cannot give back."""
 
 MAX_SHARE_OF_ONE = 8
