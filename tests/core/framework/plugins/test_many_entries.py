@@ -22,7 +22,7 @@ def _resources(snapshot, requests):
 
 
 def test_H1_resources_that_no_node_has_share_a_column():
-    nodes = {node("n1", allocatable={"example.com/gpu": "1"}): [], node("n2"): []}
+    nodes = dict.fromkeys((node("n1", allocatable={"example.com/gpu": "1"}), node("n2")), ())
     requests = {f"example.com/none-{nth}": "1" for nth in range(1000)} | {"example.com/gpu": "1"}
     constraint, run = _resources(snapshot(nodes), requests)
     assert len(constraint.headroom) == len(("cpu", "memory", "pods", "gpu", "none"))
@@ -30,7 +30,7 @@ def test_H1_resources_that_no_node_has_share_a_column():
 
 
 def test_all_resources_that_are_short_are_named_in_order():
-    nodes = {node("n1", cpu="1", allocatable={"example.com/b": "1"}): [], node("n2"): []}
+    nodes = dict.fromkeys((node("n1", cpu="1", allocatable={"example.com/b": "1"}), node("n2")), ())
     requests = {"example.com/c": "1", "example.com/a": "1", "example.com/b": "1", "hugepages-2Mi": "1Mi"}
     _, run = _resources(snapshot(nodes), {"cpu": "2"} | requests)
     names = ["cpu", "example.com/a", "example.com/b", "example.com/c", "hugepages-2Mi"]
@@ -91,15 +91,16 @@ DRIVER = "csi.example.com"
 def test_volumes_that_pods_share_are_counted_as_volume_by_volume(seed):
     chance = random.Random(seed)
     nodes = {node(f"n{n}"): [_with_claims(chance, f"p{n}-{k}", priority=k) for k in range(4)] for n in range(3)}
-    found = built(cluster(nodes, others=[*_storage(12, 3, chance.randint(2, 6))]))
-    for name in [key for key in found.objects.pods if chance.random() < 0.2]:
-        found.remove("Pod", name)
+    limit = chance.randint(2, 6)
+    found = built(cluster(nodes, others=[*_storage(12, 3, limit)]))
+    for key in [key for key in found.objects.pods if chance.random() < 0.2]:
+        found.remove("Pod", key)
     found.refresh_layout()
     wanted = typed(_with_claims(chance, "incoming", priority=2))
     context = scheduling_context(found, wanted, UPSTREAM)
     evictable = potential_victims(context).evictable
     for constraint in node_volume_limits.filter(context):
-        limit = found.objects.csi_nodes["", "n0"].spec.drivers[0].allocatable.count
+        assert isinstance(constraint, node_volume_limits.VolumeLimitConstraint)
         for removed, headroom in ((False, constraint.headroom), (True, constraint.remove_pods(evictable))):
             fits = constraint.fits(headroom)
             for row, name in enumerate(found.node_names):

@@ -22,7 +22,7 @@ def test_each_node_gets_the_volumes_that_kube_scheduler_finds_there(seed):
     claims = chance.choices(claims, k=chance.randint(1, 6))  # a claim may occur twice
     found = list(match_volumes(snapshot, claims))
     for row, name in enumerate(snapshot.node_names):
-        taken = set()
+        taken = set[int]()
         for claim, volumes in found:
             expected = _find_matching_volume(snapshot, name, claim, taken)
             taken.add(expected)
