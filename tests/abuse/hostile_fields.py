@@ -168,7 +168,7 @@ def _node_selections() -> Iterator[tuple[str, Callable[[int], JSON]]]:
 
 
 def _container_fields() -> Iterator[tuple[str, Callable[[int], JSON]]]:
-    small = {"resources": {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
+    small = {"resources": {"requests": {"memory": "1Ki"}, "limits": {"cpu": "1", "memory": "1Gi"}}}
 
     def many(n: int, **fields: Any) -> list[JSON]:
         return [{"name": f"c{nth}", "image": f"app:{nth}"} | small | fields for nth in range(n)]
@@ -226,7 +226,7 @@ def _container_fields() -> Iterator[tuple[str, Callable[[int], JSON]]]:
             "spec": {"containers": many(n)},
             "status": {
                 "containerStatuses": [
-                    {"name": f"c{nth}", "resources": _requests({}), "allocatedResources": {"cpu": "1m"}}
+                    {"name": f"c{nth}", "resources": small["resources"], "allocatedResources": {"memory": "1Ki"}}
                     for nth in range(n)
                 ]
             },
