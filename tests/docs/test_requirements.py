@@ -1,6 +1,7 @@
 """Every requirement on reliability and every fault of the fakes has a test among the default ones.
 
-E: never evict wrongly. C: the cluster cache. L: load. A test that covers a requirement has its ID in its name.
+E: never evict wrongly. C: the cluster cache. L: load. H: hostile tenants. A test that covers a requirement has its ID
+in its name.
 """
 
 import ast
@@ -17,6 +18,7 @@ REQUIREMENTS = {
     *(f"E{number}" for number in range(1, 14)),
     *(f"C{number}" for number in range(1, 16)),
     *(f"L{number}" for number in range(1, 8)),
+    *(f"H{number}" for number in range(1, 9)),
 }
 ONLY_IN_TEST_ALL = {"E13"}
 """The mutation score of the guard: minutes."""
@@ -34,9 +36,9 @@ def names(paths):
 
 
 def test_every_requirement_has_a_default_test():
-    covered = {one for name in names(DEFAULT) for one in re.findall(r"_([ECL]\d+)(?=_)", name)}
+    covered = {one for name in names(DEFAULT) for one in re.findall(r"_([ECLH]\d+)(?=_)", name)}
     assert covered >= REQUIREMENTS - ONLY_IN_TEST_ALL
-    everywhere = {one for name in names(TESTS.rglob("test_*.py")) for one in re.findall(r"_([ECL]\d+)(?=_)", name)}
+    everywhere = {one for name in names(TESTS.rglob("test_*.py")) for one in re.findall(r"_([ECLH]\d+)(?=_)", name)}
     assert everywhere == REQUIREMENTS
 
 
