@@ -51,7 +51,7 @@ def test_H1_work_is_linear_in(field, role, snapshot):
 
 
 MAX_SHARE_OF_OTHERS = 1.2
-SMALL_SHARE = 0.001
+SMALL_SHARE = 0.003
 """CPU seconds that no bound on calls about other pods is about."""
 
 
