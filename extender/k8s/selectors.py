@@ -9,7 +9,7 @@ selector: there the term matches no node and the other terms still count.
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -35,6 +35,12 @@ _INTEGER = re.compile(r"([+-]?)0*([0-9]{1,19})")
 LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
 FIELD_OPERATORS: Final = ("In", "NotIn")
+
+LabelPredicate = Callable[[Mapping[str, str]], bool]
+"""Function that returns whether labels are selected."""
+
+_MAX_REQUIREMENTS_ONE_BY_ONE = 16
+"""Up to so many requirements, checking one after the other is as fast as looking up the labels."""
 
 
 class SelectorError(ValueError):
@@ -148,6 +154,21 @@ def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     return tuple(sorted(set(requirements), key=lambda one: (one.key, one.operator, sorted(one.values))))
 
 
+def _merged(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
+    """Yield requirements that mean the same, at most one per key and operator of a label selector."""
+    values: dict[tuple[str, str, int], set[str]] = {}
+    for one in requirements:
+        kind = one.key, one.operator, one.bound
+        if kind not in values:
+            values[kind] = set(one.values)
+        elif one.operator == "In":
+            values[kind] &= one.values
+        else:
+            values[kind] |= one.values
+    for (key, operator, bound), kept in values.items():
+        yield Requirement(key, operator, frozenset(kept), bound)
+
+
 # --- label selectors ------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +191,22 @@ class LabelMatcher:
             return False
         present = labels or {}
         return all(one.holds(present.get(one.key)) for one in self.requirements)
+
+    def predicate(self) -> LabelPredicate:
+        """Return `matches` for use with many label sets: its cost depends on the labels, not on the requirements."""
+        if self.is_nothing or len(self.requirements) <= _MAX_REQUIREMENTS_ONE_BY_ONE:
+            return self.matches
+        by_key: dict[str, list[Requirement]] = {}
+        for one in _merged(self.requirements):
+            by_key.setdefault(one.key, []).append(one)
+        needed = {key for key, here in by_key.items() if not all(one.holds(None) for one in here)}
+
+        def matches(labels: Mapping[str, str]) -> bool:
+            return labels.keys() >= needed and all(
+                one.holds(value) for key, value in labels.items() for one in by_key.get(key, ())
+            )
+
+        return matches
 
     def with_labels(self, labels: Mapping[str, str]) -> "LabelMatcher":
         """Return this selector with a requirement for each of these labels, which are not validated.

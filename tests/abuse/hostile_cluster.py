@@ -18,7 +18,8 @@ from extender.core.explain.record import RecordedPod, record_filter, record_pree
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.objects import Pod
+from extender.k8s.kinds import Key
+from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.server.guard.guard import guard_filter, guard_preempt
 from extender.server.observability.decision_log import VERBS, KeptDecision
 from extender.server.recording.redact import redact_request
@@ -131,11 +132,23 @@ def costs(snapshot: Snapshot, role: str, field: str, n: int) -> Costs:
     return spent
 
 
+def costs_of_budgets(snapshot: Snapshot, budgets: list[JSON]) -> Costs:
+    """Return what the steps cost with these PodDisruptionBudgets, when a pod with labels of its own arrives as well."""
+    spent: Costs = {}
+    arriving = pod("arriving", "1m", priority=1, labels={"app": "web", "pod": "arriving"}, nodeName="n3")
+    with _in_cluster(snapshot, budgets, spent), _in_cluster(snapshot, [arriving], spent):
+        call_costs(snapshot, PLAIN, spent)
+    return spent
+
+
 _RUNNING, _NOMINATED = ("running", "all of them"), ("nominated", "all of them")
 
 
 def _nominated(raw: JSON) -> JSON:
     return raw | {"status": raw["status"] | {"phase": "Pending", "nominatedNodeName": "n3"}}
+
+
+_DECODERS = {kind: Decoder(kind) for kind in ("Pod", "PodDisruptionBudget")}
 
 
 @contextmanager
@@ -147,23 +160,23 @@ def _timed(spent: Costs, step: str) -> Iterator[None]:
 
 @contextmanager
 def _in_cluster(snapshot: Snapshot, raw: list[JSON], spent: Costs) -> Iterator[None]:
-    """Put the pods into the snapshot as the watch does; remove them in the end."""
-    decoder, there = Decoder("Pod"), list[Pod]()
+    """Put the objects into the snapshot as the watch does; remove them in the end."""
+    there = list[tuple[str, Key]]()
     try:
         for one in raw:
             encoded = json.dumps(one).encode()
             with _timed(spent, "watch"):
-                decoded = decoder.decode(encoded)
-            assert isinstance(decoded, Pod)
+                decoded = _DECODERS[one["kind"]].decode(encoded)
+            assert isinstance(decoded, (Pod, PodDisruptionBudget))
             with _timed(spent, "put"):
-                snapshot.put("Pod", decoded)
+                snapshot.put(one["kind"], decoded)
                 snapshot.refresh_layout()
-            there.append(decoded)
+            there.append((one["kind"], (decoded.metadata.namespace, decoded.metadata.name)))
         yield
     finally:
-        for put in there:
+        for kind, key in there:
             with _timed(spent, "remove"):
-                snapshot.remove("Pod", (put.metadata.namespace, put.metadata.name))
+                snapshot.remove(kind, key)
                 snapshot.refresh_layout()
 
 

@@ -4,10 +4,11 @@ Rule: a pod is what an API server would accept, but for its number of entries; f
 the name of a claim, also occur with n characters.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.builders import JSON, pod
+from tests.builders import JSON, budget, pod
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
@@ -291,3 +292,41 @@ def hostile(name: str, field: str, n: int, *, priority: int, **others: Any) -> J
         "metadata": made["metadata"] | parts.get("metadata", {}),
         "status": made["status"] | parts.get("status", {}),
     }
+
+
+def pods_that_share_claims(pods: int, claims: int, claim: str, **spec: Any) -> list[JSON]:
+    """Pods each of which uses half of the claims `claim`0, `claim`1 …, so that most claims have users of their own."""
+    chance = random.Random(1)
+    users = [set(chance.sample(range(pods), pods // 2)) for _ in range(claims)]
+    return [
+        pod(
+            f"evil-{one}",
+            "1m",
+            priority=1,
+            volumes=[
+                {"name": f"v{nth}", "persistentVolumeClaim": {"claimName": f"{claim}{nth}"}}
+                for nth in range(claims)
+                if one in users[nth]
+            ],
+            **spec,
+        )
+        for one in range(pods)
+    ]
+
+
+def _budgets(n: int, selector: JSON) -> list[JSON]:
+    return [budget(f"evil-{nth}", 1, selector=selector) for nth in range(n)]
+
+
+BUDGETS: dict[str, Callable[[int], list[JSON]]] = {
+    "requirements": lambda n: _budgets(1, {"matchExpressions": _expressions(_keys(n), "DoesNotExist")}),
+    "requirements of one key": lambda n: _budgets(
+        1, {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [value]} for value in _values(n)]}
+    ),
+    "values": lambda n: _budgets(
+        1, {"matchExpressions": [{"key": "app", "operator": "In", "values": [*_values(n), "web"]}]}
+    ),
+    "budgets of each pod": lambda n: _budgets(n, {"matchLabels": {"app": "web"}}),
+    "budgets of other pods": lambda n: _budgets(n, {"matchLabels": {"app": "other"}}),
+}
+"""Field -> function from the number of its entries to PodDisruptionBudgets of the namespace `default` that hold them."""

@@ -5,11 +5,12 @@ costs sixteen times as much. What a step costs without any entry is no excuse: S
 """
 
 import gc
+from collections.abc import Callable
 
 import pytest
 
-from tests.abuse.hostile_cluster import Costs, costs, costs_of_others, hostile_cluster, keep_lowest
-from tests.abuse.hostile_fields import FIELDS, hostile
+from tests.abuse.hostile_cluster import Costs, costs, costs_of_budgets, costs_of_others, hostile_cluster, keep_lowest
+from tests.abuse.hostile_fields import BUDGETS, FIELDS, hostile
 
 FEW, MANY = 250, 1000
 """Entries; every figure of both is below the bound of the caches of names."""
@@ -38,12 +39,22 @@ def snapshot():
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("field", FIELDS)
 def test_H1_work_is_linear_in(field, role, snapshot):
+    _assert_linear(lambda n: costs(snapshot, role, field, n))
+
+
+@pytest.mark.parametrize("field", BUDGETS)
+def test_H1_work_is_linear_in_pod_disruption_budgets(field, snapshot):
+    _assert_linear(lambda n: costs_of_budgets(snapshot, BUDGETS[field](n)))
+
+
+def _assert_linear(measure: Callable[[int], Costs]) -> None:
+    """Measure with few and with many entries in turns."""
     few: Costs = {}
     many: Costs = {}
     above: dict[str, tuple[float, float]] = {}
     for _ in range(ATTEMPTS):
-        keep_lowest(few, costs(snapshot, role, field, FEW))
-        keep_lowest(many, costs(snapshot, role, field, MANY))
+        keep_lowest(few, measure(FEW))
+        keep_lowest(many, measure(MANY))
         above = {step: (few[step], spent) for step, spent in many.items() if spent > MAX_GROWTH * few[step] + SMALL}
         if not above:
             return

@@ -49,6 +49,8 @@ def term(*expressions, fields=()):
     )
 
 
+VALUES = st.sets(st.sampled_from("xyz"), min_size=1).map(sorted)
+
 # --- label selectors ------------------------------------------------------------------------------------------------
 
 LABEL_CASES = {
@@ -190,6 +192,22 @@ def test_not_in_is_the_opposite_of_in(key, values, labels):
 def test_match_labels_picks_supersets(wanted, labels):
     expected = wanted.items() <= labels.items()
     assert compile_label_selector(LabelSelector(wanted)).matches(labels) is expected
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist")), VALUES),
+        min_size=1,
+        max_size=40,
+    ),
+    st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from("xyz")), min_size=1, max_size=9),
+)
+def test_a_predicate_selects_what_the_selector_matches(expressions, label_sets):
+    unused = [(f"k{nth}", "DoesNotExist", ()) for nth in range(17)]
+    given = [(key, operator, values if operator.endswith("In") else ()) for key, operator, values in expressions]
+    selector = compile_label_selector(label_selector(*unused, *given))
+    selects = selector.predicate()
+    assert [selects(labels) for labels in label_sets] == [selector.matches(labels) for labels in label_sets]
 
 
 # --- node selectors -------------------------------------------------------------------------------------------------

@@ -261,8 +261,7 @@ class DryRunRecord:
     def size(self) -> int:
         """Approximate memory in bytes, without the pods: the cluster cache holds most of them anyway."""
         keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
-        budgets = self.pods_on_node[0].budget_rows.shape[1] if self.pods_on_node else 0
-        bytes_per_pod, bytes_per_node = 8 + 4 * budgets, 250
+        bytes_per_pod, bytes_per_node = 16, 250
         total = self.pod_count * bytes_per_pod + len(self.rows) * bytes_per_node
         # The keys are there twice once the record was rendered.
         total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)

@@ -272,8 +272,8 @@ class _TriedNode:
 
     def budgets(self) -> list[BudgetReport]:
         """Return the disruption budgets that the victims count against, by name."""
-        rows = self.dry_run.pods_on_node[self.node].budget_rows
-        used = Counter(budget for k in self.victims for budget in rows[k].tolist() if budget >= 0)
+        budgets = self.dry_run.pods_on_node[self.node].budgets
+        used = Counter(budget for k in self.victims for budget in sorted(budgets[k]))
         names, allowed = self.dry_run.budgets, self.dry_run.allowed
         shown = [BudgetReport(name=names[one], allowed=int(allowed[one]), used=count) for one, count in used.items()]
         return sorted(shown, key=lambda budget: budget.name)
@@ -325,7 +325,7 @@ def _pods_on(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> Iterato
             started=pod.status.start_time,
             order=order.get(place),
             violating=bool(flag & VIOLATING),
-            budgets=[dry_run.budgets[row] for row in on.budget_rows[place].tolist() if row >= 0],
+            budgets=[dry_run.budgets[row] for row in sorted(on.budgets[place])],
             named=bool(flag & SCHEDULER_VICTIM),
             terminating=pod.metadata.deletion_timestamp is not None,
             protected_by=_protected_by(record.request, pod, flag) if role == "protected" else [],

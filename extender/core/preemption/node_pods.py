@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import filterfalse
 
 import numpy as np
-import numpy.typing as npt
 
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import PreemptionPolicy
@@ -31,8 +30,8 @@ class PodsOnNode:
     """The pods of one node, most important first."""
 
     pods: tuple[Pod, ...]
-    budget_rows: npt.NDArray[np.int32]
-    """[pod, slot]: budget row that the pod counts against; negative in unused slots."""
+    budgets: tuple[frozenset[int], ...]
+    """[pod]: budget rows that it counts against."""
 
 
 class NodePods(Index):
@@ -103,9 +102,8 @@ class NodePods(Index):
         self._version = versions.latest
         nodes: list[int] = rows.tolist()
         for node in list(filterfalse(cached.__contains__, nodes)):
-            pods = layout.pod[:, node]
-            pods = pods[pods >= 0]
-            budget_rows = self._pdbs.budget_rows[pods]
-            budget_rows.flags.writeable = False
-            cached[node] = PodsOnNode(tuple(map(self.snapshot.pods.__getitem__, pods.tolist())), budget_rows)
+            column = layout.pod[:, node]
+            pods: list[int] = column[column >= 0].tolist()
+            found = tuple(map(self.snapshot.pods.__getitem__, pods))
+            cached[node] = PodsOnNode(found, tuple(map(self._pdbs.budgets_of, pods)))
         return tuple(map(cached.__getitem__, nodes))

@@ -20,12 +20,9 @@ from extender.core.snapshot.selector_index import LabelGroups
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod, PodDisruptionBudget
-from extender.k8s.selectors import SelectorError, compile_label_selector
+from extender.k8s.selectors import LabelPredicate, SelectorError, compile_label_selector
 from extender.k8s.time import parse_time
 from extender.k8s.workloads import QOS_CLASSES, qos_class
-
-LabelPredicate = Callable[[Mapping[str, str]], bool]
-"""Function that returns whether a pod's labels are selected."""
 
 BudgetShare = tuple[str, int]
 """Share that a pod counts against: ("pods" or "unready", row of the budget), or MULTIPLE_BUDGETS."""
@@ -172,7 +169,8 @@ def label_predicate(budget: PodDisruptionBudget, empty_selector: str) -> LabelPr
         return lambda _: False
     if selector.is_empty:
         return lambda _: empty_selector == "Everything"
-    return lambda labels: bool(labels) and selector.matches(labels)
+    matches = selector.predicate()
+    return lambda labels: bool(labels) and matches(labels)
 
 
 @derived_by("budgets", max_entries=4)

@@ -202,7 +202,7 @@ def _kept_node(candidate: Candidate, index: BudgetIndex) -> AuditNode:
     victims, evictions = [], Counter[int]()
     for pod in candidate.victims:
         row, metadata = index.snapshot.running_row(pod), pod.metadata
-        budgets = () if row is None else index.budgets_of(row)
+        budgets = [] if row is None else sorted(index.budgets_of(row))
         evictions.update(budgets)
         names = [index.names[budget] for budget in budgets]
         victims.append(

@@ -6,13 +6,15 @@ in kube-scheduler; `core.preemption.pdb.live` counts as the eviction API does.
 Rule: updated pod by pod and budget by budget; no decision evaluates a selector.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from extender.core.preemption.pdb.row_lists import RowLists
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.derived import NodeVersions
 from extender.core.snapshot.pod_table import PodPart
@@ -20,14 +22,12 @@ from extender.core.snapshot.selector_index import LabelGroup, LabelGroups
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Labels, Pod, PodDisruptionBudget
-from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
+from extender.k8s.selectors import LabelMatcher, LabelPredicate, SelectorError, compile_label_selector
 
-_NO_BUDGET_ROW = -1
-"""Value of the unused slots of `budget_rows`."""
+_MAX_CACHED_VALUES = 1 << 16
+"""Labels and budgets per namespace in the cache of selecting budgets; an entry counts 16 more."""
 
-_MAX_CACHED_LABEL_VALUES = 1 << 16
-"""Label values per namespace for which the selecting budgets are cached; a label set counts one value per key that some
-selector reads, and at least 16."""
+_NONE: frozenset[int] = frozenset()
 
 _RELEVANT_PARTS: frozenset[PodPart] = frozenset({"annotations", "spec", "status"})
 """Parts of a pod that can change its rank on the node, in any order of importance, or whether it counts against a
@@ -49,43 +49,68 @@ def budget_matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") 
     return None if selects_nothing else selector
 
 
+@lru_cache(maxsize=1)
+def difference(before: frozenset[int], after: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """Return what left the set and what joined it; remembered, because pods of one template share their sets."""
+    return before - after, after - before
+
+
 class NamespaceSelectors:
     """The selectors of all budgets of one namespace.
 
-    Results are cached by the values of those label keys that any of the selectors reads, until a selector changes.
+    Results are cached by those labels whose keys any of the selectors reads, until a selector changes.
     """
 
     def __init__(self) -> None:
-        self.by_row: dict[int, LabelMatcher] = {}
-        self._keys: tuple[str, ...] | None = None
-        self._known: dict[tuple[str | None, ...], frozenset[int]] = {}
+        self._by_row: dict[int, tuple[LabelMatcher, LabelPredicate]] = {}
+        self._keys = Counter[str]()
+        """Label key -> number of requirements."""
+        self._known: dict[frozenset[tuple[str, str]] | None, frozenset[int]] = {}
+        self._known_values = 0
 
-    def set(self, row: int, selector: LabelMatcher | None) -> None:
-        """Set the selector of a budget row; None removes it."""
-        self.by_row.pop(row, None)
-        if selector is not None:
-            self.by_row[row] = selector
-        self._keys = None
-        self._known.clear()
+    def __bool__(self) -> bool:
+        return bool(self._by_row)
+
+    def set(self, row: int, selector: LabelMatcher | None) -> LabelPredicate:
+        """Set the selector of a budget row, None removes it; return which labels it selects."""
+        before, _ = self._by_row.pop(row, (None, None))
+        for wanted in before.requirements if before is not None else ():
+            self._keys[wanted.key] -= 1
+            if not self._keys[wanted.key]:
+                del self._keys[wanted.key]
+        self._clear()
+        if selector is None:
+            return lambda _: False
+        self._keys.update(wanted.key for wanted in selector.requirements)
+        selects = _pod_predicate(selector)
+        self._by_row[row] = selector, selects
+        return selects
 
     def rows_selecting(self, labels: Labels) -> frozenset[int]:
         """Return the budget rows that select pods with these labels."""
-        if self._keys is None:
-            keys = {wanted.key for selector in self.by_row.values() for wanted in selector.requirements}
-            self._keys = tuple(sorted(keys))
-        seen = (*map(labels.get, self._keys), None if labels else "")
+        keys = self._keys
+        seen = frozenset([one for one in labels.items() if one[0] in keys]) if labels else None
         known = self._known.get(seen)
         if known is None:
-            if len(self._known) * max(len(self._keys), 16) >= _MAX_CACHED_LABEL_VALUES:
-                self._known.clear()
-            found = (row for row, selector in self.by_row.items() if _is_selected(selector, labels))
-            known = self._known[seen] = frozenset(found)
+            known = frozenset([row for row, (_, selects) in self._by_row.items() if selects(labels)])
+            self._known_values += len(seen or ()) + len(known) + 16
+            if self._known_values > _MAX_CACHED_VALUES:
+                self._clear()
+            self._known[seen] = known
         return known
 
+    def _clear(self) -> None:
+        self._known.clear()
+        self._known_values = 0
 
-def _is_selected(selector: LabelMatcher, labels: Labels) -> bool:
+
+def _pod_predicate(selector: LabelMatcher) -> LabelPredicate:
+    """Return whether the selector of a budget selects pods with given labels."""
+    if selector.is_empty:
+        return lambda _: True
+    matches = selector.predicate()
     # Upstream quirk: filterPodsWithPDBViolation skips pods without labels, even for selectors such as `x notin (y)`.
-    return (bool(labels) or selector.is_empty) and selector.matches(labels)
+    return lambda labels: bool(labels) and matches(labels)
 
 
 class BudgetIndex(Index):
@@ -108,19 +133,23 @@ class BudgetIndex(Index):
         self._allowances: IntArray | None = None
         self.node_versions = NodeVersions()
         """[node]: version of its pods and of what their budgets allow, as far as preemption reads them."""
-        self.budget_rows: npt.NDArray[np.int32] = np.full((64, 1), _NO_BUDGET_ROW, np.int32)
-        """[pod, slot]: budget row that the pod counts against; _NO_BUDGET_ROW in unused slots."""
         self.several_on_node: dict[int, dict[int, set[int]]] = defaultdict(dict)
         """Budget row -> node row -> pod rows that count against it there, on nodes with more than one such pod."""
         self._single_on_node: dict[int, dict[int, int]] = defaultdict(dict)
         """Budget row -> node row -> pod row, on nodes with one such pod: the common case, cheaper than a set."""
-        self._budgets_of: dict[int, tuple[int, ...]] = {}
+        self._budgets_of: dict[int, frozenset[int]] = {}
+        """Pod row -> budget rows that it counts against; absent without any."""
+        self._uses = RowLists()
+        """[pod]: `_budgets_of`, as of the last call of `uses`."""
+        self._changed_pods: set[int] = set()
+        """Rows of pods whose `_uses` are out of date."""
         self._rows: dict[Key, int] = {}
         self._names: dict[int, str] | None = None
         self._free_rows: list[int] = []
         self._selectors: dict[str, NamespaceSelectors] = {}
         """Namespace -> selectors; absent where no budget selects a pod."""
-        self._disrupted: dict[int, frozenset[str]] = {}
+        self._disrupted: dict[Key, frozenset[int]] = {}
+        """Pod -> budget rows that have it in status.disruptedPods: the API server already counted its eviction."""
         self._has_pods = False
         """True once the index has received running pods; while it is built, all other objects come first."""
 
@@ -128,17 +157,14 @@ class BudgetIndex(Index):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._has_pods = True
-        self._reserve(row, 1)
         self.node_versions.changed(int(self.snapshot.pod_node[row]))
-        selected_by = self._rows_selecting(self._groups.of_pod[row])
-        if selected_by:
-            self._count_pod(row, pod, tuple(sorted(selected_by)))
+        self._count_pod(row, pod, self._rows_selecting(self._groups.of_pod[row]))
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         """Recount the pod, except after a change of labels that leaves its budgets as they are."""
         if parts.isdisjoint(_RELEVANT_PARTS):
             selectors = self._selectors.get(after.metadata.namespace)
-            selected_before = selectors.rows_selecting(before.metadata.labels or {}) if selectors else frozenset()
+            selected_before = selectors.rows_selecting(before.metadata.labels or {}) if selectors else _NONE
             if self._rows_selecting(self._groups.of_pod[row]) == selected_before:
                 return
         super().pod_changed(row, before, after, parts)
@@ -147,17 +173,26 @@ class BudgetIndex(Index):
         self.node_versions.changed(int(self.snapshot.pod_node[row]))
         self._uncount_pod(row)
 
-    def _count_pod(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
-        """Count a running pod against the budgets that select it."""
-        self._set_budgets(row, tuple(budget for budget in selected_by if not self._is_disrupted(budget, pod)))
+    def _count_pod(self, row: int, pod: Pod, selected_by: frozenset[int]) -> None:
+        """Count a running pod against the budgets that select it, and no longer against others."""
+        self._set_budgets(row, self._not_disrupted(pod, selected_by))
 
-    def _is_disrupted(self, budget: int, pod: Pod) -> bool:
-        """Return whether the API server already counted the pod's eviction (status.disruptedPods of the budget)."""
-        return pod.metadata.name in self._disrupted.get(budget, ())
+    def _not_disrupted(self, pod: Pod, budgets: frozenset[int]) -> frozenset[int]:
+        """Return those of the budgets for which the API server has not counted the pod's eviction already."""
+        disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
+        return budgets - disrupted if disrupted else budgets
 
-    def budgets_of(self, row: int) -> tuple[int, ...]:
-        """Return the budget rows that a running pod counts against."""
-        return self._budgets_of.get(row, ())
+    def budgets_of(self, row: int) -> frozenset[int]:
+        """Return the budget rows that a running pod counts against; pods of one template share the set."""
+        return self._budgets_of.get(row, _NONE)
+
+    def uses(self, pods: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
+        """Return (index in `pods`, budget row) of every budget that these pods count against, as parallel arrays."""
+        self._uses.reserve(len(self.snapshot.pods))
+        if self._changed_pods:
+            self._uses.replace({row: self.budgets_of(row) for row in self._changed_pods})
+            self._changed_pods.clear()
+        return self._uses.of(pods)
 
     @property
     def names(self) -> Mapping[int, str]:
@@ -175,17 +210,26 @@ class BudgetIndex(Index):
         if selected_by is None:
             selectors = self._selectors.get(group.namespace)
             selected_by = group.selected_by[self._cache_key] = (
-                selectors.rows_selecting(group.labels) if selectors else frozenset()
+                selectors.rows_selecting(group.labels) if selectors else _NONE
             )
         return selected_by
 
-    def _set_budgets(self, row: int, budgets: tuple[int, ...]) -> None:
-        if not budgets:
-            return
-        self._budgets_of[row] = budgets
-        self._reserve(row, len(budgets))
-        self.budget_rows[row, : len(budgets)] = budgets
-        node = int(self.snapshot.pod_node[row])
+    def _set_budgets(self, row: int, budgets: frozenset[int]) -> None:
+        """Set the budget rows that a pod counts against."""
+        before = self.budgets_of(row)
+        if budgets:
+            self._budgets_of[row] = budgets
+        else:
+            self._budgets_of.pop(row, None)
+        if budgets != before:
+            self._changed_pods.add(row)
+            node = int(self.snapshot.pod_node[row])
+            left, joined = difference(before, budgets)
+            self._leave(row, node, left)
+            self._join(row, node, joined)
+
+    def _join(self, row: int, node: int, budgets: Iterable[int]) -> None:
+        """Count the pod among those of its node that count against these budgets."""
         for budget in budgets:
             several, single = self.several_on_node[budget], self._single_on_node[budget]
             if node in several:
@@ -196,26 +240,16 @@ class BudgetIndex(Index):
                 single[node] = row
 
     def _uncount_pod(self, row: int) -> None:
-        budgets = self._budgets_of.pop(row, ())
-        if not budgets:
-            return
-        self.budget_rows[row] = _NO_BUDGET_ROW
-        node = int(self.snapshot.pod_node[row])
+        self._set_budgets(row, _NONE)
+
+    def _leave(self, row: int, node: int, budgets: Iterable[int]) -> None:
+        """Undo `_join`."""
         for budget in budgets:
             several, single = self.several_on_node[budget], self._single_on_node[budget]
             if single.pop(node, None) is None:
                 several[node].discard(row)
                 if len(several[node]) == 1:
                     (single[node],) = several.pop(node)
-
-    def _reserve(self, row: int, width: int) -> None:
-        """Grow `budget_rows` to hold this pod row, and `width` budgets of one pod."""
-        pods, slots = self.budget_rows.shape
-        if row >= pods or width > slots:
-            shape = (max(pods, 2 * (row + 1)) if row >= pods else pods, max(slots, width))
-            grown = np.full(shape, _NO_BUDGET_ROW, np.int32)
-            grown[:pods, :slots] = self.budget_rows
-            self.budget_rows = grown
 
     # --- budgets ---
 
@@ -236,7 +270,7 @@ class BudgetIndex(Index):
         row = self._rows[key]
         if after is not None:
             self._read_status(row, after)
-        self._set_disrupted_pods(row, key[0], frozenset(after.status.disrupted_pods or () if after else ()))
+        self._toggle_disrupted(row, key[0], _disrupted_pods(before) ^ _disrupted_pods(after))
         if before is None or after is None or before.spec != after.spec:
             self._names = None
             self._set_selector(row, key[0], budget_matcher(after, self._empty_selects) if after else None)
@@ -273,12 +307,12 @@ class BudgetIndex(Index):
         for node in changed:
             self.node_versions.changed(node)
 
-    def _set_disrupted_pods(self, row: int, namespace: str, names: frozenset[str]) -> None:
-        """Set the pods whose eviction the API server already counted (status.disruptedPods), and recount those."""
-        before = self._disrupted.pop(row, frozenset())
-        if names:
-            self._disrupted[row] = names
-        for name in before ^ names:
+    def _toggle_disrupted(self, row: int, namespace: str, names: Iterable[str]) -> None:
+        """Add these pods to status.disruptedPods of a budget, or remove those that are in it, and recount them."""
+        for name in names:
+            disrupted_by = self._disrupted.pop((namespace, name), _NONE) ^ {row}
+            if disrupted_by:
+                self._disrupted[namespace, name] = disrupted_by
             pod = self.snapshot.objects.pods.get((namespace, name))
             row_of_pod = None if pod is None else self.snapshot.running_row(pod)
             if row_of_pod is not None:
@@ -286,18 +320,24 @@ class BudgetIndex(Index):
 
     def _set_selector(self, row: int, namespace: str, selector: LabelMatcher | None) -> None:
         selectors = self._selectors.setdefault(namespace, NamespaceSelectors())
-        selectors.set(row, selector)
-        if not selectors.by_row:
+        selects = selectors.set(row, selector)
+        if not selectors:
             del self._selectors[namespace]
+        toggled: dict[frozenset[int], frozenset[int]] = {}
         for group in self._groups.in_namespaces(frozenset((namespace,))):
-            selected_by = group.selected_by.get(self._cache_key, frozenset())
-            is_selected = selector is not None and _is_selected(selector, group.labels)
-            if is_selected != (row in selected_by):
-                group.selected_by[self._cache_key] = selected_by ^ {row}
+            selected_by = group.selected_by.get(self._cache_key, _NONE)
+            if selects(group.labels) != (row in selected_by):
+                # Groups that shared a set share the next one.
+                if selected_by not in toggled:
+                    toggled[selected_by] = selected_by ^ {row}
+                group.selected_by[self._cache_key] = toggled[selected_by]
                 for member in group.members:
                     self._recount_pod(member)
 
     def _recount_pod(self, row: int) -> None:
         if self._has_pods:
-            self._uncount_pod(row)
             self.pod_added(row, self.snapshot.pods[row])
+
+
+def _disrupted_pods(budget: PodDisruptionBudget | None) -> frozenset[str]:
+    return frozenset(budget.status.disrupted_pods or () if budget is not None else ())

@@ -14,7 +14,7 @@ Rule: everything is derived from pods and budgets in the cluster cache, so a res
 
 from dataclasses import dataclass
 
-from extender.core.preemption.pdb.index import BudgetIndex
+from extender.core.preemption.pdb.index import BudgetIndex, difference
 from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodDisruptionBudget
@@ -72,47 +72,52 @@ class LiveBudgetIndex(BudgetIndex):
 
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
         super().__init__(snapshot, empty_selects)
-        self._multiple_budgets_row = self._new_row()
-        """Row that pods with several budgets count against: it allows nothing, for the eviction API rejects them."""
+        self._multiple_budgets = frozenset((self._new_row(),))
+        """The row that pods with several budgets count against: it allows nothing, for the eviction API rejects them."""
         self._budgets_by_row: dict[int, LiveBudget] = {}
-        self._counted: dict[int, tuple[int, int, tuple[int, ...]]] = {}
+        self._counted: dict[int, tuple[int, int, frozenset[int]]] = {}
         """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, the budgets that count it)."""
         self._changed: set[int] = set()
         """Budgets whose counts changed since the last decision."""
 
     # --- pods ---
 
-    def _count_pod(self, row: int, pod: Pod, selected_by: tuple[int, ...]) -> None:
-        self._set_budgets(row, self._rows_counted_against(pod, selected_by))
-        counting = tuple(budget for budget in selected_by if not self._is_disrupted(budget, pod))
-        if pod.is_ready:
-            self._counted[row] = pod.metadata.deletion_timestamp is None, is_assumed_terminating(pod), counting
-            self._add_to_budgets(row, 1)
+    def _count_pod(self, row: int, pod: Pod, selected_by: frozenset[int]) -> None:
+        counting = self._not_disrupted(pod, selected_by)
+        self._set_budgets(row, self._rows_counted_against(pod, selected_by, counting))
+        is_healthy = pod.metadata.deletion_timestamp is None
+        self._set_counted(row, is_healthy, is_assumed_terminating(pod), counting if pod.is_ready else frozenset())
 
-    def _rows_counted_against(self, pod: Pod, selected_by: tuple[int, ...]) -> tuple[int, ...]:
-        if pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
-            return ()
+    def _rows_counted_against(self, pod: Pod, selected_by: frozenset[int], counting: frozenset[int]) -> frozenset[int]:
+        if not selected_by or pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
+            return frozenset()
         if len(selected_by) > 1:
-            return (self._multiple_budgets_row,)
-        (budget,) = selected_by
-        if self._is_disrupted(budget, pod):
-            return ()
-        live = self._budgets_by_row[budget]
-        return (budget if pod.is_ready or live.is_shared else live.unready_row,)
+            return self._multiple_budgets
+        if pod.is_ready:
+            return counting
+        lives = [(budget, self._budgets_by_row[budget]) for budget in counting]
+        return frozenset(budget if live.is_shared else live.unready_row for budget, live in lives)
 
-    def _add_to_budgets(self, row: int, sign: int) -> None:
-        healthy, approved, budgets = self._counted[row]
+    def _set_counted(self, row: int, healthy: int, approved: int, budgets: frozenset[int]) -> None:
+        """Set which budgets count a ready pod, and as what."""
+        before = self._counted.pop(row, (healthy, approved, frozenset[int]()))
+        if budgets:
+            self._counted[row] = healthy, approved, budgets
+        counts_alike = before[:2] == (healthy, approved)
+        left, joined = difference(before[2], budgets) if counts_alike else (before[2], budgets)
+        self._add_to_budgets(left, -before[0], -before[1])
+        self._add_to_budgets(joined, healthy, approved)
+
+    def _add_to_budgets(self, budgets: frozenset[int], healthy: int, approved: int) -> None:
         for budget in budgets:
             live = self._budgets_by_row[budget]
-            live.healthy += sign * healthy
-            live.approved += sign * approved
+            live.healthy += healthy
+            live.approved += approved
         self._changed.update(budgets)
 
     def _uncount_pod(self, row: int) -> None:
         super()._uncount_pod(row)
-        if row in self._counted:
-            self._add_to_budgets(row, -1)
-            del self._counted[row]
+        self._set_counted(row, 0, 0, frozenset())
 
     # --- budgets ---
 
@@ -142,7 +147,7 @@ class LiveBudgetIndex(BudgetIndex):
     def _name_rows(self) -> dict[int, str]:
         names = super()._name_rows()
         of_unready = {live.unready_row: names[row] for row, live in self._budgets_by_row.items() if row in names}
-        return {**names, **of_unready, self._multiple_budgets_row: "(more than one for a pod)"}
+        return {**names, **of_unready, **dict.fromkeys(self._multiple_budgets, "(more than one for a pod)")}
 
     def settled(self) -> None:
         for row in self._changed:

@@ -43,11 +43,11 @@ def pods_violating_pdbs(
     `least_important_first`: count the pods from the least important one on, which upstream does not do.
     """
     # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
-    budget_rows = pdbs.budget_rows[pods]
-    uses = np.flatnonzero(((budget_rows >= 0) & evictable[:, :, None]).reshape(-1))
+    counted = np.flatnonzero(evictable)
+    places, budget = pdbs.uses(pods.reshape(-1)[counted])
     if least_important_first:
-        uses = uses[::-1]
-    pod, budget = uses // budget_rows.shape[2], budget_rows.reshape(-1)[uses].astype(np.int64)
+        places, budget = places[::-1], budget[::-1]
+    pod = counted[places]
     violates = pdbs.allowances[budget] <= 0
     # The nth pod of a budget on its node violates if the budget allows n or fewer.
     some = np.flatnonzero(~violates)
@@ -78,6 +78,5 @@ def exceeded_budgets(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, In
 
 def _counted_uses(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
     """Return one (place of the node, budget row) per victim and budget that it counts against, as parallel arrays."""
-    budget_rows = pdbs.budget_rows[taken.pods]
-    nth = np.flatnonzero((budget_rows >= 0).reshape(-1))
-    return taken.places[nth // budget_rows.shape[1]], budget_rows.reshape(-1)[nth].astype(np.int64)
+    victims, budgets = pdbs.uses(taken.pods)
+    return taken.places[victims], budgets
