@@ -6,7 +6,7 @@ mismatchLabelKeys need no work here: the API server has merged them into the lab
 Rule: facts about one term; which pods it matches in a cluster is decided by `selector_index`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from extender.k8s.objects import Affinity, Labels, PodAffinity, PodAffinityTerm
@@ -21,9 +21,12 @@ class PodSelector:
     namespace_selector: LabelMatcher
     selector: LabelMatcher
 
-    def matches(self, namespace: str, labels: Labels, namespace_labels: Labels | None) -> bool:
-        """Return whether the term selects a pod with these labels in this namespace."""
-        named = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+    def matches(self, namespace: str, labels: Labels, namespace_labels: Iterable[Labels]) -> bool:
+        """Return whether the term selects a pod with these labels in this namespace.
+
+        `namespace_labels`: label sets of the namespace, one of which a namespaceSelector has to match.
+        """
+        named = namespace in self.namespaces or any(map(self.namespace_selector.matches, namespace_labels))
         return named and self.selector.matches(labels)
 
 

@@ -7,7 +7,6 @@ Rule: results are equal to checking every term of every running pod (NodeInfo.Po
 """
 
 import hashlib
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -17,17 +16,25 @@ from itertools import chain, product
 import msgspec
 import numpy as np
 
-from extender.core.snapshot.arrays import BoolArray, RowSet
+from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.pod_table import identity
 from extender.core.snapshot.selector_index import MAX_REQUIREMENTS_ONE_BY_ONE, Postings, SelectorTable, Signature
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.affinity import AffinityTerm, count_requirements, preferred_terms, raw_terms, required_terms
+from extender.k8s.affinity import (
+    AffinityTerm,
+    PodSelector,
+    count_requirements,
+    preferred_terms,
+    raw_terms,
+    required_terms,
+)
 from extender.k8s.objects import Affinity, Labels, Pod
 from extender.k8s.selectors import SelectorError
 
 _MAX_ANCHORS = 32
-"""Anchors of one term; a term with more is found by less: by its namespaces only, or always."""
+"""Anchors of the terms of one pod; a pod with more is found by less: by their namespaces only, or always."""
 
+_MAX_KEPT_NAMESPACES = 16
 _MAX_KEPT_SIGNATURES = 256
 _MAX_SIGNATURE_LENGTH = 64
 """Longest signature whose result ManyTerms keeps."""
@@ -46,31 +53,17 @@ class TargetPod:
     """Label sets of its namespace, one of which a namespaceSelector has to match."""
 
     def is_matched_by(self, term: AffinityTerm) -> bool:
-        return any(term.pods.matches(self.namespace, self.labels, labels) for labels in self.namespace_labels)
+        return term.pods.matches(self.namespace, self.labels, self.namespace_labels)
 
 
-class TermSet(ABC):
-    """Compiled terms of one kind of one pod."""
-
-    terms: tuple[AffinityTerm, ...] = ()
-    """The terms, if they are few."""
-
-    @abstractmethod
-    def weights_for(self, target: TargetPod, keys: Set[str]) -> Mapping[str, int]:
-        """Return topology key -> sum of the weights of the terms that match the pod; `keys`: those that nodes have."""
-
-    @abstractmethod
-    def all_match(self, target: TargetPod) -> bool:
-        """Return whether every term matches the pod."""
-
-
-class FewTerms(TermSet):
+class FewTerms:
     """Terms that are matched one by one."""
 
     def __init__(self, terms: Iterable[AffinityTerm] = ()) -> None:
         self.terms = tuple(terms)
 
     def weights_for(self, target: TargetPod, keys: Set[str]) -> Mapping[str, int]:
+        """Return topology key -> sum of the weights of the terms that match the pod; `keys`: those that nodes have."""
         weights: dict[str, int] = {}
         for term in self.terms:
             key = term.topology_key
@@ -79,18 +72,29 @@ class FewTerms(TermSet):
         return weights
 
     def all_match(self, target: TargetPod) -> bool:
+        """Return whether every term matches the pod."""
         return all(map(target.is_matched_by, self.terms))
 
 
-class ManyTerms(TermSet):
-    """Terms that are matched together; results are kept for the label sets that were matched last."""
+_Namespace = tuple[int | None, tuple[Signature, ...]]
+"""What the terms read of a namespace: index of the list of those that name it, signatures of its label sets."""
+
+
+class ManyTerms:
+    """Terms that are matched together; results are kept for the namespaces and label sets that were matched last.
+
+    What a pod without labels matches is computed once per namespace; labels change it for the terms that name them.
+    """
 
     def __init__(self, terms: Iterable[AffinityTerm], keys: Set[str]) -> None:
         """Take the terms whose topology key is one of `keys`; raises SelectorError if a term does not parse."""
-        self._selectors, self._namespace_selectors, self._named = SelectorTable(), SelectorTable(), Postings()
+        self._selectors, self._namespace_selectors, self._naming = SelectorTable(), SelectorTable(), Postings()
         self._keys: dict[str, int] = {}
         self._key_of, self._weights = array("i"), array("q")
-        self._known: dict[tuple[Signature, int | None, tuple[Signature, ...]], tuple[bool, dict[str, int]]] = {}
+        self._unlabelled: dict[_Namespace, tuple[BoolArray, BoolArray, IntArray]] = {}
+        """Namespace -> [term]: whether it selects the namespace, [term]: whether it also matches a pod without labels,
+        totals of the terms that do."""
+        self._known: dict[tuple[_Namespace, Signature], tuple[bool, dict[str, int]]] = {}
         for term in terms:
             if term.topology_key in keys:
                 self._add(term)
@@ -102,40 +106,61 @@ class ManyTerms(TermSet):
         self._selectors.add(term.pods.selector)
         self._namespace_selectors.add(term.pods.namespace_selector)
         for namespace in term.pods.namespaces:
-            self._named.add(namespace, row)
+            self._naming.add(namespace, row)
 
-    def weights_for(self, target: TargetPod, keys: Set[str]) -> Mapping[str, int]:
+    def weights_for(self, target: TargetPod, _keys: Set[str]) -> Mapping[str, int]:
+        """Return topology key -> sum of the weights of the terms that match the pod."""
         return self._matched(target)[1]
 
     def all_match(self, target: TargetPod) -> bool:
+        """Return whether every term matches the pod."""
         return self._matched(target)[0]
 
     def _matched(self, target: TargetPod) -> tuple[bool, dict[str, int]]:
         """Return whether all terms match, and topology key -> sum of the weights of those that do."""
-        own, named = self._selectors.signature(target.labels), self._named.find(target.namespace)
-        scopes = tuple(map(self._namespace_selectors.signature, target.namespace_labels))
-        known = self._known.get((own, named, scopes))
+        signatures = tuple(map(self._namespace_selectors.signature, target.namespace_labels))
+        namespace, labels = (self._naming.find(target.namespace), signatures), self._selectors.signature(target.labels)
+        known = self._known.get((namespace, labels))
         if known is None:
-            matches = self._selectors.matching(own) & self._in_scope(named, scopes)
-            known = bool(matches.all()), self._sum_per_key(matches)
+            counts, weights = self._totals(namespace, labels)
+            by_key = {key: int(weights[number]) for key, number in self._keys.items() if counts[number]}
+            known = bool(counts.sum() == len(self._key_of)), by_key
             if len(self._known) >= _MAX_KEPT_SIGNATURES:
                 self._known.clear()
-            if len(own) + sum(map(len, scopes)) <= _MAX_SIGNATURE_LENGTH:
-                self._known[own, named, scopes] = known
+            if len(labels) + sum(map(len, signatures)) <= _MAX_SIGNATURE_LENGTH:
+                self._known[namespace, labels] = known
         return known
 
-    def _in_scope(self, named: int | None, scopes: Iterable[Signature]) -> BoolArray:
+    def _totals(self, namespace: _Namespace, labels: Signature) -> IntArray:
+        """Return [0: number of the terms that match, 1: sum of their weights][topology key]."""
+        if namespace not in self._unlabelled:
+            if len(self._unlabelled) >= _MAX_KEPT_NAMESPACES:
+                self._unlabelled.clear()
+            selected = self._selected(*namespace)
+            matches = self._selectors.matching(()) & selected
+            self._unlabelled[namespace] = selected, matches, self._sums(np.flatnonzero(matches), 1)
+        selected, unlabelled, totals = self._unlabelled[namespace]
+        matches = self._selectors.matching(labels) & selected
+        changed = np.flatnonzero(matches != unlabelled)
+        return totals + self._sums(changed, np.where(matches[changed], 1, -1))
+
+    def _selected(self, naming: int | None, signatures: Iterable[Signature]) -> BoolArray:
         """Return [term]: whether its namespaces or its namespaceSelector include the namespace."""
-        found = np.logical_or.reduce([self._namespace_selectors.matching(scope) for scope in scopes])
-        if named is not None:
-            found[self._named.lists((named,))] = True
+        found = np.logical_or.reduce([self._namespace_selectors.matching(one) for one in signatures])
+        if naming is not None:
+            found[self._naming.lists((naming,))] = True
         return np.asarray(found)
 
-    def _sum_per_key(self, matches: BoolArray) -> dict[str, int]:
-        keys, weights = np.array(self._key_of, np.int32)[matches], np.array(self._weights, np.int64)[matches]
-        counts, sums = np.bincount(keys, minlength=len(self._keys)), np.zeros(len(self._keys), np.int64)
-        np.add.at(sums, keys, weights)
-        return {key: int(sums[number]) for key, number in self._keys.items() if counts[number]}
+    def _sums(self, rows: IntArray, counts: IntArray | int) -> IntArray:
+        """Return the totals of these terms, each counted so often."""
+        totals, keys = np.zeros((2, len(self._keys)), np.int64), np.asarray(self._key_of)[rows]
+        np.add.at(totals[0], keys, counts)
+        np.add.at(totals[1], keys, counts * np.asarray(self._weights)[rows])
+        return totals
+
+
+TermSet = FewTerms | ManyTerms
+"""Compiled terms of one kind of one pod."""
 
 
 def are_many(affinity: Affinity | None) -> bool:
@@ -213,8 +238,9 @@ def _parses(terms: Iterator[AffinityTerm]) -> bool:
 
 # --- terms of all running pods --------------------------------------------------------------------------------------
 
-_LabelAnchor = tuple[str | None, str | None]
-"""Label key and value that a pod must have to match a term; (key, None): any value, (None, None): any labels."""
+_Anchor = tuple[str | None, tuple[str, ...]]
+"""Namespace (None: any) and label key and value (only a key: any value; empty: any labels) that a pod must have to
+match a term."""
 
 
 class _TermOwners(RowSet):
@@ -226,39 +252,31 @@ class _TermOwners(RowSet):
         super().__init__()
         self.terms = ExistingTerms(namespace, affinity)
         self.has_namespace_selector = any(term.namespace_selector is not None for term in raw_terms(affinity))
-        self.anchors: frozenset[tuple[str | None, _LabelAnchor]] = frozenset(self._anchors(namespace, affinity))
-        """What a pod must have to match one of the terms: (namespace or None for any, label anchor)."""
+        self.anchors = self._anchors(namespace, affinity)
+        """Every pod that one of the terms matches has one of these."""
 
-    def _anchors(self, namespace: str, affinity: Affinity) -> Iterable[tuple[str | None, _LabelAnchor]]:
+    def _anchors(self, namespace: str, affinity: Affinity) -> Set[_Anchor]:
         if not self.terms.are_many:
             compiled = self.terms.on(frozenset())
-            return chain.from_iterable(
-                _anchors(term)
-                for terms in (compiled.affinity, compiled.anti_affinity, compiled.preferred)
-                for term in terms.terms
-            )
+            kinds = (compiled.affinity, compiled.anti_affinity, compiled.preferred)
+            terms = chain.from_iterable(kind.terms for kind in kinds if isinstance(kind, FewTerms))
+            anchors = {anchor for term in terms for anchor in _anchors(term.pods)}
+            if len(anchors) <= _MAX_ANCHORS:
+                return anchors
         named = {name for term in raw_terms(affinity) for name in term.namespaces or (namespace,)}
         anywhere = self.has_namespace_selector or len(named) > _MAX_ANCHORS
-        return product((None,) if anywhere else named, ((None, None),))
+        return {(name, ()) for name in ((None,) if anywhere else named)}
 
 
-def _anchors(term: AffinityTerm) -> Iterable[tuple[str | None, _LabelAnchor]]:
-    """Return pairs of a namespace and labels, one of which every pod that the term matches has."""
-    pods = term.pods
+def _anchors(pods: PodSelector) -> Iterable[_Anchor]:
+    """Return anchors, one of which every pod that the term matches has."""
     if pods.selector.is_nothing:
         return ()
-    namespaces: tuple[str | None, ...] = tuple(pods.namespaces) if pods.namespace_selector.is_nothing else (None,)
     required = [one for one in pods.selector.requirements if one.operator in ("In", "Exists")]
-    labels: list[_LabelAnchor] = [(None, None)]
-    if required:
-        # A requirement with one value selects the fewest pods; Exists, which has none, accepts any value.
-        narrowest = min(required, key=lambda one: len(one.values) or _MAX_ANCHORS)
-        labels = [(narrowest.key, value) for value in narrowest.values] or [(narrowest.key, None)]
-    if len(namespaces) * len(labels) > _MAX_ANCHORS:
-        labels = [(None, None)]
-    if len(namespaces) > _MAX_ANCHORS:
-        namespaces = (None,)
-    return product(namespaces, labels)
+    # A requirement with one value selects the fewest pods.
+    label = next(((one.key, *one.values) for one in required if len(one.values) == 1), None)
+    namespaces = pods.namespaces if pods.namespace_selector.is_nothing else (None,)
+    return product(namespaces, (label or tuple(one.key for one in required[:1]),))
 
 
 class TermOwnerIndex(Index):
@@ -272,7 +290,7 @@ class TermOwnerIndex(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._by_key: dict[tuple[str, bytes], _TermOwners] = {}
-        self._by_anchor: dict[str | None, dict[_LabelAnchor, dict[_TermOwners, None]]] = {}
+        self._by_anchor: dict[str | None, dict[tuple[str, ...], dict[_TermOwners, None]]] = {}
         """Namespace of the pods that the terms can match (None: any) -> label anchor -> the same entries."""
         self._with_namespace_selector = 0
         self._nominees: dict[str, tuple[Affinity | None, ExistingTerms]] = {}
@@ -319,10 +337,9 @@ class TermOwnerIndex(Index):
         found: dict[_TermOwners, None] = {}
         for anchored in (self._by_anchor.get(target.namespace), self._by_anchor.get(None)):
             if anchored:
-                found |= anchored.get((None, None), {})
+                found |= anchored.get((), {})
                 for label in target.labels.items():
-                    found |= anchored.get(label, {})
-                    found |= anchored.get((label[0], None), {})
+                    found |= anchored.get(label, {}) | anchored.get(label[:1], {})
         return found
 
     def terms_of_nominee(self, pod: Pod) -> ExistingTerms:

@@ -147,13 +147,13 @@ class SelectorTable:
 
     def matching(self, signature: Signature) -> BoolArray:
         """Return [selector]: whether it matches label sets of this signature."""
-        needed = np.array(self._needed, np.int32)
-        if not signature:
-            return np.asarray(needed == 0)
-        touched = self._postings.lists(signature)
-        hits = np.bincount(touched[touched >= 0], minlength=len(needed))
-        matches: BoolArray = hits == needed
-        matches[~touched[touched < 0]] = False
+        needed = np.asarray(self._needed)
+        matches: BoolArray = needed == 0
+        if signature:
+            touched = self._postings.lists(signature)
+            met = touched[touched >= 0]
+            matches[met] = np.bincount(met, minlength=len(needed))[met] == needed[met]
+            matches[~touched[touched < 0]] = False
         return matches
 
 

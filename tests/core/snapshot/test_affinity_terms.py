@@ -45,7 +45,8 @@ def targets():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_many_terms_weigh_as_each_of_them_does(seed):
+def test_many_terms_weigh_as_each_of_them_does(seed, monkeypatch):
+    monkeypatch.setattr(affinity_terms, "_MAX_KEPT_NAMESPACES", 1 + seed)
     random = Random(seed)
     raw = [{"weight": random.randint(-9, 9), "podAffinityTerm": term(random)} for _ in range(30)]
     side = msgspec.convert({PREFERRED: raw}, PodAffinity)
@@ -63,10 +64,11 @@ def with_terms(random, count, namespace="a"):
     return pod(f"p{random.random()}", namespace=namespace, affinity={"podAntiAffinity": {REQUIRED: terms}})
 
 
-@pytest.mark.parametrize("limit", [64, 0])
+@pytest.mark.parametrize(("limit", "anchors"), [(64, 32), (64, 2), (0, 32)])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_index_finds_every_pod_with_a_matching_term(seed, limit, monkeypatch):
+def test_the_index_finds_every_pod_with_a_matching_term(seed, limit, anchors, monkeypatch):
     monkeypatch.setattr(affinity_terms, "MAX_REQUIREMENTS_ONE_BY_ONE", limit)
+    monkeypatch.setattr(affinity_terms, "_MAX_ANCHORS", anchors)
     random = Random(seed)
     pods = [with_terms(random, random.randint(1, 3), random.choice("abc")) for _ in range(30)]
     here = snapshot({node("n1"): pods})
@@ -92,6 +94,49 @@ def test_H1_pods_whose_terms_cannot_match_are_not_looked_at():
     ]
     here = snapshot({node("n1"): others})
     assert not [*here.index(TermOwnerIndex).owners_for(TargetPod("default", {"app": "web"}, ({},)))]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": [*map(str, range(100))]}]}},
+        {"labelSelector": {}, "namespaces": [f"n{nth}" for nth in range(100)]},
+        {"labelSelector": {"matchLabels": {"app": "web"}}, "namespaces": [f"n{nth}" for nth in range(30)]},
+    ],
+    ids=("values", "namespaces", "both"),
+)
+@pytest.mark.parametrize("count", [1, 20])
+def test_H4_what_finds_a_pod_is_bounded_for_all_of_its_terms_together(count, given):
+    terms = [
+        {"topologyKey": HOSTNAME} | given | {"namespaces": [f"{name}-{nth}" for name in given.get("namespaces", ())]}
+        for nth in range(count)
+    ]
+    here = snapshot({node("n1"): [pod("p", affinity={"podAntiAffinity": {REQUIRED: terms}})]})
+    assert 1 <= sum(map(len, here.index(TermOwnerIndex)._by_anchor.values())) <= 32
+
+
+def test_H1_of_many_terms_a_label_set_sums_only_those_that_name_its_labels(monkeypatch):
+    sums, summed = ManyTerms._sums, []
+
+    def counting(self, rows, counts):
+        summed.append(len(rows))
+        return sums(self, rows, counts)
+
+    monkeypatch.setattr(ManyTerms, "_sums", counting)
+    raw = [
+        {"weight": 1, "podAffinityTerm": {"topologyKey": ZONE, "labelSelector": {"matchExpressions": [one]}}}
+        for nth in range(1000)
+        for one in (
+            {"key": "app", "operator": "NotIn", "values": [f"app-{nth}"]},
+            {"key": "pod", "operator": "In", "values": [f"pod-{nth}"]},
+        )
+    ]
+    keys = frozenset((ZONE,))
+    many = ManyTerms(preferred_terms("a", msgspec.convert({PREFERRED: raw}, PodAffinity), 1), keys)
+    for nth in range(3):
+        target = TargetPod("a", {"app": f"app-{nth}", "pod": f"pod-{nth + 5}"}, ({},))
+        assert many.weights_for(target, keys) == {ZONE: 1000}
+    assert summed == [1000, 2, 2, 2]
 
 
 def affinity(*keys):
