@@ -9,7 +9,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.storage.csi_migration import driver_of, migrated_volume
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
-from extender.k8s.storage.volumes import claim_class, claim_uses, is_for_pod, volume_class
+from extender.k8s.storage.volumes import ClaimUse, claim_class, claim_uses, is_for_pod, volume_class
 
 VolumeID = tuple[str, str]
 """Identity of a CSI volume: (driver, volume handle)."""
@@ -72,13 +72,15 @@ class VolumeIndex(Index):
 
         An unbound claim counts for the driver of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
         """
-        inline = (volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim is None)
-        found = {migrated_volume(volume) for volume in inline}
-        for use in claim_uses(pod):
-            claim = self.claim(pod, use.name)
-            if claim is not None and (not use.is_ephemeral or is_for_pod(claim, pod)):
-                found.add(self._csi_volume(claim))
+        found = {*migrated_inline(pod), *(self.csi_volume(pod, use) for use in claim_uses(pod))}
         return frozenset(volume for volume in found if volume is not None)
+
+    def csi_volume(self, pod: Pod, use: ClaimUse) -> VolumeID | None:
+        """Return the CSI volume that the pod gets by this use of a claim, see `csi_volumes`."""
+        claim = self.claim(pod, use.name)
+        if claim is None or (use.is_ephemeral and not is_for_pod(claim, pod)):
+            return None
+        return self._csi_volume(claim)
 
     def _csi_volume(self, claim: PersistentVolumeClaim) -> VolumeID | None:
         volume = self.volume(claim.spec.volume_name)
@@ -91,6 +93,12 @@ class VolumeIndex(Index):
         driver = driver_of(storage_class.provisioner) if storage_class else None
         # The line break keeps these handles apart from those of real volumes, which never contain one.
         return (driver, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}") if driver else None
+
+
+def migrated_inline(pod: Pod) -> list[VolumeID]:
+    """Return the CSI volumes that stand for in-tree volumes which the pod names without a claim."""
+    inline = (volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim is None)
+    return [found for found in map(migrated_volume, inline) if found is not None]
 
 
 def _group_key(volume: PersistentVolume) -> tuple[str, ...]:

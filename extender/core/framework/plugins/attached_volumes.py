@@ -4,21 +4,83 @@ Rule: a change of one pod or object moves the entries of its own volumes only.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.core.snapshot.volume_index import VolumeID, storage
+from extender.core.snapshot.volume_index import VolumeID, migrated_inline, storage
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object, Pod
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from extender.k8s.storage.volumes import claim_uses
+from extender.k8s.storage.volumes import ClaimUse, claim_uses
 
 Placement = tuple[VolumeID, str]
 """A volume on a node, by the node's name."""
 
+COLUMN_BITS = 62
+"""Bits of a column that pods take: a sum of them fits int64."""
+
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class NodeVolumes:
+    """The volumes of one driver that pods use on one node and that no VolumeAttachment attaches there.
+
+    Pods that share the same volumes are alike: they have a field of bits in one column, wide enough for their number,
+    and each of them takes 1 of it. So the field is above 0 while one of them is in place, and a node whose pods share
+    thousands of volumes in different ways needs no more columns than its pods have bits.
+    """
+
+    unshared: dict[int, int] = field(default_factory=dict)
+    """Pod row -> number of volumes that no other pod of the node uses."""
+    shared: dict[VolumeID, int] = field(default_factory=dict)
+    """Volume that several pods use -> its set of users, by number."""
+    counts: list[int] = field(default_factory=list)
+    """[set]: number of volumes that exactly these pods share."""
+    fields: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(set, column) -> bits of its pods."""
+    amounts: dict[int, dict[int, int]] = field(default_factory=dict)
+    """Column -> pod row -> the lowest bit of its field."""
+
+    @classmethod
+    def of(cls, used: Mapping[VolumeID, Collection[int]]) -> "NodeVolumes":
+        """Return the volumes of a node; `used`: volume -> rows of the pods that use it."""
+        found, numbers = cls(), dict[frozenset[int], int]()
+        for volume, users in used.items():
+            if len(users) == 1:
+                (row,) = users
+                found.unshared[row] = found.unshared.get(row, 0) + 1
+                continue
+            rows = frozenset(users)
+            number = found.shared[volume] = numbers.setdefault(rows, len(numbers))
+            if number == len(found.counts):
+                found.counts.append(0)
+            found.counts[number] += 1
+        sets_of: dict[int, list[int]] = defaultdict(list)
+        for rows, number in numbers.items():
+            for row in rows:
+                sets_of[row].append(number)
+        found._lay_out(sets_of)
+        return found
+
+    def _lay_out(self, sets_of: Mapping[int, Sequence[int]]) -> None:
+        """Give the pods that are alike a field; `sets_of`: pod row -> its sets."""
+        alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for row, sets in sets_of.items():
+            alike[tuple(sets)].append(row)
+        column = lowest = 0
+        for sets, rows in alike.items():
+            width = len(rows).bit_length()
+            if lowest + width > COLUMN_BITS:
+                column, lowest = column + 1, 0
+            self.amounts.setdefault(column, {}).update(dict.fromkeys(rows, 1 << lowest))
+            bits = (1 << width) - 1 << lowest
+            for number in sets:
+                self.fields[number, column] = self.fields.get((number, column), 0) | bits
+            lowest += width
 
 
 class DriverVolumes:
@@ -29,98 +91,66 @@ class DriverVolumes:
         """Volume -> rows of the running pods that use it."""
         self.attached: dict[VolumeID, Counter[str]] = {}
         """Volume -> node name -> how many VolumeAttachments attach it there."""
-        self.unshared: Counter[int] = Counter()
+        self.sharing: dict[str, NodeVolumes] = {}
+        """Node name -> its volumes, for the nodes whose pods share some."""
+        self.unshared: dict[int, int] = {}
         """Pod row -> number of volumes that no other pod of its node uses."""
-        # Columns are kept up to date volume by volume: laying out thousands of shared volumes takes milliseconds.
-        self.shared: list[dict[int, int]] = []
-        """[column]: pod row -> 1 for each user; a column holds at most one set of users per node."""
-        self.shared_counts: list[dict[str, int]] = []
-        """[column]: node name -> number of volumes that exactly these pods of the node share."""
-        self._column_of: dict[tuple[str, frozenset[int]], int] = {}
-        """(node name, rows of its pods that share a volume) -> their column."""
-        self._sets_on: Counter[str] = Counter()
-        """Node name -> number of columns that hold a set of its pods."""
-        self._free_columns: dict[str, list[int]] = {}
-        """Node name -> columns that hold no set of its pods any more, below others that do."""
-        self.used: dict[Placement, set[int]] = {}
-        """Volume on a node -> rows of the pods that use it there."""
+        self._used: dict[str, dict[VolumeID, dict[int, int]]] = {}
+        """Node name -> volume -> pod row -> how many claims and volumes of the pod stand for it."""
+        self._unshared_on: dict[str, tuple[int, ...]] = {}
+        """Node name -> its rows in `unshared`."""
+        self._changed: set[str] = set()
+        """Nodes whose volumes or attachments have changed since they were laid out."""
 
     def use(self, at: Placement, row: int) -> None:
-        """Record that a running pod uses the volume on its node."""
-        self._count(at, -1)
-        self.users.setdefault(at[0], set()).add(row)
-        self.used.setdefault(at, set()).add(row)
-        self._count(at, 1)
+        """Record that a claim or volume of a running pod on the node stands for this one."""
+        volume, node = at
+        rows = self._used.setdefault(node, {}).setdefault(volume, {})
+        rows[row] = rows.get(row, 0) + 1
+        self.users.setdefault(volume, set()).add(row)
+        self._changed.add(node)
 
     def stop_using(self, at: Placement, row: int) -> None:
-        self._count(at, -1)
-        _discard(self.users, at[0], row)
-        _discard(self.used, at, row)
-        self._count(at, 1)
+        volume, node = at
+        volumes = self._used[node]
+        rows = volumes[volume]
+        rows[row] -= 1
+        if rows[row]:
+            return
+        self._changed.add(node)
+        _discard(self.users, volume, row)
+        del rows[row]
+        if not rows:
+            del volumes[volume]
+        if not volumes:
+            del self._used[node]
 
     def attach(self, at: Placement, times: int) -> None:
         """Record `times` more VolumeAttachments of the volume to the node; -1: one was deleted."""
         volume, node = at
-        self._count(at, -1)
         nodes = self.attached.setdefault(volume, Counter())
         nodes[node] += times
         if not nodes[node]:
             del nodes[node]
         if not nodes:
             del self.attached[volume]
-        self._count(at, 1)
+        self._changed.add(node)
 
-    def _count(self, at: Placement, sign: int) -> None:
-        """Count the volume as unshared or shared (-1: no longer); not if a VolumeAttachment attaches it anyway."""
-        rows, node = self.used.get(at), at[1]
-        if not rows or node in self.attached.get(at[0], ()):
-            return
-        if len(rows) == 1:
-            (row,) = rows
-            self.unshared[row] += sign
-            if not self.unshared[row]:
+    def lay_out(self) -> None:
+        """Lay out the volumes of the nodes that have changed."""
+        for node in self._changed:
+            self.sharing.pop(node, None)
+            for row in self._unshared_on.pop(node, ()):
                 del self.unshared[row]
-        elif sign > 0:
-            users = frozenset(rows)
-            column = self._column_of.get((node, users))
-            if column is None:
-                column = self._new_column(node, users)
-            self.shared_counts[column][node] += 1
-        else:
-            self._release((node, frozenset(rows)))
-
-    def shared_column(self, at: Placement) -> int | None:
-        """Return the column of a volume on a node that several of its pods use; None if no column holds it."""
-        if at[1] in self.attached.get(at[0], ()):
-            return None
-        return self._column_of.get((at[1], frozenset(self.used.get(at, ()))))
-
-    def _new_column(self, node: str, rows: frozenset[int]) -> int:
-        """Give a set of pods a column in which no other set of the node is."""
-        free = self._free_columns.get(node)
-        column = free.pop() if free else self._sets_on[node]
-        self._sets_on[node] += 1
-        if column == len(self.shared):
-            self.shared.append({})
-            self.shared_counts.append({})
-        self.shared[column].update(dict.fromkeys(rows, 1))
-        self.shared_counts[column][node] = 0
-        self._column_of[node, rows] = column
-        return column
-
-    def _release(self, users: tuple[str, frozenset[int]]) -> None:
-        """Record that a set of pods shares one volume less."""
-        node, rows = users
-        column = self._column_of[users]
-        self.shared_counts[column][node] -= 1
-        if not self.shared_counts[column][node]:
-            del self._column_of[users], self.shared_counts[column][node]
-            for row in rows:
-                del self.shared[column][row]
-            self._free_columns.setdefault(node, []).append(column)
-            self._sets_on[node] -= 1
-            if not self._sets_on[node]:
-                del self._sets_on[node], self._free_columns[node]
+        for node in self._changed:
+            used = self._used.get(node, {})
+            found = NodeVolumes.of({at: rows for at, rows in used.items() if node not in self.attached.get(at, ())})
+            if found.unshared:
+                self.unshared.update(found.unshared)
+                self._unshared_on[node] = tuple(found.unshared)
+            if found.shared:
+                self.sharing[node] = found
+        self._changed.clear()
 
 
 class AttachedVolumeIndex(Index):
@@ -133,8 +163,8 @@ class AttachedVolumeIndex(Index):
         super().__init__(snapshot)
         self._storage = storage(snapshot)
         self._drivers: dict[str, DriverVolumes] = defaultdict(DriverVolumes)
-        self._of_pod: dict[int, frozenset[VolumeID]] = {}
-        self._claim_users: dict[Key, set[int]] = defaultdict(set)
+        self._uses: dict[tuple[str, ClaimUse], dict[int, VolumeID | None]] = {}
+        """(namespace, use of a claim) -> pod row -> the volume that the pod gets by it."""
         self._claims_of: dict[str, set[Key]] = defaultdict(set)
         self._attaching: dict[str, set[Key]] = defaultdict(set)
         self._attached: dict[Key, Placement] = {}
@@ -142,34 +172,48 @@ class AttachedVolumeIndex(Index):
     def of(self, driver: str) -> DriverVolumes:
         return self._drivers[driver]
 
+    def settled(self) -> None:
+        for driver in self._drivers.values():
+            driver.lay_out()
+
     # --- pods ---
 
     def pod_added(self, row: int, pod: Pod) -> None:
         if pod.spec.volumes:
-            for use in claim_uses(pod):
-                self._claim_users[pod.metadata.namespace, use.name].add(row)
-            self._use(row, frozenset(), self._storage.csi_volumes(pod))
+            for volume in migrated_inline(pod):
+                self._move(row, None, volume)
+            for use in set(claim_uses(pod)):
+                found = self._storage.csi_volume(pod, use)
+                self._uses.setdefault((pod.metadata.namespace, use), {})[row] = found
+                self._move(row, None, found)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         if pod.spec.volumes:
-            self._use(row, self._of_pod.get(row, frozenset()), frozenset())
-            for use in claim_uses(pod):
-                _discard(self._claim_users, (pod.metadata.namespace, use.name), row)
+            for volume in migrated_inline(pod):
+                self._move(row, volume, None)
+            for use in set(claim_uses(pod)):
+                users = self._uses[pod.metadata.namespace, use]
+                self._move(row, users.pop(row), None)
+                if not users:
+                    del self._uses[pod.metadata.namespace, use]
 
-    def _use(self, row: int, before: frozenset[VolumeID], after: frozenset[VolumeID]) -> None:
+    def _move(self, row: int, before: VolumeID | None, after: VolumeID | None) -> None:
+        """Record that a claim or volume of the pod stands for another CSI volume than before."""
+        if before == after:
+            return
         node = self.snapshot.node_names[self.snapshot.pod_node[row]]
-        for volume in before - after:
-            self._drivers[volume[0]].stop_using((volume, node), row)
-        for volume in after - before:
-            self._drivers[volume[0]].use((volume, node), row)
-        self._of_pod[row] = after
-        if not after:
-            del self._of_pod[row]
+        if before is not None:
+            self._drivers[before[0]].stop_using((before, node), row)
+        if after is not None:
+            self._drivers[after[0]].use((after, node), row)
 
-    def _refresh_users(self, rows: Iterable[int]) -> None:
-        for row in rows:
-            now = self._storage.csi_volumes(self.snapshot.pods[row])
-            self._use(row, self._of_pod.get(row, frozenset()), now)
+    def _refresh(self, uses: Iterable[tuple[str, ClaimUse]]) -> None:
+        """Find the volumes of some claims again, for each pod that uses them."""
+        for namespace, use in uses:
+            users = self._uses.get((namespace, use), {})
+            for row, before in users.items():
+                users[row] = self._storage.csi_volume(self.snapshot.pods[row], use)
+                self._move(row, before, users[row])
 
     # --- objects ---
 
@@ -181,11 +225,11 @@ class AttachedVolumeIndex(Index):
                 self._attachment(one, is_now)
         one = after or before
         if isinstance(one, PersistentVolumeClaim):
-            self._refresh_users(self._claim_users.get(_key(one), ()))
+            self._refresh(_uses_of(_key(one)))
         elif isinstance(one, PersistentVolume):
             self._volume(one.metadata.name)
         elif isinstance(one, StorageClass):  # names the driver of claims without a volume; rarely changes
-            self._refresh_users(row for rows in self._claim_users.values() for row in rows)
+            self._refresh(self._uses)
 
     def _claim(self, claim: PersistentVolumeClaim, is_now: bool) -> None:
         if is_now and claim.spec.volume_name:
@@ -195,7 +239,7 @@ class AttachedVolumeIndex(Index):
 
     def _volume(self, name: str) -> None:
         for claim in self._claims_of.get(name, ()):
-            self._refresh_users(self._claim_users.get(claim, ()))
+            self._refresh(_uses_of(claim))
         for key in tuple(self._attaching.get(name, ())):
             self._detach(key)
             self._attach(key, self.snapshot.objects.volume_attachments[key])
@@ -224,6 +268,12 @@ class AttachedVolumeIndex(Index):
 
 def _key(claim: PersistentVolumeClaim) -> Key:
     return claim.metadata.namespace, claim.metadata.name
+
+
+def _uses_of(claim: Key) -> list[tuple[str, ClaimUse]]:
+    """Return how pods may refer to a claim."""
+    namespace, name = claim
+    return [(namespace, ClaimUse(name, is_ephemeral)) for is_ephemeral in (False, True)]
 
 
 def _discard(table: dict[K, set[V]], key: K, value: V) -> None:

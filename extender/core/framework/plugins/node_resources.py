@@ -127,18 +127,12 @@ def _without_absent(snapshot: Snapshot, extended: Sequence[str]) -> tuple[tuple[
     """
     columns, absent = list[str](), list[str]()
     for name in extended:
-        if (
-            name in snapshot.allocatable_names
-            or min(snapshot.pod_table.scalar_requests.get(name, _NO_USE).values()) < 0
-        ):
+        requests = snapshot.pod_table.scalar_requests.get(name, {}).values()
+        if name in snapshot.allocatable_names or min(requests, default=0) < 0:
             columns.append(name)
         elif delegated_to_dra(snapshot, name) is None:
             absent.append(name)
     return tuple(sorted([*columns, *absent[:1]])), tuple(absent[1:])
-
-
-_NO_USE = {0: 0}
-"""Stands for the use of a resource that no pod requests."""
 
 
 def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:

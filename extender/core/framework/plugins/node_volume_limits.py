@@ -1,8 +1,9 @@
 """NodeVolumeLimits: limit the number of CSI volumes per driver that are attached to a node (CSINode allocatable count).
 
 A driver's limit counts distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. So
-unshared volumes (used by one pod of the node) are summed in one column per driver. Shared volumes, and volumes of the
-incoming pod or of a nominated pod, have columns that count their users: such a volume is attached while it has a user.
+unshared volumes (used by one pod of the node) are summed in one column per driver. Volumes of the incoming pod or of a
+nominated pod have columns that count their users: such a volume is attached while it has a user. Other shared volumes
+are listed node by node; columns of bits say which of the pods that share them are in place (`attached_volumes`).
 
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLimitScaling off as by default).
 """
@@ -10,10 +11,12 @@ Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLi
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Self
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, SchedulingContext, StaticCheck
+from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.derived import derived, derived_by
@@ -52,44 +55,109 @@ def _always_attached(snapshot: Snapshot, driver: str) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedVolumes:
+    """Volumes that several pods of a node use, one set of volumes for each set of users."""
+
+    drivers: IntArray
+    """[set]: index of the driver."""
+    nodes: IntArray
+    """[set]: index of the node."""
+    counts: IntArray
+    """[set]: number of volumes."""
+    sets: IntArray
+    """[entry]: set whose users have bits in the column."""
+    columns: IntArray
+    """[entry]: column of the constraint, minus the sum of the bits of the pods that are in place."""
+    bits: IntArray
+    """[entry]: bits of the users."""
+
+    @classmethod
+    def concatenate(cls, parts: "Sequence[SharedVolumes]") -> "SharedVolumes":
+        """Put the sets of several drivers, whose columns follow each other, behind each other."""
+        sets = np.cumsum([0, *(len(part.nodes) for part in parts)])
+        numbered = [replace(part, sets=part.sets + first) for part, first in zip(parts, sets.tolist(), strict=False)]
+        return cls(*(np.concatenate([getattr(part, name) for part in numbered]) for name in cls.__slots__))
+
+    def at(self, rows: NodeRows, size: int) -> "SharedVolumes":
+        """Keep the sets on the nodes `rows`, of `size` nodes."""
+        place_of = np.full(size, -1)
+        place_of[rows] = np.arange(len(rows))
+        nodes = place_of[self.nodes]
+        here = nodes >= 0
+        kept, number_of = here[self.sets], np.cumsum(here) - 1
+        return SharedVolumes(
+            self.drivers[here],
+            nodes[here],
+            self.counts[here],
+            number_of[self.sets[kept]],
+            self.columns[kept],
+            self.bits[kept],
+        )
+
+    def attached(self, headroom: IntArray, drivers: int) -> IntArray:
+        """Return [driver, node]: number of these volumes that have a user with `headroom` [column, node]."""
+        attached, in_use = np.zeros((drivers, headroom.shape[1]), np.int64), np.zeros(len(self.nodes), np.bool_)
+        in_use[self.sets[-headroom[self.columns, self.nodes[self.sets]] & self.bits != 0]] = True
+        np.add.at(attached, (self.drivers[in_use], self.nodes[in_use]), self.counts[in_use])
+        return attached
+
+
+@dataclass(frozen=True, slots=True)
 class _UsedVolumes:
-    """The volumes of one driver that only pods attach, as columns."""
+    """The volumes of one driver that only pods attach."""
 
     unshared: PodAmounts
     """Number of volumes that no other pod of the node uses."""
-    shared: tuple[PodAmounts, ...]
-    """[column]: the pods of each node that share volumes."""
-    counts: IntArray
-    """[column, node]: number of volumes that these pods share there."""
+    bits: tuple[PodAmounts, ...]
+    """[column]: bits of the pods that share volumes."""
+    shared: SharedVolumes
+    """With the driver 0, and the columns of `bits`."""
+    first_set: Mapping[str, int]
+    """Node name -> its first set in `shared`."""
 
 
 @derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
 def _used_volumes(snapshot: Snapshot, driver: str) -> _UsedVolumes:
     volumes = snapshot.index(AttachedVolumeIndex).of(driver)
-    counts = np.zeros((len(volumes.shared), len(snapshot.nodes)), np.int64)
-    for column, by_node in enumerate(volumes.shared_counts):
-        counts[column, [snapshot.node_row[node] for node in by_node]] = list(by_node.values())
-    return _UsedVolumes(
-        snapshot.pod_amounts(volumes.unshared), tuple(map(snapshot.pod_amounts, volumes.shared)), counts
+    on_nodes, names = tuple(volumes.sharing.values()), tuple(volumes.sharing)
+    sizes = np.fromiter((len(one.counts) for one in on_nodes), np.int64, len(on_nodes))
+    lengths = np.fromiter((len(one.fields) for one in on_nodes), np.int64, len(on_nodes))
+    first = np.cumsum(sizes) - sizes
+    fields = np.fromiter(chain.from_iterable(chain.from_iterable(one.fields for one in on_nodes)), np.int64)
+    shared = SharedVolumes(
+        np.zeros(sizes.sum(), np.int64),
+        np.repeat(np.array([snapshot.node_row[name] for name in names], np.int64), sizes),
+        np.fromiter(chain.from_iterable(one.counts for one in on_nodes), np.int64),
+        np.repeat(first, lengths) + fields[::2],
+        fields[1::2],
+        np.fromiter(chain.from_iterable(one.fields.values() for one in on_nodes), np.int64),
     )
+    amounts: list[dict[int, int]] = []
+    for one in on_nodes:
+        amounts += [{} for _ in range(len(amounts), len(one.amounts))]
+        for column, of_pods in one.amounts.items():
+            amounts[column].update(of_pods)
+    first_set = dict(zip(names, first.tolist(), strict=True))
+    bits_of = tuple(map(snapshot.pod_amounts, amounts))
+    return _UsedVolumes(snapshot.pod_amounts(volumes.unshared), bits_of, shared, first_set)
 
 
 def _used_volumes_without(snapshot: Snapshot, driver: str, excluded: Sequence[VolumeID]) -> _UsedVolumes:
-    """Return the columns of `_used_volumes` without the volumes `excluded`, which get columns of their own."""
+    """Return `_used_volumes` without the volumes `excluded`, which get columns of their own."""
     volumes, used = snapshot.index(AttachedVolumeIndex).of(driver), _used_volumes(snapshot, driver)
-    fewer, counts = np.zeros(len(snapshot.pods), np.int64), used.counts.copy()
+    fewer, counts = np.zeros(len(snapshot.pods), np.int64), used.shared.counts.copy()
     for volume in excluded:
-        attached, nodes = _attached_to(snapshot, volume), set[int]()
+        attached, sets = volumes.attached.get(volume, ()), set[int]()
         for row in volumes.users.get(volume, ()):
-            node = int(snapshot.pod_node[row])
-            column = volumes.shared_column((volume, snapshot.node_names[node]))
-            if column is None:
+            node = snapshot.node_names[snapshot.pod_node[row]]
+            of_node = volumes.sharing.get(node)
+            if of_node is not None and volume in of_node.shared:
+                sets.add(used.first_set[node] + of_node.shared[volume])
+            else:
                 fewer[row] += node not in attached
-            elif node not in nodes:
-                counts[column, node] -= 1
-                nodes.add(node)
+        counts[list(sets)] -= 1
     unshared = replace(used.unshared, amounts=used.unshared.amounts - fewer[used.unshared.pods])
-    return _UsedVolumes(unshared, used.shared, counts)
+    return replace(used, unshared=unshared, shared=replace(used.shared, counts=counts))
 
 
 def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
@@ -117,29 +185,25 @@ class _OwnColumn:
 
 @dataclass(frozen=True)
 class VolumeLimitConstraint(Constraint):
-    """Columns: per driver, its limit minus its unshared and always attached volumes; then, per set of shared volumes
-    and per entry of `own_columns`, minus the number of their users."""
+    """Columns: per driver, its limit minus its unshared and always attached volumes; then minus the bits of the pods
+    that share volumes; then, per entry of `own_columns`, minus the number of its users."""
 
     drivers: int
     """Number of drivers."""
-    shared: tuple[int, ...]
-    """[shared column]: index of its driver."""
-    shared_counts: IntArray
-    """[shared column, node]: number of volumes that its users share."""
+    shared: SharedVolumes
     own_columns: tuple[_OwnColumn, ...]
     always_attached: BoolArray
     """[own column, node]: True if a VolumeAttachment attaches the volumes."""
 
+    def at(self, rows: NodeRows) -> Self:
+        return replace(super().at(rows), shared=self.shared.at(rows, self.headroom.shape[1]))
+
     def fits(self, headroom: IntArray) -> BoolArray:
         # Per driver with a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.
-        in_use = headroom[self.drivers :] < 0
-        attached = np.zeros((self.drivers, headroom.shape[1]), np.int64)
+        attached = self.shared.attached(headroom, self.drivers)
+        in_use = headroom[len(headroom) - len(self.own_columns) :] < 0
         adds_volume = np.zeros(attached.shape, np.bool_)
-        for driver, used, counts in zip(self.shared, in_use, self.shared_counts, strict=False):
-            attached[driver] += np.where(used, counts, 0)
-        for column, used, always_attached in zip(
-            self.own_columns, in_use[len(self.shared) :], self.always_attached, strict=True
-        ):
+        for column, used, always_attached in zip(self.own_columns, in_use, self.always_attached, strict=True):
             attached[column.driver] += np.where(used | always_attached, column.count, 0)
             if column.is_requested:
                 # Quirk: upstream counts the volume twice if a VolumeAttachment attaches it and no pod uses it.
@@ -213,14 +277,17 @@ def _constraint(
     drivers: Sequence[str],
     own_columns: Mapping[_OwnColumn, Sequence[VolumeID]],
 ) -> VolumeLimitConstraint:
-    """Lay out the columns: one per driver, then the shared volumes, then `own_columns`."""
+    """Lay out the columns: one per driver, then the bits of pods that share volumes, then `own_columns`."""
     snapshot, size = context.snapshot, len(context.snapshot.nodes)
     own_of: list[list[VolumeID]] = [[] for _ in drivers]
     for column, volumes in own_columns.items():
         own_of[column.driver] += volumes
     used = [_used_volumes_without(snapshot, driver, own) for driver, own in zip(drivers, own_of, strict=True)]
-    shared = [(nth, column) for nth, of_driver in enumerate(used) for column in of_driver.shared]
-    demand = [of_driver.unshared for of_driver in used] + [column for _, column in shared]
+    demand, shared = [of_driver.unshared for of_driver in used], list[SharedVolumes]()
+    for nth, of_driver in enumerate(used):
+        drivers_of, columns = of_driver.shared.drivers + nth, of_driver.shared.columns + len(demand)
+        shared.append(replace(of_driver.shared, drivers=drivers_of, columns=columns))
+        demand += of_driver.bits
     index = snapshot.index(AttachedVolumeIndex)
     users = [index.of(column.volume[0]).users.get(column.volume, ()) for column in own_columns]
     demand += [snapshot.pod_amounts(dict.fromkeys(rows, 1)) for rows in users]
@@ -234,7 +301,7 @@ def _constraint(
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(snapshot).csi_volumes(pod)
-        return [0] * (len(drivers) + len(shared)) + [column.volume in volumes for column in own_columns]
+        return [0] * (len(demand) - len(own_columns)) + [column.volume in volumes for column in own_columns]
 
     return VolumeLimitConstraint(
         NAME,
@@ -242,8 +309,7 @@ def _constraint(
         RankedDemand(context.layout, tuple(demand)),
         context.nominated_demand(len(headroom), demand_of),
         len(drivers),
-        tuple(nth for nth, _ in shared),
-        np.concatenate([of_driver.counts for of_driver in used]),
+        SharedVolumes.concatenate(shared),
         tuple(own_columns),
         always_attached,
     )

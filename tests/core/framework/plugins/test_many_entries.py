@@ -10,6 +10,7 @@ from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.status import Code
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.profile import UPSTREAM
+from tests.abuse.hostile_fields import pods_that_share_claims
 from tests.builders import built, cluster, incoming, node, pod, snapshot, thing, typed
 
 # --- resources ------------------------------------------------------------------------------------------------------
@@ -87,11 +88,11 @@ def test_no_address_of_a_port_is_left_of_pods_that_have_left():
 DRIVER = "csi.example.com"
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_volumes_that_pods_share_are_counted_as_volume_by_volume(seed):
+@pytest.mark.parametrize(("seed", "pods", "limits"), [*((seed, 4, (2, 6)) for seed in range(20)), (20, 150, (10, 12))])
+def test_volumes_that_pods_share_are_counted_as_volume_by_volume(seed, pods, limits):
     chance = random.Random(seed)
-    nodes = {node(f"n{n}"): [_with_claims(chance, f"p{n}-{k}", priority=k) for k in range(4)] for n in range(3)}
-    limit = chance.randint(2, 6)
+    nodes = {node(f"n{n}"): [_with_claims(chance, f"p{n}-{k}", priority=k % 4) for k in range(pods)] for n in range(3)}
+    limit = chance.randint(*limits)
     found = built(cluster(nodes, others=[*_storage(12, 3, limit)]))
     for key in [key for key in found.objects.pods if chance.random() < 0.2]:
         found.remove("Pod", key)
@@ -116,9 +117,19 @@ def test_H1_volumes_with_the_same_users_share_a_column():
     (constraint,) = node_volume_limits.filter(scheduling_context(found, typed(incoming(volumes=many)), UPSTREAM))
     assert len(constraint.headroom) == len(("unshared", "shared", "own"))
     volumes = found.index(AttachedVolumeIndex).of(DRIVER)
-    for name, columns in (("a", 0), ("b", 0)):
+    for name, unshared in (("a", [500]), ("b", [])):
         found.remove("Pod", ("default", name))
-        assert sum(map(len, volumes.shared_counts)) == columns
+        found.refresh_layout()
+        assert not volumes.sharing
+        assert [*volumes.unshared.values()] == unshared
+
+
+def test_H1_pods_that_share_volumes_in_many_ways_need_few_columns():
+    pods = pods_that_share_claims(14, 1000, "c")
+    found = built(cluster({node("n0"): pods}, others=[*_storage(1000, 1, 600)]))
+    other = typed(incoming(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c0"}}]))
+    (constraint,) = node_volume_limits.filter(scheduling_context(found, other, UPSTREAM))
+    assert len(constraint.headroom) == len(("unshared", "shared", "own"))
 
 
 def _claims(one):
