@@ -9,6 +9,7 @@ Rule: a record refers to nothing that changes.
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from operator import itemgetter
 from sys import getsizeof
 from typing import Any
@@ -32,7 +33,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
-from extender.k8s.cost.memory import memory_of
+from extender.k8s.cost.memory import POD_BYTES, memory_of, pod_parts
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
@@ -43,11 +44,17 @@ EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in
 def shared_size(part: object) -> int:
     """Return the approximate memory in bytes of what several records share, beyond what the cluster cache holds."""
     if isinstance(part, Pod):
+        return POD_BYTES
+    if isinstance(part, PodsOnNode):
+        return 250 + 16 * len(part.pods)
+    if isinstance(part, list | dict | msgspec.Struct):
         return memory_of(part)
     if isinstance(part, Snapshot):
         return 20_000 + 600 * (len(part.objects.namespaces) + len(part.objects.priority_classes))
     if isinstance(part, np.ndarray):
         return part.nbytes
+    if isinstance(part, frozenset):
+        return getsizeof(part)
     return (200 if isinstance(part, Mapping) else 16) * len(part) if isinstance(part, Sized) else 0
 
 
@@ -117,7 +124,7 @@ class RecordedRequest:
     @property
     def shared(self) -> tuple[object, ...]:
         """What the record shares with others."""
-        return self.context.snapshot, *self.context.nominees
+        return self.context.snapshot, *chain.from_iterable(map(pod_parts, self.context.nominees))
 
     @property
     def size(self) -> int:
@@ -229,6 +236,8 @@ class DryRunRecord:
     """[budget]: disruptions allowed before the preemption."""
     budgets: Mapping[int, str]
     """Budget -> `namespace/name`."""
+    long_sets: tuple[frozenset[int], ...]
+    """Those sets of budgets in `pods_on_node` whose memory counts."""
     violations: IntArray
     """[node]: NumPDBViolations of its victims."""
     candidate_keys: CandidateKeys
@@ -255,14 +264,13 @@ class DryRunRecord:
     @property
     def shared(self) -> tuple[object, ...]:
         """What the record shares with others, but for `pods_on_node`."""
-        return self.node_names, self.node_allocatable, self.budgets, self.allowed
+        return self.node_names, self.node_allocatable, self.budgets, self.allowed, *self.long_sets
 
     @property
     def size(self) -> int:
-        """Approximate memory in bytes, without the pods: the cluster cache holds most of them anyway."""
+        """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
         keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
-        bytes_per_pod, bytes_per_node = 16, 250
-        total = self.pod_count * bytes_per_pod + len(self.rows) * bytes_per_node
+        total = 100 * len(self.rows)
         # The keys are there twice once the record was rendered.
         total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)
         return total + _statuses_size(self.filter) + _status_sizes(self.emptied.values())
@@ -281,8 +289,6 @@ class PreemptRecord:
     """Record of the dry run; None: the pod may not preempt on any node."""
     not_tried: Mapping[str, Status]
     """Sent node without a dry run -> its filter status."""
-    departed_before: int
-    """`Snapshot.departed_bytes` at the decision: what is added later may live on because of this record."""
     unknown_names_size: int
     """Memory of the sent names in bytes if the cluster cache lacks one of the nodes, else 0."""
 
@@ -371,7 +377,7 @@ def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> Pree
     request = _recorded_request(decision_context, decision_context.context.nominees)
     kept, names = replace(decision, decision_context=None), tuple(sent_nodes)
     unknown = sum(map(getsizeof, names)) if len(decision_context.rows) < len(names) else 0
-    return PreemptRecord(request, kept, names, dry_run, not_tried, snapshot.departed_bytes, unknown)
+    return PreemptRecord(request, kept, names, dry_run, not_tried, unknown)
 
 
 def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
@@ -421,6 +427,7 @@ def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         flags=_flags(run),
         allowed=budgets.allowances,
         budgets=budgets.names,
+        long_sets=budgets.long_sets,
         violations=run.violations,
         candidate_keys=CandidateKeys(candidates, ranking_keys(run, candidates, TIE_BREAKERS)),
     )

@@ -27,6 +27,9 @@ from extender.k8s.selectors import LabelMatcher, LabelPredicate, SelectorError, 
 _MAX_CACHED_VALUES = 1 << 16
 """Labels and budgets per namespace in the cache of selecting budgets; an entry counts 16 more."""
 
+_MOST_BUDGETS = 16
+"""Number of budgets of a pod from which on its set of them is too large to be ignored."""
+
 _NONE: frozenset[int] = frozenset()
 
 _RELEVANT_PARTS: frozenset[PodPart] = frozenset({"annotations", "spec", "status"})
@@ -188,11 +191,20 @@ class BudgetIndex(Index):
 
     def uses(self, pods: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
         """Return (index in `pods`, budget row) of every budget that these pods count against, as parallel arrays."""
+        return self._settle_uses().of(pods)
+
+    @property
+    def long_sets(self) -> tuple[frozenset[int], ...]:
+        """Return the sets of more budgets than most pods have, each once: what records keep of them is measured."""
+        found = map(self.budgets_of, self._settle_uses().longer_than(_MOST_BUDGETS).tolist())
+        return tuple({id(budgets): budgets for budgets in found}.values())
+
+    def _settle_uses(self) -> RowLists:
         self._uses.reserve(len(self.snapshot.pods))
         if self._changed_pods:
             self._uses.replace({row: self.budgets_of(row) for row in self._changed_pods})
             self._changed_pods.clear()
-        return self._uses.of(pods)
+        return self._uses
 
     @property
     def names(self) -> Mapping[int, str]:

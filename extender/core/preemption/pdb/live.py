@@ -73,7 +73,7 @@ class LiveBudgetIndex(BudgetIndex):
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
         super().__init__(snapshot, empty_selects)
         self._multiple_budgets = frozenset((self._new_row(),))
-        """The row that pods with several budgets count against: it allows nothing, for the eviction API rejects them."""
+        """The row that pods with several budgets count against: it allows nothing, as the eviction API rejects them."""
         self._budgets_by_row: dict[int, LiveBudget] = {}
         self._counted: dict[int, tuple[int, int, frozenset[int]]] = {}
         """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, the budgets that count it)."""
