@@ -8,6 +8,7 @@ that it can neither forge an event nor control a terminal.
 """
 
 import logging
+import os
 import sys
 import threading
 from types import TracebackType
@@ -17,7 +18,7 @@ import typer
 
 from extender.errors import printable
 from extender.k8s.time import format_time
-from extender.server.observability.log_writer import QueuedHandler, installed_handler
+from extender.server.observability.log_writer import STDERR, QueuedHandler, installed_handler
 
 if TYPE_CHECKING:
     from extender.config.serving import LogSection
@@ -33,6 +34,8 @@ def configure(config: "LogSection") -> None:
 
     Libraries log at level Info or above: at Debug the kubernetes client logs whole objects.
     """
+    if sys.stderr is None:  # closed: the first file or socket that is opened would be standard error
+        _discard_stderr()
     level = logging.getLevelNamesMapping()[config.level.upper()]
     previous, handler = installed_handler(), QueuedHandler()
     handler.setFormatter(TextFormatter() if config.format == "Text" else JSONFormatter())
@@ -55,6 +58,13 @@ def echo(text: str) -> None:
         typer.echo(text, err=True)
     else:
         handler.echo(text)
+
+
+def _discard_stderr() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    if null != STDERR:
+        os.dup2(null, STDERR)
+        os.close(null)
 
 
 def silence() -> None:

@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import subprocess
 import sys
 import threading
 import warnings
@@ -40,6 +41,29 @@ def fail(message):
 @pytest.fixture
 def log():
     return logging.getLogger("extender.server.scheduler.verbs")
+
+
+CLOSED = """
+import logging, os, socket
+from extender.cli import logs
+from extender.config.serving import LogSection
+
+logs.configure(LogSection())
+first, second = socket.socketpair()
+logging.getLogger("extender").error("not for a client")
+logging.shutdown()
+second.setblocking(False)
+try:
+    print(second.recv(100))
+except BlockingIOError:
+    print("nothing")
+"""
+
+
+def test_H8_log_lines_reach_no_socket_where_standard_error_is_closed():
+    command = 'exec "$0" -c "$1" 2>&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable, CLOSED], capture_output=True, timeout=30, check=True)
+    assert done.stdout == b"nothing\n"
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

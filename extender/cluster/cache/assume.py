@@ -95,7 +95,8 @@ class AssumeCache:
     def assume_preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
         """Assume that kube-scheduler nominates the preemptor to the node and deletes the victims.
 
-        Ignored if the preemptor is not what the cache holds of its name and UID, or needs no node (`_pending`).
+        Ignored if the preemptor is not what the cache holds of its name and UID, or needs no node (`_pending`). Of the
+        preemptors that the API server has not sent, only some are nominated (`_may_nominate`).
         """
 
         def nominated(pod: Pod) -> Pod:
@@ -105,9 +106,14 @@ class AssumeCache:
         pending = self._pending(preemptor)
         if pending is None:
             return
-        self._assume(
-            pending, uid, "nominated", nominated, lambda pod: pod.status.nominated_node_name == node or _is_bound(pod)
-        )
+        if key_of("Pod", pending) in pods or self._may_nominate(pending):
+            self._assume(
+                pending,
+                uid,
+                "nominated",
+                nominated,
+                lambda pod: pod.status.nominated_node_name == node or _is_bound(pod),
+            )
         for victim in victims:
             cached = pods.get(key_of("Pod", victim))
             if cached is not None and cached.metadata.uid == victim.metadata.uid and holds_room(cached):
@@ -126,11 +132,13 @@ class AssumeCache:
             return cached if cached.metadata.uid == uid and skip_reason(cached) is None else None
         if uid in self._unknown or self._was_deleted(uid) or self._snapshot().has_uid(uid):
             return None
-        if len(self._unknown) >= MAX_UNKNOWN_PREEMPTORS:
-            return None
         unknown = replace(preemptor, status=PodStatus())
         self._snapshot().pod_table.validate(unknown)
-        return unknown if memory_of(unknown) <= MAX_UNKNOWN_PREEMPTOR_BYTES else None
+        return unknown
+
+    def _may_nominate(self, unknown: Pod) -> bool:
+        """Return whether a preemptor that the API server has not sent is within the bounds on them."""
+        return len(self._unknown) < MAX_UNKNOWN_PREEMPTORS and memory_of(unknown) <= MAX_UNKNOWN_PREEMPTOR_BYTES
 
     def _assume(self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed) -> None:
         key, snapshot = key_of("Pod", pod), self._snapshot()
@@ -218,7 +226,7 @@ class AssumeCache:
         """Drop the assumption of a deleted pod."""
         assumption = self._assumptions.pop(key, None)
         if assumption is not None and assumption.from_api is None:
-            del self._unknown[assumption.uid]
+            self._unknown.pop(assumption.uid, None)
 
     # --- restoring --------------------------------------------------------------------------------------------
 

@@ -14,17 +14,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from extender.cluster.cache.assume import AssumeCache
 from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.engine import prepare
-from extender.core.preemption.node_pods import NodePods
 from extender.core.profile import UPSTREAM, Profile
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Departed, Snapshot
 from extender.errors import NotReady
-from extender.k8s.cost.memory import pod_memory
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod
 
@@ -90,15 +89,12 @@ class ClusterCache:
         self._profile = UPSTREAM
         self._snapshot: Snapshot | None = None
         self._version = 0
+        self.departed: Departed = WeakValueDictionary()
+        """Pods that left, and lists of the pods of a node, as long as recorded decisions hold them."""
         self._next_change: asyncio.Future[None] | None = None
         self.listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
         self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
-
-    @property
-    def departed_bytes(self) -> int:
-        """Memory of the pod objects that left and that recorded decisions may hold, since the start."""
-        return self._snapshot.departed_bytes if self._snapshot is not None else 0
 
     @property
     def version(self) -> int:
@@ -175,7 +171,8 @@ class ClusterCache:
     def replace(self, objects: ClusterObjects) -> None:
         """Replace all objects; ValueError, with the cache unchanged, if one of them cannot be read.
 
-        The new snapshot is built on the caller's thread and swapped in at the end: readers never wait for it.
+        The new snapshot is built on the caller's thread and swapped in at the end: readers never wait for it. Off the
+        event loop's thread only where nothing is assumed, as of a file: `AssumeCache` belongs to the loop's thread.
         """
         unread = [kind for kind, of_kind in KINDS.items() if of_kind.field in objects.unreadable_tables]
         for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}, unread):
@@ -190,6 +187,7 @@ class ClusterCache:
         `on_skipped` is None.
         """
         snapshot = prepare(Snapshot(), self._profile)
+        snapshot.departed = self.departed
         snapshot.unreadable_tables = _field_names(unread)
         for kind in KIND_LOAD_ORDER:
             for number, one in enumerate(objects.get(kind, ())):
@@ -202,18 +200,12 @@ class ClusterCache:
         previous, self._snapshot = self._snapshot, snapshot
         self.assumed.reapply()
         self._changed()
-        if previous is not None:
-            yield from self._count_departed(previous, snapshot)
-
-    def _count_departed(self, previous: Snapshot, snapshot: Snapshot) -> Iterator[None]:
-        """Count, in steps, the pods of the previous snapshot that only recorded decisions may hold now."""
-        snapshot.departed_bytes += previous.departed_bytes
-        if not previous.index(NodePods, self._profile.preemption).is_recorded:
+        if previous is None:
             return
-        snapshot.index(NodePods, self._profile.preemption).mark_all_recorded()
+        previous.retire()
         for number, (key, pod) in enumerate(previous.objects.pods.items()):
             if snapshot.objects.pods.get(key) is not pod:
-                snapshot.departed_bytes += pod_memory(pod)
+                self.departed[id(pod)] = pod
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
 

@@ -9,6 +9,7 @@ cluster would evict the wrong pod.
 """
 
 import codecs
+import contextlib
 import os
 import re
 from collections import Counter, deque
@@ -82,26 +83,43 @@ def read_cluster(source: ManifestSource) -> LoadReport:
     """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is wrong."""
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
-    collector = _Collector()
-    try:
-        if isinstance(source, Mapping):
+    if isinstance(source, Mapping):
+        with _short_messages():
+            collector = _Collector()
             collector.add(source, "cluster")
-        else:
-            _collect_files(collector, Path(source))
+            return collector.report()
+    return parse_files(read_files(Path(source)))
+
+
+def read_files(path: Path) -> dict[Path, bytes]:
+    """Return the contents of a file, or of the files of a directory; ClusterFileError if one cannot be read."""
+    contents: dict[Path, bytes] = {}
+    size = 0
+    with _short_messages():
+        for file in cluster_files(path):
+            contents[file] = _read_file(file)
+            size += len(contents[file])
+            if size > MAX_BYTES:
+                raise ClusterFileError(f"{path.name}: its files are larger than {size_text(MAX_BYTES)} together")
+    return contents
+
+
+def parse_files(contents: dict[Path, bytes]) -> LoadReport:
+    """Return the objects of files that were read, and the counts of skipped kinds; empties `contents` as it goes."""
+    collector = _Collector()
+    with _short_messages():
+        for file in tuple(contents):
+            for number, document in enumerate(_documents(file, contents.pop(file)), start=1):
+                collector.add(document, file.name, place=f"document {number}")
+        return collector.report()
+
+
+@contextlib.contextmanager
+def _short_messages() -> Iterator[None]:
+    try:
+        yield
     except ClusterFileError as error:
         raise ClusterFileError(_shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
-    return collector.report()
-
-
-def _collect_files(collector: "_Collector", path: Path) -> None:
-    size = 0
-    for file in cluster_files(path):
-        data = _read_file(file)
-        size += len(data)
-        if size > MAX_BYTES:
-            raise ClusterFileError(f"{path.name}: its files are larger than {size_text(MAX_BYTES)} together")
-        for number, document in enumerate(_documents(file, data), start=1):
-            collector.add(document, file.name, place=f"document {number}")
 
 
 def example_cluster() -> ClusterObjects:

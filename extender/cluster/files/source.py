@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
-from extender.cluster.files.manifests import LoadReport, cluster_files, read_cluster
+from extender.cluster.files.manifests import LoadReport, cluster_files, parse_files, read_files
 from extender.core.profile import Profile
 from extender.daemon_thread import ReloadThread
 from extender.errors import ClusterFileError
@@ -73,8 +73,9 @@ class FileSource:
     def load(self) -> LoadReport:
         """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""
         self._changes = ChangeDetector(_signature(self.path))
+        contents = read_files(self.path)  # may hang, on a network file system
         with _without_collections():
-            report = read_cluster(self.path)
+            report = parse_files(contents)
             try:
                 self.cache.replace(report.objects)
             except ValueError as error:
@@ -111,7 +112,10 @@ class FileSource:
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Load without garbage collections: each would visit all objects loaded so far and hold the GIL for a second."""
+    """Pause garbage collections: while objects are loaded, each would visit all of them and hold the GIL for a second.
+
+    Only around work that ends, and never around a read: the whole process goes without collections.
+    """
     is_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,11 @@
 """A logging handler that writes to standard error from a thread of its own.
 
 A pipe that its reader stopped reading blocks that thread and nothing else. Lines wait in a queue that is bounded in
-bytes; what it has no room for is dropped and counted, and one line reports the number once the queue is empty again.
+bytes; what it has no room for is dropped and counted. A line reports the number once the queue is empty again, and
+every LOG_INTERVAL_SECONDS while it is not.
+
+The queue is not a WriterThread's, which has a lock: a garbage collection while the lock is held may log, and would wait
+for the handler's lock, whose holder waits for the queue's.
 
 Rule: logging never blocks, except for FLUSH_TIMEOUT_SECONDS when the process ends.
 """
@@ -13,19 +17,21 @@ import sys
 import threading
 from queue import SimpleQueue
 
+from extender.log_throttle import LOG_INTERVAL_SECONDS, Throttle
+
 MAX_QUEUED_BYTES = 1 << 20
 """Limit of the lines that wait to be written; a line of any size is accepted while no other waits."""
 
 FLUSH_TIMEOUT_SECONDS = 1.0
 """Time for which the end of the process waits for the lines that are still queued."""
 
-_STDERR = 2
+STDERR = 2
 
 
 class QueuedHandler(logging.Handler):
     """Queues lines for a daemon thread; any thread may log."""
 
-    def __init__(self, fd: int = _STDERR, max_bytes: int = MAX_QUEUED_BYTES) -> None:
+    def __init__(self, fd: int = STDERR, max_bytes: int = MAX_QUEUED_BYTES) -> None:
         """`fd`: file descriptor to write to; `max_bytes`: limit of the queue."""
         super().__init__()
         self._fd, self._max_bytes, self._process = fd, max_bytes, os.getpid()
@@ -33,6 +39,7 @@ class QueuedHandler(logging.Handler):
         # Each counter has one writer (the lock of the handler, or the thread), so that neither waits for the other.
         self._queued_bytes = self._refused = 0
         self._written_bytes = self._failed = self._reported = 0
+        self._throttle = Throttle(LOG_INTERVAL_SECONDS)
         threading.Thread(target=self._write_queued, name="log", daemon=True).start()
 
     @property
@@ -99,9 +106,9 @@ class QueuedHandler(logging.Handler):
                 item.set()
 
     def _report_dropped(self) -> None:
-        """Write how many lines were dropped since the last report, once no line waits any more."""
+        """Write how many lines were dropped since the last report, at once if no line waits any more."""
         lost = self.dropped - self._reported
-        if lost and self._queue.empty():
+        if lost and (self._throttle.is_due() or self._queue.empty()):
             text = f"{lost} log lines dropped: standard error was not read, or failed"
             report = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
             _write_all(self._fd, f"{self.format(report)}\n".encode())

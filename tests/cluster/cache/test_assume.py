@@ -282,7 +282,6 @@ NO_PREEMPTORS = {
     "the name of a waiting pod": {"name": "new", "metadata": {"uid": "uid-stranger"}},
     "a pod that runs": {"name": "a"},
     "no UID": {"metadata": {"uid": ""}},
-    "too large": {"metadata": {"annotations": {"x": "x" * MAX_UNKNOWN_PREEMPTOR_BYTES}}},
 }
 
 
@@ -323,6 +322,9 @@ def test_H4_preemptors_that_no_watch_has_shown_are_bounded():
     for number in range(MAX_UNKNOWN_PREEMPTORS + 10):
         shop.preempt("a", preemptor=typed(incoming(f"stranger-{number}", priority=100)))
     assert len(shop.nominated) == MAX_UNKNOWN_PREEMPTORS
+    large = {"annotations": {"x": "x" * MAX_UNKNOWN_PREEMPTOR_BYTES}}
+    shop.preempt("b", preemptor=typed(incoming("large", priority=100, metadata=large)))
+    assert (len(shop.nominated), shop.leaving) == (MAX_UNKNOWN_PREEMPTORS, {"a", "b"}), "their victims leave anyway"
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert shop.nominated == []
     shop.preempt("a")
@@ -368,6 +370,14 @@ def test_H6_a_list_that_has_the_uid_or_the_name_of_a_preemptor_that_only_a_reque
     assert shop.said(late.metadata.name) == late
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert sorted(shop.snapshot().objects.pods.values(), key=str) == sorted([*listed, late], key=str)
+
+
+def test_H6_a_preemptor_that_only_a_request_showed_expires_also_while_a_reload_finds_out_who_is_unknown():
+    shop = Shop(without=["urgent"])
+    shop.preempt("a")
+    shop.assumed._unknown = {}  # as `reapply` begins
+    shop.clock.now += ASSUMPTION_TTL_SECONDS
+    assert (shop.nominated, shop.leaving, len(shop.assumed)) == ([], set(), 0)
 
 
 @pytest.mark.parametrize("without", [[], ["urgent"]], ids=["held before", "not held before"])

@@ -1,6 +1,7 @@
 """A file that changes is read again; one that breaks never takes the good cache away."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -8,6 +9,7 @@ import os
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
+from extender.cluster.files import manifests
 from extender.cluster.files.source import FileSource
 from extender.errors import ClusterFileError, NotReady
 
@@ -167,3 +169,31 @@ def test_with_an_interval_of_zero_nobody_looks_again(path, cache):
     source = FileSource(path, cache, interval=0, sleep=clock)
     asyncio.run(source.run())
     assert clock.asked == []
+
+
+def test_H8_a_read_that_hangs_leaves_garbage_collections_on(source, path, monkeypatch):
+    """For ever, where a network file system does not answer: the whole process would collect nothing any more."""
+    is_enabled = []
+
+    def read(name, max_bytes):
+        is_enabled.append(gc.isenabled())
+        return b"{}"
+
+    monkeypatch.setattr(manifests, "read_regular_file", read)
+    with pytest.raises(ClusterFileError):
+        source.load()
+    assert is_enabled == [True]
+
+
+def test_H8_garbage_collections_pause_while_objects_are_built_and_go_on_after_an_error(path, monkeypatch):
+    is_enabled = []
+
+    def replace(objects):
+        is_enabled.append(gc.isenabled())
+        raise ValueError("unreadable")
+
+    cache = ClusterCache()
+    monkeypatch.setattr(cache, "replace", replace)
+    with pytest.raises(ClusterFileError, match="unreadable"):
+        FileSource(path, cache).load()
+    assert (is_enabled, gc.isenabled()) == ([False], True)

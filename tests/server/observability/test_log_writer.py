@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from queue import SimpleQueue
 
 import pytest
 
@@ -38,6 +39,12 @@ class Pipe:
         while not re.search(last, text):
             text += os.read(self.reading, 1 << 16).decode()
         return text.lstrip(".").splitlines()
+
+    def more(self):
+        """What can be read at once."""
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self.reading, 1 << 16).decode()
+        return ""
 
     def close(self):
         with contextlib.suppress(OSError):
@@ -82,12 +89,30 @@ def test_H8_a_full_pipe_blocks_no_call_and_what_has_no_room_is_counted_and_repor
         pipe.log.warning("%04d %s", number, "x" * 994)
     dropped = pipe.handler.dropped
     assert dropped == 100 - MAX_BYTES // 1000
-    *lines, report = pipe.read_until("dropped.*\n")
-    assert [int(line[:4]) for line in lines] == list(range(100 - dropped))
+    first, report, *lines = pipe.read_until(f"{99 - dropped:04d} x+\n")
+    assert [int(line[:4]) for line in (first, *lines)] == list(range(100 - dropped))
     assert report == f"{dropped} log lines dropped: standard error was not read, or failed"
     pipe.log.warning("flows again")
     assert pipe.read_until("again\n") == ["flows again"]
     assert pipe.handler.dropped == dropped
+
+
+class NeverEmpty(SimpleQueue):
+    """The queue of a flood that goes on."""
+
+    def empty(self):
+        return False
+
+
+def test_H8_dropped_lines_are_reported_also_while_the_queue_never_gets_empty(monkeypatch):
+    monkeypatch.setattr(log_writer, "SimpleQueue", NeverEmpty)
+    with contextlib.closing(Pipe()) as pipe:
+        pipe.fill()
+        for _ in range(100):
+            pipe.log.warning("x" * 999)
+        os.set_blocking(pipe.reading, False)
+        wait_for(lambda: "log lines dropped" in pipe.more())
+    os.close(pipe.writing)
 
 
 def test_a_line_of_any_size_is_written_while_no_other_waits(pipe):
