@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.abuse.hostile_cluster import Costs, costs, costs_of_budgets, costs_of_others, hostile_cluster, keep_lowest
-from tests.abuse.hostile_fields import BUDGETS, FIELDS, hostile
+from tests.abuse.hostile_fields import BUDGETS, FIELDS, hostile, pods_that_share_claims
 
 FEW, MANY = 250, 1000
 """Entries; every figure of both is below the bound of the caches of names."""
@@ -68,12 +68,19 @@ SMALL_SHARE = 0.003
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_H2_calls_about_other_pods_hardly_notice_a_running_pod_with_many(field, snapshot):
-    pod = hostile("evil", field, MANY, priority=1, nodeName="n3")
+    _assert_others_hardly_notice(snapshot, [hostile("evil", field, MANY, priority=1, nodeName="n3")])
+
+
+def test_H2_calls_about_other_pods_hardly_notice_claims_that_pods_share_in_many_ways(snapshot):
+    _assert_others_hardly_notice(snapshot, pods_that_share_claims(14, MANY, "claim-", nodeName="n3"))
+
+
+def _assert_others_hardly_notice(snapshot, pods):
     without: Costs = {}
     beside: Costs = {}
     for _ in range(ATTEMPTS):
         keep_lowest(without, costs_of_others(snapshot, []))
-        keep_lowest(beside, costs_of_others(snapshot, [pod]))
+        keep_lowest(beside, costs_of_others(snapshot, pods))
         if all(spent <= MAX_SHARE_OF_OTHERS * without[step] + SMALL_SHARE for step, spent in beside.items()):
             return
     pytest.fail(f"{without} -> {beside}")

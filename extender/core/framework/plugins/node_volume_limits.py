@@ -74,6 +74,8 @@ class SharedVolumes:
     @classmethod
     def concatenate(cls, parts: "Sequence[SharedVolumes]") -> "SharedVolumes":
         """Put the sets of several drivers, whose columns follow each other, behind each other."""
+        if len(parts) == 1:
+            return parts[0]
         sets = np.cumsum([0, *(len(part.nodes) for part in parts)])
         numbered = [replace(part, sets=part.sets + first) for part, first in zip(parts, sets.tolist(), strict=False)]
         return cls(*(np.concatenate([getattr(part, name) for part in numbered]) for name in cls.__slots__))
@@ -96,10 +98,11 @@ class SharedVolumes:
 
     def attached(self, headroom: IntArray, drivers: int) -> IntArray:
         """Return [driver, node]: number of these volumes that have a user with `headroom` [column, node]."""
-        attached, in_use = np.zeros((drivers, headroom.shape[1]), np.int64), np.zeros(len(self.nodes), np.bool_)
+        size, in_use = headroom.shape[1], np.zeros(len(self.nodes), np.bool_)
         in_use[self.sets[-headroom[self.columns, self.nodes[self.sets]] & self.bits != 0]] = True
-        np.add.at(attached, (self.drivers[in_use], self.nodes[in_use]), self.counts[in_use])
-        return attached
+        places = self.drivers * size + self.nodes
+        attached = np.bincount(places, self.counts * in_use, drivers * size)  # as floats, which are exact up to 2**53
+        return attached.astype(np.int64).reshape(drivers, size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ Rule: a node fits unless matchNum + selfMatchNum - minMatchNum > maxSkew for som
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -66,8 +65,8 @@ class _CompiledConstraint:
     topology_key: str
     selector: LabelMatcher
     min_domains: int
-    honors_affinity: bool
-    honors_taints: bool
+    policies: tuple[bool, bool]
+    """Whether nodeAffinityPolicy and nodeTaintsPolicy are Honor."""
 
 
 def _compile(pod: Pod, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
@@ -79,8 +78,7 @@ def _compile(pod: Pod, constraint: TopologySpreadConstraint) -> _CompiledConstra
         constraint.topology_key,
         selector.with_labels(own) if own else selector,
         1 if constraint.min_domains is None else constraint.min_domains,
-        constraint.node_affinity_policy in (None, "Honor"),
-        constraint.node_taints_policy == "Honor",
+        (constraint.node_affinity_policy in (None, "Honor"), constraint.node_taints_policy == "Honor"),
     )
 
 
@@ -121,32 +119,23 @@ def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -
     return _matching_pods(context, constraint).non_terminating
 
 
-class _IncludedNodes:
-    """[node]: whether the node is part of the spread, by nodeAffinityPolicy and nodeTaintsPolicy."""
+def _included_nodes(
+    context: SchedulingContext, constraints: Sequence[_CompiledConstraint]
+) -> dict[tuple[bool, bool], BoolArray]:
+    """Return (honors affinity, honors taints) -> [node]: whether it is part of the spread, once per combination."""
+    return {policies: _included(context, *policies) for policies in {one.policies for one in constraints}}
 
-    def __init__(self, context: SchedulingContext) -> None:
-        self._context = context
 
-    @cached_property
-    def _by_affinity(self) -> BoolArray | None:
-        affinity = required_node_affinity(self._context.pod)
-        return None if affinity is None else nodes_matching(self._context.snapshot, affinity)
-
-    @cached_property
-    def _by_taints(self) -> BoolArray:
-        tolerations = self._context.pod.spec.tolerations
-        return self._context.snapshot.taints.map_bool(
+def _included(context: SchedulingContext, honors_affinity: bool, honors_taints: bool) -> BoolArray:
+    included = np.ones(len(context.snapshot.nodes), np.bool_)
+    affinity, tolerations = required_node_affinity(context.pod), context.pod.spec.tolerations
+    if honors_affinity and affinity is not None:
+        included &= nodes_matching(context.snapshot, affinity)
+    if honors_taints:
+        included &= context.snapshot.taints.map_bool(
             lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS) is None
         )
-
-    def of(self, constraint: _CompiledConstraint) -> BoolArray:
-        """Return the nodes that are part of this constraint's spread; what they share is computed once per pod."""
-        included = np.ones(len(self._context.snapshot.nodes), np.bool_)
-        if constraint.honors_affinity and self._by_affinity is not None:
-            included &= self._by_affinity
-        if constraint.honors_taints:
-            included &= self._by_taints
-        return included
+    return included
 
 
 def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledConstraint]) -> BoolArray:
@@ -221,10 +210,11 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
-    snapshot, namespace, included = context.snapshot, context.pod.metadata.namespace, _IncludedNodes(context)
+    snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     with_keys = _nodes_with_all_keys(snapshot, constraints)
     constraints = _until_missing_key(snapshot, constraints)
-    columns = [_column(context, one, with_keys & included.of(one)) for one in constraints]
+    included = _included_nodes(context, constraints)
+    columns = [_column(context, one, with_keys & included[one.policies]) for one in constraints]
 
     def demand_of(pod: Pod, node: int) -> list[bool]:
         counts = pod.metadata.namespace == namespace
@@ -327,12 +317,12 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     )
     everywhere = np.ones(len(context.snapshot.nodes), np.bool_)
     with_keys = _nodes_with_all_keys(context.snapshot, constraints) if requires_all_keys else everywhere
-    scored, included = rows[with_keys[rows]], _IncludedNodes(context)
+    scored, included = rows[with_keys[rows]], _included_nodes(context, constraints)
     if not len(scored):
         return np.zeros(len(rows), np.int64)
     raw = np.zeros(len(scored))
     for constraint in constraints:
-        raw += _raw_score(context, constraint, with_keys & included.of(constraint), scored)
+        raw += _raw_score(context, constraint, with_keys & included[constraint.policies], scored)
     # Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
     whole = np.trunc(raw)
     scores = np.zeros(len(rows), np.int64)
