@@ -52,7 +52,7 @@ def create_app(
         decisions=DecisionLog(
             config.debug.decisions if config.debug.enabled else 0,
             config.debug.decisions_size - config.debug.decisions_size // ALLOCATOR_SHARE,
-            lambda: cache.departed_bytes,
+            cache.departed,
         ),
         recorder=Recorder(cache, config.recording),
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
@@ -81,15 +81,17 @@ async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: b
     try:
         yield
     finally:
-        for task in (source, live_settings, measuring):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        if server_context.recorder is not None:
-            server_context.recorder.stop()
-        if server_context.audit is not None:
-            server_context.audit.stop()
-        if server_context.tracing is not None:
-            await run_in_daemon_thread(server_context.tracing.stop)
+        await _stop(server_context, source, live_settings, measuring)
         if server_context.binder is not None:
             server_context.binder.threads.shutdown(wait=False)
+
+
+async def _stop(server_context: ServerContext, *tasks: asyncio.Task[None]) -> None:
+    """End the tasks and the threads that write, all side by side: the process has `EXIT_LIMIT_SECONDS` in all."""
+    for task in tasks:
+        task.cancel()
+    writers = (server_context.recorder, server_context.audit, server_context.tracing)
+    stops = [run_in_daemon_thread(one.stop) for one in writers if one is not None]
+    for result in await asyncio.gather(*tasks, *stops, return_exceptions=True):
+        if isinstance(result, Exception):  # the end of a cancelled task is none
+            raise result

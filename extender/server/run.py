@@ -21,12 +21,15 @@ import threading
 
 import numpy.ma  # noqa: F401 (np.unique imports it lazily: the first call that needs it would take 20 ms longer)
 
+from extender.cluster.watch import source
 from extender.config import Configuration
 from extender.server.admin.admin_thread import AdminThread
 from extender.server.admin.app import create_admin_app
 from extender.server.admin.decision_thread import DecisionThread
-from extender.server.http.listener import Listener, bind
+from extender.server.http.listener import CANCELLED_CALLS_TIMEOUT_SECONDS, Listener, bind
 from extender.server.http.tls import TLSFiles
+from extender.server.observability import audit_log, tracing
+from extender.server.recording import recorder
 from extender.server.scheduler.routes import SchedulerApp
 from extender.server.shutdown import HardStop, StopRequests
 
@@ -44,10 +47,25 @@ ADMIN_BACKLOG = 1024
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
 """Seconds for which in-flight calls of the scheduler are still answered during a shutdown."""
 
-ADMIN_SHUTDOWN_TIMEOUT_SECONDS = 2.0
+ADMIN_SHUTDOWN_TIMEOUT_SECONDS = 1.0
 """Seconds for which in-flight requests of the admin listener are still answered during a shutdown."""
 
-EXIT_LIMIT_SECONDS = SHUTDOWN_TIMEOUT_SECONDS + ADMIN_SHUTDOWN_TIMEOUT_SECONDS + 3.0
+EXIT_MARGIN_SECONDS = 0.5
+"""Seconds of a shutdown in which nothing is waited for."""
+
+EXIT_LIMIT_SECONDS = (
+    SHUTDOWN_TIMEOUT_SECONDS
+    + CANCELLED_CALLS_TIMEOUT_SECONDS
+    + max(
+        source.JOIN_SECONDS,
+        recorder.STOP_TIMEOUT_SECONDS,
+        audit_log.STOP_TIMEOUT_SECONDS,
+        tracing.STOP_TIMEOUT_SECONDS,
+    )
+    + ADMIN_SHUTDOWN_TIMEOUT_SECONDS
+    + CANCELLED_CALLS_TIMEOUT_SECONDS
+    + EXIT_MARGIN_SECONDS
+)
 """Seconds after `server.drainTime` at which the process ends, whatever still hangs."""
 
 DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGHUP)

@@ -49,7 +49,7 @@ def test_H8_a_thread_that_hangs_does_not_keep_the_process_after_its_shutdown(mon
     with service(SERVER__DRAIN_TIME="0s") as process:
         code, seconds = seconds_to_end(process)
         assert (code, seconds < 10) == (0, True), seconds
-        assert any("shutdown complete" in line for line in process.lines)
+        until(lambda: any("shutdown complete" in line for line in process.lines))
         (line,) = (line for line in process.lines if "ending the process" in line)
         assert "still running: thread reload at " in line
 

@@ -32,6 +32,7 @@ from extender.cluster.watch.list_watch import (
 from extender.cluster.watch.reflector import Reflector
 from extender.cluster.watch.retry import Outage
 from extender.core.profile import Profile
+from extender.daemon_thread import run_in_daemon_thread
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
@@ -59,7 +60,7 @@ EVENT_GRACE_SECONDS = 5.0
 RELIST_DELAY_SECONDS = 1.0
 """Seconds between a failure to apply changes and the relist, so that a bug does not cause a loop of relists."""
 
-JOIN_SECONDS = 3.0
+JOIN_SECONDS = 2.5
 """Seconds for which the end of the source waits for its threads, all of them together."""
 
 GC_INTERVAL_SECONDS = 10.0
@@ -202,7 +203,7 @@ class KubernetesSource:
                 one.stop()
             ends = time.monotonic() + JOIN_SECONDS
             for thread in threads:
-                await asyncio.to_thread(thread.join, max(0.0, ends - time.monotonic()))
+                await run_in_daemon_thread(thread.join, max(0.0, ends - time.monotonic()))
 
     async def sync_once(self, limit: float) -> None:
         """Run until the cache has synced; ClusterLost if it has not within `limit` seconds, or cannot."""
@@ -379,7 +380,7 @@ class KubernetesSource:
 
     async def _differences(self, kind: str) -> dict[Key, object]:
         """Return key -> (cached, at the API server), each (uid, resourceVersion) or None."""
-        listed = await asyncio.to_thread(self.reflectors[kind].list_metadata)
+        listed = await run_in_daemon_thread(self.reflectors[kind].list_metadata)
         cached = self.cache.mutable_snapshot().objects.of(kind)
         found: dict[Key, object] = {}
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from extender.server.admin.admission import busy
@@ -97,19 +97,26 @@ class DecisionThread:
         """
         if self._is_current():
             return work()
-        with self._waiting_request():
+        if self._waiting >= MAX_WAITING_REQUESTS:
+            raise busy(f"{self._waiting} requests already wait for the decisions under way")
+        self._waiting += 1
+        try:
             turn = self._post(_Turn(work, discard))
-            return await asyncio.wait_for(turn.future, MAX_WAIT_SECONDS)
+            return await _within_limit(turn.future)
+        finally:
+            self._waiting -= 1
 
     async def run_shared(self, name: str, work: Callable[[], T]) -> T:
-        """Return what `work` returns; requests of one name that wait at the same time share one result."""
+        """Return what `work` returns; requests of one name that wait at the same time share one result.
+
+        They do not count towards MAX_WAITING_REQUESTS: scrapes of /metrics must not fail a probe of /readyz.
+        """
         if self._is_current():
             return work()
-        with self._waiting_request():
-            turn = self._shared.get(name)
-            if turn is None or turn.has_begun:
-                turn = self._shared[name] = self._post(_Turn(work, lambda _: None))
-            return await asyncio.wait_for(asyncio.shield(turn.future), MAX_WAIT_SECONDS)
+        turn = self._shared.get(name)
+        if turn is None or turn.has_begun:
+            turn = self._shared[name] = self._post(_Turn(work, lambda _: None))
+        return await _within_limit(asyncio.shield(turn.future))
 
     async def watch(self) -> None:
         """Count how long the thread that decides is silent, until cancelled."""
@@ -144,15 +151,10 @@ class DecisionThread:
             raise busy("shutting down") from None
         return turn
 
-    @contextlib.contextmanager
-    def _waiting_request(self) -> Iterator[None]:
-        """Count a request as waiting inside the `with` block."""
-        if self._waiting >= MAX_WAITING_REQUESTS:
-            raise busy(f"{self._waiting} requests already wait for the decisions under way")
-        self._waiting += 1
-        try:
-            yield
-        except TimeoutError:
-            raise busy(f"decisions under way for more than {MAX_WAIT_SECONDS:.0f} s: try again") from None
-        finally:
-            self._waiting -= 1
+
+async def _within_limit(future: asyncio.Future[T]) -> T:
+    """Return the future's result; HTTPException (503) after MAX_WAIT_SECONDS."""
+    try:
+        return await asyncio.wait_for(future, MAX_WAIT_SECONDS)
+    except TimeoutError:
+        raise busy(f"decisions under way for more than {MAX_WAIT_SECONDS:.0f} s: try again") from None

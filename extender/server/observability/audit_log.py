@@ -87,11 +87,12 @@ class AuditLog:
 
     def write(self, data: bytes) -> None:
         """Queue one line, with its newline, and wait until it is written, for at most MAX_WAIT_SECONDS."""
-        if self._thread is None:
+        thread = self._thread  # `stop` runs on another thread
+        if thread is None:
             return
-        self._is_behind = self._is_behind and self._thread.size > 0
+        self._is_behind = self._is_behind and thread.size > 0
         line = _QueuedLine(data, threading.Event())
-        if not self._thread.put(line, len(data)):
+        if not thread.put(line, len(data)):
             self._refused += 1
             self._log_dropped("the queue is full")
             return

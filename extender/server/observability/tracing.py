@@ -27,7 +27,7 @@ SERVICE_NAME = "kube-scheduler-extender"
 EXPORT_TIMEOUT_SECONDS = 5
 """Time limit of one export."""
 
-STOP_TIMEOUT_SECONDS = 3.0
+STOP_TIMEOUT_SECONDS = 2.5
 """Time limit for exporting the queued spans at shutdown."""
 
 MISSING_PACKAGES = (

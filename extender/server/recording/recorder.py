@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 MAX_QUEUED_BYTES = 128 << 20
 """Limit of the items that are queued for the disk."""
 
-STOP_TIMEOUT_SECONDS = 10.0
+STOP_TIMEOUT_SECONDS = 2.5
 """Time limit for writing the queued items when recording stops."""
 
 # Estimated memory of an item beyond the bytes of the call, or the memory of the object: the cluster cache usually holds

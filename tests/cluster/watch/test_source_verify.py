@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 
@@ -292,3 +293,21 @@ async def test_a_kind_that_vanishes_is_empty(api):
         await rig.until(lambda: rig.names("PersistentVolume") == set())
         assert rig.cache.snapshot().unreadable_tables == frozenset()
         assert rig.source.problem() is None
+
+
+async def test_H8_a_metadata_list_that_hangs_does_not_keep_the_process_from_exiting(api, monkeypatch):
+    """It runs in a daemon thread: the threads of asyncio.to_thread are joined when the process ends."""
+    threads = []
+    async with following(api.url) as live:
+        await live.until(lambda: live.holds(api))
+        reflector = live.source.reflectors["Pod"]
+        list_metadata = reflector.list_metadata
+
+        def listing():
+            threads.append(threading.current_thread())
+            return list_metadata()
+
+        monkeypatch.setattr(reflector, "list_metadata", listing)
+        assert await live.source.verify("Pod") == 0
+    (thread,) = threads
+    assert thread.daemon and thread.name == "read-listing"

@@ -25,15 +25,19 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def served():
-    """Every name is that of a node, of a pod that is evicted there, of a budget and of a pod to be scheduled."""
+    """Every name is that of a node, of a pod that is evicted there, of a budget and of a pod to be scheduled.
+
+    The pods to be scheduled have a namespace and UIDs of their own: for a running pod, /preempt finds no candidate.
+    """
     nodes = {node(name): [pod(name, cpu="3", priority=10, labels={"app": "same"})] for name, _ in NAMES.values()}
     objects = load_cluster(cluster(nodes, budgets=[budget(IMAGE, 9, app="same")]))
     with serving(objects) as served:
         for name, _ in NAMES.values():
+            waiting = incoming(name, cpu="4", namespace="waiting", metadata={"uid": f"uid-waiting-{name}"})
             offer = {one: {"Pods": [{"UID": f"uid-{one}"}], "NumPDBViolations": 0} for one, _ in NAMES.values()}
-            served.ask("preempt", {"Pod": incoming(name, cpu="4"), "NodeNameToMetaVictims": offer})
-            served.ask("filter", {"Pod": incoming(name, cpu="4"), "NodeNames": [one for one, _ in NAMES.values()]})
-            served.ask("prioritize", {"Pod": incoming(name, cpu="4"), "NodeNames": [one for one, _ in NAMES.values()]})
+            served.ask("preempt", {"Pod": waiting, "NodeNameToMetaVictims": offer})
+            served.ask("filter", {"Pod": waiting, "NodeNames": [one for one, _ in NAMES.values()]})
+            served.ask("prioritize", {"Pod": waiting, "NodeNames": [one for one, _ in NAMES.values()]})
         yield served
 
 
@@ -46,7 +50,7 @@ def test_names_are_text_in_the_list(tabs):
     page = tabs.open()
     expect(page.locator("#list > li")).to_have_count(3 * len(NAMES))
     for _, shown in NAMES.values():
-        expect(page.locator("#list")).to_contain_text(f"for default/{shown}")
+        expect(page.locator("#list")).to_contain_text(f"for waiting/{shown}")
     nothing_ran(page)
 
 
@@ -54,8 +58,8 @@ def test_names_are_text_in_the_list(tabs):
 def test_a_name_is_text_in_a_decision_and_on_every_node(tabs, place):
     page = tabs.open(f"#/decisions/preempt-{place + 1}")
     _, shown = list(NAMES.values())[place]
-    expect(page.get_by_role("heading", level=1)).to_contain_text(f"for default/{shown}")
-    expect(page).to_have_title(f"preempt-{place + 1}: default/{shown} · kube-scheduler extender")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(f"for waiting/{shown}")
+    expect(page).to_have_title(f"preempt-{place + 1}: waiting/{shown} · kube-scheduler extender")
     openers = page.locator("#candidates .opener")
     expect(openers).to_have_count(len(NAMES))
     for opener in openers.all():

@@ -130,6 +130,18 @@ async def test_H5_a_bounded_number_waits(decisions, monkeypatch):
     assert await decisions.here.run(lambda: 4) == 4
 
 
+async def test_H5_requests_that_share_a_result_do_not_keep_others_from_waiting(decisions, monkeypatch):
+    """Clients of /metrics must not fail a probe of /readyz."""
+    monkeypatch.setattr(module, "MAX_WAITING_REQUESTS", 1)
+    with decisions.deciding():
+        scrapes = [asyncio.ensure_future(decisions.here.run_shared("metrics", lambda: 1)) for _ in range(66)]
+        await asyncio.sleep(0)
+        others = [asyncio.ensure_future(decisions.here.run_shared("readyz", lambda: 2))]
+        others.append(asyncio.ensure_future(decisions.here.run(lambda: 3)))
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*scrapes, *others) == [1] * 66 + [2, 3]
+
+
 @pytest.mark.parametrize("method", ["run", "run_shared"])
 async def test_H5_nothing_waits_for_ever(method, decisions, monkeypatch):
     monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.05)
