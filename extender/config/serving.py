@@ -68,7 +68,7 @@ class ServerSection(Section):
     """The httpTimeout of this extender in KubeSchedulerConfiguration. A call without a decision after 80 % of it is
     answered by the failure policy (docs/wire.md) while kube-scheduler still waits."""
     max_in_flight: Annotated[StrictInt, Field(ge=1)] = 100
-    """Maximum number of requests in flight; further requests fail immediately. Idle connections do not count."""
+    """Maximum number of requests in flight, from the last byte of their bodies; further requests fail immediately."""
     keep_alive: Duration = 120.0
     """Idle timeout of connections; must be longer than the 90s that kube-scheduler keeps idle connections."""
     max_node_names_body_bytes: ByteCount = 2 * 2**20

@@ -2,12 +2,13 @@
 
 import contextlib
 import json
+import socket
 import sys
 import threading
 
 import pytest
 
-from tests.abuse.service import service
+from tests.abuse.service import service, until
 from tests.server.conftest import filter_body
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -28,6 +29,10 @@ def whole_node():
     """A Node as large as a real one."""
     metadata = {"name": "worker-a1", "annotations": {f"a{number}": "x" * 300 for number in range(30)}}
     return json.dumps({"metadata": metadata, "status": {"images": [{"sizeBytes": 1}] * 50}}).encode()
+
+
+def head_of(path, length):
+    return f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n".encode()
 
 
 BODIES = {
@@ -99,4 +104,34 @@ def test_H5_large_bodies_at_once_are_limited_in_bytes_and_others_are_answered():
         assert set(statuses) <= {200, 503}
         assert process.peak - before <= 600
         assert process.call(path, body)[0] == 200
-        assert any("bytes of request bodies in flight" in line for line in process.lines)
+        until(lambda: any("bytes of request bodies in flight" in line for line in process.lines))
+
+
+def test_H5_bodies_that_stop_give_way_to_a_real_call():
+    """Two of them held the limit for 10 s, and every call with more than 512 KiB got 503."""
+    with service() as process, contextlib.ExitStack() as held:
+        for size in (127 << 20, 64 << 20):
+            one = held.enter_context(process.connect())
+            one.sendall(head_of("/filter", size + 100) + b" " * size)
+        for _ in range(3):
+            assert process.call("/filter", CALL + b" " * (3 << 20))[0] == 200
+
+
+def test_H5_answers_that_are_not_read_are_limited_in_bytes():
+    """Measured: 0.3 GiB; before, 1.5 GiB, as each answer waited whole in the connection's buffer."""
+    nodes = [
+        b'{"metadata":{"name":"%b","annotations":{"a":"%b"}}}' % (b"worker-a%d" % n, b"x" * (35 << 20)) for n in (1, 2)
+    ]
+    body = b'{"Pod":' + POD + b',"Nodes":{"metadata":{},"items":[' + b",".join(nodes) + b']},"NodeNames":null}'
+    with service() as process, contextlib.ExitStack() as held:
+        status, answer = process.call("/filter", body)
+        assert status == 200
+        assert len(answer) > 30 << 20
+        for _ in range(18):
+            one = held.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", process.ports["scheduler"]))
+            one.sendall(head_of("/filter", len(body)) + body)
+        assert process.call("/filter", CALL)[0] == 200
+        assert process.call("/filter", body)[0] == 200
+        assert process.peak <= 600

@@ -37,6 +37,8 @@ class Caller:
     """When this process read the request's first byte."""
     is_gone: Callable[[], bool] = lambda: False
     """Returns whether the caller has closed the connection; may be called from any thread."""
+    abort: Callable[[], None] = lambda: None
+    """Closes the connection at once."""
 
 
 def caller_now(transport: asyncio.Transport, now: float) -> Caller:
@@ -47,7 +49,7 @@ def caller_now(transport: asyncio.Transport, now: float) -> Caller:
     def is_gone() -> bool:
         return transport.is_closing() or _tcp_info(connection)[0] != _TCP_ESTABLISHED
 
-    return Caller(now - max(0.0, milliseconds / 1000 - _TICK_SECONDS), now, is_gone)
+    return Caller(now - max(0.0, milliseconds / 1000 - _TICK_SECONDS), now, is_gone, transport.abort)
 
 
 def _tcp_info(connection: socket.socket | None) -> tuple[int, int]:

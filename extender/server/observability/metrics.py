@@ -177,7 +177,7 @@ class Metrics:
         self.in_flight = 0
         Gauge(
             "extender_requests_in_flight",
-            "Number of calls in flight, from reading the body to the response.",
+            "Number of calls in flight, from the last byte of the body to the response.",
             registry=registry,
         ).set_function(lambda: self.in_flight)
         self._counters: dict[tuple[str | int, ...], Counter] = {}

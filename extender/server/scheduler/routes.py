@@ -3,9 +3,10 @@
 Rule: every request gets exactly one response, in JSON, never a redirect.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from extender.server.context import ServerContext
 from extender.server.http.body import BodiesInFlight, Body, caller_of, read_body
 from extender.server.http.deadline import Deadline
 from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response
+from extender.server.http.protocol import WRITE_TIMEOUT_SECONDS
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
@@ -31,7 +33,10 @@ NOT_FOUND = (
 BIND_DISABLED = "binding is disabled: set bind.enabled: true, or remove bindVerb from the scheduler's configuration"
 
 BODIES_IN_FLIGHT = 1.5
-"""Limit for the bodies of all calls in flight together, as a multiple of `server.maxBodyBytes`."""
+"""Limit for the bodies and answers of all calls in flight together, as a multiple of `server.maxBodyBytes`."""
+
+SEND_BYTES = 256 << 10
+"""Part of a large answer that is written at once: what the client has not read is in the connection's buffer twice."""
 
 RETRY_AFTER_SECONDS = "1"
 """Retry-After of an overload."""
@@ -55,37 +60,54 @@ class SchedulerApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        try:
-            if scope["path"] not in PATHS:
-                response = error_response(404, NOT_FOUND)
-            elif scope["method"] != "POST":
-                response = error_response(405, METHOD_NOT_ALLOWED, {"Allow": "POST"})
+        with self.bodies.track() as body:
+            try:
+                if scope["path"] not in PATHS:
+                    response = error_response(404, NOT_FOUND)
+                elif scope["method"] != "POST":
+                    response = error_response(405, METHOD_NOT_ALLOWED, {"Allow": "POST"})
+                else:
+                    response = await _call(PATHS[scope["path"]], request, self.server_context, self.bodies, body)
+            except Exception:
+                await error_response(500, INTERNAL)(scope, receive, send)
+                raise  # uvicorn logs it
+            if len(response.body) > SEND_BYTES:
+                await _send_in_parts(response, request, send, self.bodies, body)
             else:
-                response = await _call(PATHS[scope["path"]], request, self.server_context, self.bodies)
-        except Exception:
-            await error_response(500, INTERNAL)(scope, receive, send)
-            raise  # uvicorn logs it
-        await response(scope, receive, send)
+                await response(scope, receive, send)
 
 
-async def _call(name: CallVerb, request: Request, server_context: ServerContext, bodies: BodiesInFlight) -> Response:
+async def _send_in_parts(response: Response, request: Request, send: Send, bodies: BodiesInFlight, body: Body) -> None:
+    """Send a large answer as fast as it is read, counted as in flight; if that takes too long, close the connection."""
+    content = memoryview(response.body)
+    try:
+        async with asyncio.timeout(WRITE_TIMEOUT_SECONDS) as body.timeout:
+            await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+            for start in range(0, len(content), SEND_BYTES):
+                end = start + SEND_BYTES
+                bodies.resize(body, len(content))
+                await send({"type": "http.response.body", "body": content[start:end], "more_body": end < len(content)})
+    except TimeoutError:
+        caller_of(request).abort()
+        await request.receive()  # until it is closed: uvicorn would log an incomplete response
+
+
+async def _call(
+    name: CallVerb, request: Request, server_context: ServerContext, bodies: BodiesInFlight, body: Body
+) -> Response:
     """Answer one call; its duration is counted from its arrival, and every error becomes a response."""
     metrics, caller, is_overload = server_context.metrics, caller_of(request), False
-    with metrics.track_in_flight() as in_flight, bodies.track() as body:
-        limit, rejection = server_context.max_in_flight, None
-        if in_flight > limit:
-            reason = f"more than {limit} calls in flight (server.maxInFlight)"
-            rejection = None if bodies.drop_slow(reason) else Overloaded(reason)
-        ends_at = caller.arrived_at + server_context.timeout
-        deadline = Deadline(ends_at, server_context.clock, rejection, caller.is_gone)
-        try:
-            answer = await _answer(name, request, server_context, deadline, body)
-            closes = answer.status == 503
-        except RequestError as error:
-            answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
-        except Exception as error:
-            answer, closes = verbs.on_failure(name, server_context, error), True
-            is_overload = isinstance(error, Overloaded) and answer.status == 503
+    deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
+    try:
+        content = await _read_body(name, request, server_context, deadline, bodies, body)
+        with metrics.track_in_flight() as in_flight:
+            answer = await _answer(name, server_context, content, deadline, in_flight)
+        closes = answer.status == 503
+    except RequestError as error:
+        answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
+    except Exception as error:
+        answer, closes = verbs.on_failure(name, server_context, error), True
+        is_overload = isinstance(error, Overloaded) and answer.status == 503
     seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:
@@ -96,34 +118,42 @@ async def _call(name: CallVerb, request: Request, server_context: ServerContext,
     return Response(answer.body, answer.status, headers, media_type="application/json")
 
 
-async def _answer(
-    name: CallVerb, request: Request, server_context: ServerContext, deadline: Deadline, body: Body
-) -> Answer:
-    """Read the body and answer the call; an overload is rejected before that, and a late call before it is decoded."""
-    settings = server_context.settings
-    if name != "bind":
-        # A pass-through answer costs next to nothing, so overload does not reject it.
-        if deadline.rejection is not None and settings.needs_cluster:
-            raise deadline.rejection
-        content = await _read_body(request, server_context.max_body_bytes, deadline, body)
-        if settings.needs_cluster:
-            deadline.check()
-        return await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
-    if server_context.binder is None:
-        raise VerbDisabled(BIND_DISABLED)
-    if deadline.rejection is not None:
-        raise deadline.rejection
-    content = await _read_body(request, server_context.max_node_names_body_bytes, deadline, body)
-    return await bind(server_context, server_context.binder, content, deadline)
-
-
-async def _read_body(request: Request, cap: int, deadline: Deadline, body: Body) -> bytes:
+async def _read_body(
+    name: CallVerb,
+    request: Request,
+    server_context: ServerContext,
+    deadline: Deadline,
+    bodies: BodiesInFlight,
+    body: Body,
+) -> bytes:
     """Return the body; raises RequestError, Overloaded, DeadlineMissed or CallerGone."""
+    cap = server_context.max_body_bytes
+    if name == "bind":
+        if server_context.binder is None:
+            raise VerbDisabled(BIND_DISABLED)
+        cap = server_context.max_node_names_body_bytes
     try:
-        return await read_body(request, cap, body)
+        return await read_body(request, cap, bodies, body)
     except ClientDisconnect:
         deadline.check()
         raise CallerGone("the caller closed the connection before its request was complete") from None
+
+
+async def _answer(
+    name: CallVerb, server_context: ServerContext, content: bytes, deadline: Deadline, in_flight: int
+) -> Answer:
+    """Answer the call; an overload is rejected, and a late call too, before it is decoded."""
+    limit = server_context.max_in_flight
+    if in_flight > limit:
+        deadline = replace(deadline, rejection=Overloaded(f"more than {limit} calls in flight (server.maxInFlight)"))
+    if name == "bind":
+        if deadline.rejection is not None:
+            raise deadline.rejection
+        assert server_context.binder is not None  # `_read_body` raises
+        return await bind(server_context, server_context.binder, content, deadline)
+    if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
+        deadline.check()
+    return await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
 
 
 def _headers(answer: Answer, *, closes: bool) -> dict[str, str]:

@@ -7,6 +7,8 @@ import pytest
 
 from extender.server.app import create_app
 from extender.server.http import body
+from extender.server.scheduler import routes
+from extender.server.scheduler.result import Answer
 from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
 
@@ -38,30 +40,81 @@ def all_counted(monkeypatch):
     monkeypatch.setattr(body, "UNCOUNTED_BODY_BYTES", 0)
 
 
-async def test_H5_a_body_that_would_be_too_much_is_refused_before_it_is_read(all_counted):
-    app = app_with()
-    async with served(app) as listener, talking(listener) as first, talking(listener) as second:
-        await first.say(post(HALF * 2, length=MIB - 1)[: -MIB // 100])
-        await until(lambda: app.bodies.bytes > 0.9 * MIB)
-        await second.say(post(b"{", length=MIB - 1))
-        assert "more than 1572864 bytes of request bodies in flight" in await overload(second)
-
-
-async def test_H5_the_largest_body_gives_way_if_the_length_was_not_told(all_counted):
-    """The memory of what is refused is free at once; small calls are answered meanwhile."""
+async def test_H5_bodies_that_stop_give_way_to_one_that_arrives(all_counted):
+    """However large they are; what is refused is free at once, and small calls are answered meanwhile."""
     app = app_with()
     async with served(app) as listener, contextlib.AsyncExitStack() as stack:
-        large, second, small = [await stack.enter_async_context(talking(listener)) for _ in range(3)]
-        chunk = b"%x\r\n%b\r\n" % (len(HALF), HALF)
-        await large.say(b"POST /filter HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, b"70000\r\n")
-        await large.say(b" " * 0x70000)
-        await until(lambda: app.bodies.bytes > 0.9 * MIB)
-        await second.say(b"POST /filter HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", chunk)
-        await second.say(b"20000\r\n", b" " * 0x20000)
-        assert "bytes of request bodies" in await overload(large)
-        assert app.bodies.bytes < 0.7 * MIB
+        stopped = [await stack.enter_async_context(talking(listener)) for _ in range(3)]
+        for one in stopped:
+            await one.say(post(b" " * 500_000, length=MIB))
+        await until(lambda: app.bodies.bytes > 1_400_000)
+        arrives, small = [await stack.enter_async_context(talking(listener)) for _ in range(2)]
+        await arrives.say(post(filter_body() + b" " * 900_000))
+        assert (await arrives.answer())[0] == 200
+        for one in stopped[:2]:
+            assert "more than 1572864 bytes of request bodies in flight" in await overload(one)
+        assert app.bodies.bytes == 500_000
         await small.say(post(filter_body()))
         assert (await small.answer())[0] == 200
+
+
+async def test_H5_a_body_is_refused_if_all_others_are_complete(all_counted):
+    app = app_with()
+    with app.bodies.track() as complete:
+        app.bodies.resize(complete, MIB)
+        async with served(app) as listener, talking(listener) as talk:
+            await talk.say(post(b" " * 600_000, length=700_000))
+            assert "bytes of request bodies in flight" in await overload(talk)
+        assert app.bodies.bytes == MIB
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Sends a call that is answered with 8 MiB, and does not read the answer."""
+
+    async def many(*_):
+        return Answer(b" " * (8 * MIB), "decided")
+
+    monkeypatch.setattr(routes, "_answer", many)
+
+    async def send(talk):
+        talk._writer.transport.pause_reading()
+        await talk.say(post(filter_body()))
+
+    return send
+
+
+async def test_H5_an_answer_counts_until_it_is_read(unread):
+    """It is sent whole, although it alone is above the limit."""
+    app = app_with()
+    async with served(app) as listener, talking(listener) as talk:
+        await unread(talk)
+        await until(lambda: app.bodies.bytes > 7 * MIB)
+        talk._writer.transport.resume_reading()
+        assert (await talk.answer())[2] == b" " * (8 * MIB)
+        await until(lambda: app.bodies.bytes == 0)
+
+
+async def test_H5_answers_that_are_not_read_give_way(unread, caplog):
+    app = app_with(maxBodyBytes="6Mi")
+    async with served(app) as listener, talking(listener) as first, talking(listener) as second:
+        await unread(first)
+        await until(lambda: app.bodies.bytes > 7 * MIB)
+        await unread(second)
+        await until(lambda: len(listener.state.connections) == 1)
+        assert 7 * MIB < app.bodies.bytes < 9 * MIB
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_H5_an_answer_is_read_in_time_or_its_connection_is_closed(unread, monkeypatch, caplog):
+    """Also if the client reads a little of it all the time."""
+    monkeypatch.setattr(routes, "WRITE_TIMEOUT_SECONDS", 0.3)
+    app = app_with()
+    async with served(app) as listener, talking(listener) as talk:
+        await unread(talk)
+        await until(lambda: app.bodies.bytes)
+        await until(lambda: not listener.state.connections and not app.bodies.bytes)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_H5_calls_with_node_names_are_never_refused_because_of_large_bodies():
@@ -72,19 +125,17 @@ async def test_H5_calls_with_node_names_are_never_refused_because_of_large_bodie
         assert (await small.answer())[0] == 200
 
 
-async def test_H5_of_too_many_calls_a_slow_one_gives_way_to_a_new_one(monkeypatch):
-    monkeypatch.setattr(body, "SLOW_BODY_SECONDS", 0.1)
+async def test_H5_calls_whose_body_has_not_arrived_refuse_no_other():
     app = app_with(maxInFlight=1)
-    async with served(app) as listener, talking(listener) as slow, talking(listener) as other:
-        await slow.say(post(b"{", length=100))
-        await until(lambda: app.server_context.metrics.in_flight == 1)
-        await other.say(post(filter_body()))
-        assert "more than 1 calls in flight" in await overload(other)  # the first one is not slow yet
-        await asyncio.sleep(0.1)
-        async with talking(listener) as call:
-            await call.say(post(filter_body()))
-            assert (await call.answer())[0] == 200
-        assert "more than 1 calls in flight" in await overload(slow)
+    async with served(app) as listener, contextlib.AsyncExitStack() as stack:
+        for _ in range(5):
+            slow = await stack.enter_async_context(talking(listener))
+            await slow.say(post(b"{", length=100))
+        await until(lambda: len(listener.state.tasks) == 5)
+        assert app.server_context.metrics.in_flight == 0
+        call = await stack.enter_async_context(talking(listener))
+        await call.say(post(filter_body()))
+        assert (await call.answer())[0] == 200
 
 
 async def test_H5_a_body_that_came_too_late_is_not_decoded():

@@ -24,6 +24,7 @@ from extender.server.app import create_app
 from extender.server.http.caller import CALLER_KEY, Caller
 from extender.server.observability import metrics
 from extender.server.observability.metrics import DURATION_BUCKETS_SECONDS, REFUSAL_STATUSES
+from extender.server.scheduler import verbs
 from tests.server.conftest import (
     BODIES,
     CLUSTER,
@@ -303,21 +304,27 @@ async def test_victims_and_violations_are_those_of_the_best_node(budgets, body, 
 # --- how many at once -----------------------------------------------------------------------------------------------
 
 
-class Held:
-    """A body of which the second half comes when `let_go` says so."""
+@pytest.fixture
+def hold(monkeypatch):
+    """Begins so many /filter calls, whose answers wait until the returned function lets them go."""
+    answer_live = verbs.answer_live
 
-    def __init__(self, body):
-        self._halves = body[: len(body) // 2], body[len(body) // 2 :]
-        self.has_begun, self._may_end = asyncio.Event(), asyncio.Event()
+    async def begin(client, how_many):
+        begun, may_end = asyncio.Semaphore(0), asyncio.Event()
 
-    def let_go(self):
-        self._may_end.set()
+        async def held(*arguments):
+            begun.release()
+            await may_end.wait()
+            return await answer_live(*arguments)
 
-    async def __aiter__(self):
-        self.has_begun.set()
-        yield self._halves[0]
-        await self._may_end.wait()
-        yield self._halves[1]
+        with monkeypatch.context() as patched:
+            patched.setattr(verbs, "answer_live", held)
+            calls = [asyncio.create_task(client.post("/filter", content=BODIES["/filter"])) for _ in range(how_many)]
+            for _ in calls:
+                await asyncio.wait_for(begun.acquire(), 5)
+        return calls, may_end.set
+
+    return begin
 
 
 FULL = {"server": {"maxInFlight": 2}}
@@ -335,26 +342,16 @@ REFUSALS_OF_OVERLOAD: dict[str, tuple[bytes, dict[str, Any], int, object]] = {
 }
 
 
-async def hold(client, how_many):
-    """So many /filter calls that are under way, and what lets them go."""
-    bodies = [Held(BODIES["/filter"]) for _ in range(how_many)]
-    calls = [asyncio.create_task(client.post("/filter", content=aiter(body))) for body in bodies]
-    for body in bodies:
-        await asyncio.wait_for(body.has_begun.wait(), 5)
-    return calls, bodies
-
-
 @pytest.mark.parametrize("case", REFUSALS_OF_OVERLOAD)
-async def test_E11_above_the_limit_a_call_is_answered_at_once_by_the_failure_rule(case):
+async def test_E11_above_the_limit_a_call_is_answered_at_once_by_the_failure_rule(case, hold):
     body, sections, status, expected = REFUSALS_OF_OVERLOAD[case]
     path = case.partition(" ")[0]
     app = application(**FULL, **sections)
     async with client_for(app) as client:
-        calls, bodies = await hold(client, 2)
+        calls, let_go = await hold(client, 2)
         assert counted(app, "requests_in_flight") == {"": 2}
         response = await asyncio.wait_for(client.post(path, content=body), 5)
-        for one in bodies:
-            one.let_go()
+        let_go()
         assert [(await call).status_code for call in calls] == [200, 200]
         again = await client.post(path, content=body)
     assert response.status_code == status
@@ -367,25 +364,6 @@ async def test_E11_above_the_limit_a_call_is_answered_at_once_by_the_failure_rul
     assert counted(app, "failures_total") == {"Overloaded": 1}
     assert counted(app, "answers_total")[f"failed {path[1:]}"] == 1
     assert not counted(app, "requests_in_flight")
-
-
-async def test_E11_of_an_overloading_call_no_byte_is_read():
-    """A body of 128 MiB is neither waited for nor taken in."""
-    app, taken = application(**FULL), []
-
-    async def endless():
-        while True:
-            taken.append(1)
-            yield b" " * 65536
-
-    async with client_for(app) as client:
-        calls, bodies = await hold(client, 2)
-        response = await client.post("/preempt", content=endless())
-        for one in bodies:
-            one.let_go()
-        await asyncio.gather(*calls)
-    assert response.status_code == 503
-    assert not taken
 
 
 def test_L6_connections_without_a_call_do_not_count(live_server):
@@ -439,7 +417,7 @@ async def test_a_call_whose_client_goes_away_is_not_under_way_any_more():
     assert counted(app, "failures_total") == {"CallerGone": 1}
 
 
-async def test_a_call_that_is_cancelled_is_not_under_way_any_more():
+async def test_a_call_that_is_cancelled_is_not_under_way_any_more(hold):
     app = application(**FULL)
     async with client_for(app) as client:
         (call,), _ = await hold(client, 1)
@@ -449,14 +427,13 @@ async def test_a_call_that_is_cancelled_is_not_under_way_any_more():
     assert not counted(app, "requests_in_flight")
 
 
-async def test_with_the_kill_switch_overload_refuses_nobody():
+async def test_with_the_kill_switch_overload_refuses_nobody(hold):
     """What is answered then needs no decision, and a failure would not be what the switch says."""
     app = application(**FULL, **KILLED)
     async with client_for(app) as client:
-        calls, bodies = await hold(client, 2)
+        calls, let_go = await hold(client, 2)
         response = await client.post("/filter", content=filter_body())
-        for one in bodies:
-            one.let_go()
+        let_go()
         await asyncio.gather(*calls)
     assert response.json()["NodeNames"] == ["worker-1", "worker-2", "worker-3"]
 
