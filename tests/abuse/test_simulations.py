@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from extender.server.admin import fork_worker
+from extender.server.admin import fork_worker, routes
 from tests.abuse.service import MIB, patch_service, service, until
 from tests.server.conftest import pod
 from tests.server.processes import LIMIT
@@ -96,6 +96,17 @@ def test_H5_at_most_two_simulations_wait_and_the_others_are_refused(monkeypatch,
         answer = threads.submit(status_of, waiting[1])
         assert answer.result(LIMIT) == 200
         until(lambda: not children(process))
+
+
+def test_H5_bodies_that_arrive_slowly_keep_no_simulation_from_running():
+    with service() as process, contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(process.connect("admin")) for _ in range(routes.MAX_SIMULATIONS + 1)]
+        for slow in connections:
+            slow.sendall(request(b"", "Expect: 100-continue", length=len(SMALL)))
+            assert b" 100 " in slow.recv(65536)  # the service waits for the body
+        assert simulated(process)[0] == 200
+        connections[0].sendall(SMALL)
+        assert status_of(connections[0]) == 200
 
 
 def test_H5_a_simulation_that_takes_too_much_memory_ends_and_not_the_service(monkeypatch, tmp_path):

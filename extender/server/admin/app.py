@@ -23,8 +23,9 @@ from extender.server.admin import openapi as openapi_admin
 from extender.server.admin.admission import Admission
 from extender.server.admin.cluster_dump import MAX_DUMPS
 from extender.server.admin.decision_thread import DecisionThread
-from extender.server.admin.routes import MAX_SIMULATIONS
+from extender.server.admin.routes import MAX_SIMULATE_BYTES_IN_FLIGHT, MAX_SIMULATIONS
 from extender.server.context import ServerContext
+from extender.server.http.body import BodiesInFlight
 from extender.server.http.errors import add_error_handlers, error_response
 from extender.version import __version__
 
@@ -64,6 +65,7 @@ def create_admin_app(
     app.state.decision_thread = decision_thread or DecisionThread()
     app.state.simulating = asyncio.Lock()
     app.state.simulations = Admission(MAX_SIMULATIONS, "simulations")
+    app.state.simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
     app.state.dumps = Admission(MAX_DUMPS, "cluster dumps")
     return _BrowserGuard(app, config)
 

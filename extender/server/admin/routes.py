@@ -45,6 +45,9 @@ MAX_SIMULATIONS = 3
 MAX_SIMULATE_BODY_BYTES = 8 << 20
 """Limit of the body of POST /simulate."""
 
+MAX_SIMULATE_BYTES_IN_FLIGHT = (MAX_SIMULATIONS + 1) * MAX_SIMULATE_BODY_BYTES
+"""Limit of all these bodies together: one arrives while the others wait."""
+
 SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation."""
 
@@ -149,9 +152,13 @@ def _time(key: str, text: str) -> int:
 
 async def simulate(request: Request) -> Response:
     """Run a what-if simulation (docs/simulate.md), one at a time; not for a client that has left."""
-    with request.app.state.simulations.admit():
-        body = await read_body(request, MAX_SIMULATE_BODY_BYTES)
-        answer = await unless_gone(request, _simulate(request, body))
+    state = request.app.state
+    with state.simulations.admit():  # so that a body is not read in vain; it may arrive slowly, and takes no slot
+        pass
+    with state.simulation_bodies.track() as in_flight:
+        body = await read_body(request, MAX_SIMULATE_BODY_BYTES, state.simulation_bodies, in_flight)
+        with state.simulations.admit():
+            answer = await unless_gone(request, _simulate(request, body))
     return Response(answer[3:], int(answer[:3]), media_type="application/json")
 
 

@@ -1,5 +1,6 @@
 """What people ask the admin listener: decisions, what-if questions, the status, recordings and the page."""
 
+import asyncio
 import gc
 import json
 import socket
@@ -235,6 +236,26 @@ async def test_where_the_system_cannot_fork_the_dump_is_the_same(both, monkeypat
 
 
 # --- what if --------------------------------------------------------------------------------------------------------
+
+
+async def test_H5_a_body_that_arrives_slowly_keeps_no_simulation_from_running(both):
+    question, arrives = json.dumps({"pod": pod("later")}).encode(), asyncio.Event()
+    waiting: list[int] = []
+
+    async def slowly():
+        yield question[:10]
+        waiting.append(1)
+        await arrives.wait()
+        yield question[10:]
+
+    count = routes.MAX_SIMULATIONS
+    slow = [asyncio.ensure_future(both.people.post("/simulate", content=slowly(), headers=JSON)) for _ in range(count)]
+    async with asyncio.timeout(20):
+        while len(waiting) < count:  # noqa: ASYNC110 (the bodies are read by the application's tasks)
+            await asyncio.sleep(0.01)
+    assert (await both.people.post("/simulate", content=question, headers=JSON)).status_code == 200
+    arrives.set()
+    assert {one.status_code for one in await asyncio.gather(*slow)} == {200}
 
 
 async def test_simulate_uses_the_current_cluster(both):
