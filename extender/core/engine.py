@@ -170,7 +170,7 @@ def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
         potential_victims(context, reverse_of=potential)
-    snapshot.index(NodePods, profile.preemption).build(context.layout, np.arange(len(snapshot.nodes)))
+    snapshot.index(NodePods, profile.preemption).on(context.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
 

@@ -341,7 +341,9 @@ class PodStatus(Value, frozen=True):
     allocated_resources: ResourceList | None = None
 
 
-class Pod(Object, frozen=True):
+class Pod(Object, frozen=True, gc=True, weakref=True):
+    """A pod. Weak references need `gc`; the garbage collector skips it anyway, as its fields are not collected."""
+
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

@@ -12,6 +12,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar, cast, get_args
+from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
@@ -26,6 +27,9 @@ from extender.k8s.objects import Labels, Node, Object, Pod
 
 Observer = Callable[[str, Key, Object | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
+
+Departed = WeakValueDictionary[int, Any]
+"""`id()` -> pod, or list of a node's pods, that left; only recorded decisions and other late readers hold it."""
 
 I = TypeVar("I", bound="Index")  # noqa: E741
 
@@ -42,8 +46,7 @@ class Snapshot(NodeTable):
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
         self.observer: Observer | None = None
-        self.departed_bytes = 0
-        """Memory of the pod objects that left and that recorded decisions may hold, since the start (see `NodePods`)."""
+        self.departed: Departed = WeakValueDictionary()
         self._touched: set[int] = set()
         """Rows of the nodes to lay out."""
         self._without_row = PodsWithoutRow()
@@ -83,7 +86,11 @@ class Snapshot(NodeTable):
         """Add or update an object; raises ValueError, and changes nothing, if it cannot be read."""
         self._versions["any"] += 1
         if isinstance(one, Pod):
+            earlier = self.objects.pods.get(key_of(kind, one))
             self._put_pod(one)
+            if earlier is not None:
+                self.departed[id(earlier)] = earlier
+            self.departed.pop(id(one), None)
         elif isinstance(one, Node):
             self._put_node(one)
         else:
@@ -100,6 +107,7 @@ class Snapshot(NodeTable):
         before = self.objects.of(kind).pop(key)
         if isinstance(before, Pod):
             self._withdraw(key, before)
+            self.departed[id(before)] = before
         elif isinstance(before, Node):
             self._remove_node(before)
         else:
@@ -120,6 +128,11 @@ class Snapshot(NodeTable):
         for index in self._following["settled"]:
             index.settled()
         return True
+
+    def retire(self) -> None:
+        """Tell the indexes that another snapshot has taken the place of this one."""
+        for index in self._indexes.values():
+            index.retired()
 
     def dismantle(self) -> Iterator[None]:
         """Free everything in steps, once no reader is left: freeing it all at once would stall the thread."""
@@ -391,6 +404,9 @@ class Index:
 
     def object_changed(self, field: str, before: Any, after: Any) -> None:
         """Handle an object that was added (`before` is None), changed or removed (`after` is None)."""
+
+    def retired(self) -> None:
+        """Handle that another snapshot has taken the place of this one."""
 
     def settled(self) -> None:
         """Handle the end of a group of changes: called before the next decision, for what is computed once for all."""

@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import islice
 from sys import getsizeof
 from typing import Literal, get_args
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -22,6 +23,8 @@ from extender.core.explain import summary as sentences
 from extender.core.explain.record import DecisionRecord, PreemptRecord, RecordedPod, shared_size
 from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
 from extender.core.profile import Profile
+from extender.core.snapshot.snapshot import Departed
+from extender.k8s.cost.memory import pod_parts
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
 
@@ -37,6 +40,9 @@ MAX_SHARE_OF_ONE = 8
 
 MIN_LARGE_BYTES = 1 << 20
 """Decisions up to this size are kept whole, however low the limit."""
+
+MAX_COUNTED_AT_ONCE = 500
+"""Departed pods and lists of pods that one call counts; the next one counts the rest."""
 
 MAX_SUMMARIZED = 100
 """Nodes and victims in the summary of a decision whose details are not kept."""
@@ -190,21 +196,45 @@ class DecisionQuery:
         )
 
 
+class _Parts:
+    """Parts that several decisions hold, each counted once."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._users: dict[int, tuple[int, int]] = {}
+        """`id()` of a part -> (how often it is held, its memory)."""
+
+    def hold(self, parts: Iterable[object]) -> None:
+        for part in parts:
+            users, size = self._users.get(id(part), (0, 0))
+            if not users:
+                size = shared_size(part)
+                self.bytes += size
+            self._users[id(part)] = users + 1, size
+
+    def release(self, parts: Iterable[object]) -> None:
+        for part in parts:
+            users, size = self._users.pop(id(part))
+            if users > 1:
+                self._users[id(part)] = users - 1, size
+            else:
+                self.bytes -= size
+
+
 class DecisionLog:
     """One ring of kept decisions per verb, within a limit of count and of memory.
 
     What several records share counts once. Records of preemptions refer to the pods of the nodes of the dry run. While
-    the cluster cache holds such a pod too, the reference costs no memory; pods that left it since the oldest preemption
-    count.
+    the cluster cache holds such a pod too, the reference costs no memory; once it has left, it counts until the
+    preemptions that were kept before it was found are dropped.
     """
 
-    def __init__(self, max_per_verb: int, max_bytes: int, departed_bytes: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, max_per_verb: int, max_bytes: int, departed: Departed | None = None) -> None:
         """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together.
 
-        `departed_bytes`: memory of the pods that left the cluster cache and that recorded decisions may hold, since the
-        start.
+        `departed`: what left the cluster cache and is still held; the log takes out what it has counted.
         """
-        self._departed_bytes = departed_bytes
+        self._departed: Departed = WeakValueDictionary() if departed is None else departed
         self.stripped = 0
         """Number of decisions kept without their details, because they were too large."""
         self._max_per_verb = max_per_verb
@@ -212,11 +242,9 @@ class DecisionLog:
         self._bytes: dict[VerbName, int] = dict.fromkeys(VERBS, 0)
         self._rings: dict[VerbName, deque[KeptDecision]] = {verb: deque() for verb in VERBS}
         self._numbers: dict[str, int] = dict.fromkeys((*VERBS, "bind"), 0)
-        self._shared: dict[int, tuple[int, int]] = {}
-        """`id()` of a shared part -> (number of decisions that refer to it, its memory)."""
-        self._shared_bytes = 0
-        self._departed_before: deque[int] = deque()
-        """[kept preemption]: `departed_bytes` at its decision."""
+        self._shared, self._left = _Parts(), _Parts()
+        self._left_by: deque[list[object]] = deque()
+        """[kept preemption]: parts of what left the cluster cache before the next one; they are held until it goes."""
 
     @property
     def is_enabled(self) -> bool:
@@ -239,16 +267,9 @@ class DecisionLog:
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
         if kept.verb == "preempt":
-            record = kept.record
-            self._departed_before.append(
-                record.departed_before if isinstance(record, PreemptRecord) else self._departed_bytes()
-            )
-        for part in kept.shared:
-            users, size = self._shared.get(id(part), (0, 0))
-            if not users:
-                size = shared_size(part)
-                self._shared_bytes += size
-            self._shared[id(part)] = users + 1, size
+            self._left_by.append([])
+        self._shared.hold(kept.shared)
+        self._count_departed()
         if len(self._rings[kept.verb]) > self._max_per_verb:
             self._drop(kept.verb)
         while any(self._rings.values()) and self._memory > self._max_bytes:
@@ -257,26 +278,30 @@ class DecisionLog:
     @property
     def _memory(self) -> int:
         """Estimated memory of all rings in bytes."""
-        return self._shared_bytes + sum(map(self._memory_of, VERBS))
+        return self._shared.bytes + sum(map(self._memory_of, VERBS))
 
     def _memory_of(self, verb: VerbName) -> int:
         """Return the estimated memory of a ring in bytes, without what its records share."""
-        departed = 0
-        if verb == "preempt" and self._departed_before:
-            departed = self._departed_bytes() - self._departed_before[0]
-        return self._bytes[verb] + departed
+        return self._bytes[verb] + (self._left.bytes if verb == "preempt" else 0)
+
+    def _count_departed(self) -> None:
+        """Count what left the cluster cache; it is still there because kept preemptions refer to it."""
+        for _ in range(min(len(self._departed), MAX_COUNTED_AT_ONCE)):
+            try:
+                one = self._departed.popitem()[1]
+            except KeyError:  # the last of them was freed meanwhile
+                return
+            if self._left_by:
+                parts = list(pod_parts(one)) if isinstance(one, Pod) else [one]
+                self._left_by[-1] += parts
+                self._left.hold(parts)
 
     def _drop(self, verb: VerbName) -> None:
         dropped = self._rings[verb].popleft()
         self._bytes[verb] -= dropped.size
         if verb == "preempt":
-            self._departed_before.popleft()
-        for part in dropped.shared:
-            users, size = self._shared.pop(id(part))
-            if users > 1:
-                self._shared[id(part)] = users - 1, size
-            else:
-                self._shared_bytes -= size
+            self._left.release(self._left_by.popleft())
+        self._shared.release(dropped.shared)
 
     def get(self, id: str) -> KeptDecision | None:  # noqa: A002  # the name of the key in the API
         verb = id.partition("-")[0]

@@ -13,6 +13,7 @@ from types import FunctionType
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace as replaced
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.config import Configuration
@@ -31,7 +32,7 @@ from extender.core.explain.schema import DecisionReport
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.errors import RequestError
-from extender.k8s.cost.memory import pod_memory
+from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
@@ -129,7 +130,7 @@ class Watched:
     def __init__(self, *pods: Pod, room: int = PLENTY) -> None:
         self.cache = ClusterCache()
         self.cache.replace(ClusterObjects(nodes=(N1,), pods=pods))
-        self.log = DecisionLog(100, room, lambda: self.cache.departed_bytes)
+        self.log = DecisionLog(100, room, self.cache.departed)
         self.number = 0
 
     def preempt(self) -> KeptDecision:
@@ -142,56 +143,77 @@ class Watched:
         self.log.keep(kept)
         return kept
 
-    def apply(self, pod: Pod, *, deleted: bool = False) -> None:
-        self.cache.apply(Change("Pod", pod, deleted))
+    def apply(self, pod: Pod) -> None:
+        self.cache.apply(Change("Pod", pod))
+
+    def delete(self, name: str) -> None:
+        self.cache.apply(Change("Pod", self.cache.snapshot().objects.pods["default", name], deleted=True))
+
+    @property
+    def departed(self) -> int:
+        """The memory of what left the cluster cache and kept decisions hold."""
+        self.log._count_departed()
+        return self.log._left.bytes
 
 
 def test_H4_a_pod_that_only_kept_decisions_hold_counts_until_they_are_dropped():
-    large, watched = running("large", labels=10_000), Watched(running("small"))
-    small = alone(watched.preempt())
-    watched = Watched(running("small"), large, room=4 * small + pod_memory(large))
+    watched = Watched(running("small"))
+    small, large = alone(watched.preempt()), memory_of(running("large", labels=10_000))
+    watched = Watched(running("small"), running("large", labels=10_000), room=5 * small + large + 10_000)
     watched.preempt()
     watched.preempt()
     assert ids(watched.log) == ["preempt-2", "preempt-1"]
-    watched.apply(large, deleted=True)  # from now on the log alone holds it, and there is room for it
+    watched.delete("large")  # from now on the log alone holds it, and there is room for it
     watched.preempt()
     assert ids(watched.log) == ["preempt-3", "preempt-2", "preempt-1"]
-    watched.apply(larger := running("larger", labels=20_000))
+    watched.apply(running("larger", labels=20_000))
     watched.preempt()
-    watched.apply(larger, deleted=True)
+    watched.delete("larger")
     watched.preempt()
-    assert ids(watched.log) == ["preempt-5"]
+    assert ids(watched.log) == []
+    assert watched.departed == 0
 
 
 def test_H4_a_pod_that_no_decision_refers_to_counts_nothing():
-    watched, large = Watched(running("small")), running("large", labels=10_000)
+    watched = Watched(running("small"))
     watched.preempt()
-    for _ in range(3):
-        watched.apply(large)
-        watched.apply(large, deleted=True)
-    assert watched.cache.departed_bytes == 0
+    for name in "abc":
+        watched.apply(running(name, labels=10_000))
+        watched.delete(name)
+    assert watched.departed < 10_000
 
 
-def test_H4_of_a_pod_that_changes_only_what_changed_counts():
+def test_H4_what_the_states_of_a_pod_share_counts_once():
     before = running("web", labels=10_000)
     watched = Watched(before)
+    for number in range(5):
+        watched.preempt()
+        watched.apply(replaced(before, status=replaced(before.status, qos_class=f"class-{number}")))
     watched.preempt()
-    watched.apply(msgspec.structs.replace(before, status=msgspec.structs.replace(before.status, qos_class="Burstable")))
-    assert watched.cache.departed_bytes < 10_000
-    watched.apply(before, deleted=True)
-    assert watched.cache.departed_bytes > pod_memory(before) - 10_000
+    watched.delete("web")
+    assert memory_of(before.metadata.labels) < watched.departed < memory_of(before.metadata.labels) + 20_000
+
+
+def test_H4_pods_of_one_template_count_their_template_once_whoever_leaves_first():
+    shared = {f"label-{number}": "x" for number in range(10_000)}
+    pods = [replaced(one, metadata=replaced(one.metadata, labels=shared)) for one in map(running, "abcdefgh")]
+    watched = Watched(*pods)
+    watched.preempt()
+    for name in "abcdefgh":
+        watched.delete(name)
+    assert memory_of(shared) < watched.departed < memory_of(shared) + 20_000
 
 
 def test_H4_pods_that_a_reload_of_the_cluster_replaces_count():
-    before = running("web", labels=10_000)
-    watched = Watched(before)
+    watched = Watched(running("web", labels=10_000))
     watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(running("web"),)))
-    assert watched.cache.departed_bytes == 0, "no decision was recorded"
+    assert watched.departed == 0, "no decision was recorded"
     watched.preempt()
-    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(before,)))
-    assert 0 < watched.cache.departed_bytes < 10_000
-    watched.apply(before, deleted=True)
-    assert watched.cache.departed_bytes >= pod_memory(before)
+    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(running("web", labels=10_000),)))
+    assert 0 < watched.departed < 10_000
+    watched.preempt()
+    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=()))
+    assert watched.departed > memory_of(running("web", labels=10_000).metadata.labels)
 
 
 # --- what a decision holds itself -------------------------------------------------------------------------------------
@@ -265,6 +287,7 @@ def test_H4_the_size_of_a_kept_decision_is_its_memory(verb, spec):
     kept = KeptDecision(f"{verb}-1", verb, 0, 1.0, record.request.pod, Profile(), "answered", "", record)
     aside = {id(part) for part in kept.shared} | {id(record.request.context.profile), id(kept.profile)}
     if isinstance(record, PreemptRecord) and record.dry_run is not None:
+        aside |= set(map(id, record.dry_run.pods_on_node))
         aside |= {id(one) for on in record.dry_run.pods_on_node for one in on.pods}
     _ = kept.size
     memory = deep_size(kept, frozenset(aside))
