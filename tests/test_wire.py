@@ -526,8 +526,10 @@ LONG = "n" * 400
         ),
         (
             {"metadata": {}, "spec": {"containers": [{"resources": {"requests": {LONG: "1"}}}]}},
-            "Pod.spec.containers[0].resources.requests: the name of a resource has 400 characters, "
-            "at most 317 are accepted",
+            (
+                "Pod.spec.containers[0].resources.requests: the name of a resource has 400 characters, "
+                "at most 317 are accepted"
+            ),
         ),
     ],
 )

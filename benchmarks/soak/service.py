@@ -1,4 +1,4 @@
-"""Run `extender` as installed; on SIGUSR1, write its numbers of tasks, threads and memory blocks to a file.
+"""Run `extender` as installed; on SIGWINCH, write its numbers of tasks, threads and memory blocks to a file.
 
     python -m benchmarks.soak.service COUNTS_FILE serve --config extender.yaml
 
@@ -26,5 +26,5 @@ def counted(_number: int, _frame: object) -> None:
 
 if __name__ == "__main__":
     FILE = sys.argv.pop(1)
-    signal.signal(signal.SIGUSR1, counted)
+    signal.signal(signal.SIGWINCH, counted)
     main()

@@ -105,9 +105,9 @@ class AdminReader(threading.Thread):
 
 
 def sample(process: int, counts: Path, metrics: Mapping[str, float]) -> Sample:
-    """Sample the process; `counts` is the file that `service` writes on SIGUSR1."""
+    """Sample the process; `counts` is the file that `service` writes on SIGWINCH."""
     counts.unlink(missing_ok=True)
-    os.kill(process, signal.SIGUSR1)
+    os.kill(process, signal.SIGWINCH)
     status = Path(f"/proc/{process}/status").read_text()
     waited = time.monotonic()
     while not counts.exists() and time.monotonic() - waited < 5:

@@ -329,4 +329,4 @@ BUDGETS: dict[str, Callable[[int], list[JSON]]] = {
     "budgets of each pod": lambda n: _budgets(n, {"matchLabels": {"app": "web"}}),
     "budgets of other pods": lambda n: _budgets(n, {"matchLabels": {"app": "other"}}),
 }
-"""Field -> function from the number of its entries to PodDisruptionBudgets of the namespace `default` that hold them."""
+"""Field -> function from the number of its entries to PodDisruptionBudgets of the namespace `default` with them."""

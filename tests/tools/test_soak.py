@@ -278,6 +278,8 @@ def test_L3_a_short_soak_runs_finds_no_wrong_answer_and_ends_with_0(tmp_path):
     counts = run.counts()
     assert counts["filter 200"] > 50, lines
     assert counts["bad client"] > 5, lines
+    assert counts["hostile pod 200"], lines
+    assert run.samples[-1].tasks, "the service did not count its tasks"
     assert run.moments("undecided"), "the kill switch was never seen"
     assert {step.what for step in run.done} == {step.what for step in STEPS}
     assert run.admin_requests["/decisions 200"]

@@ -59,8 +59,8 @@ def shared_size(part: object) -> int:
 
 
 _COPIED_BYTES = 64 << 10
-"""Size from which on JSON is copied: what the encoder returns was cut from a larger buffer, and where many are kept, the
-rests of these buffers are lost between them."""
+"""Size from which on JSON is copied: what the encoder returns was cut from a larger buffer, and where many are kept,
+the rests of these buffers are lost between them."""
 
 _ENCODER = msgspec.json.Encoder()
 _POD_DECODER = msgspec.json.Decoder(Pod)

@@ -34,7 +34,7 @@ def memory_of(value: Any) -> int:
 
 
 def pod_parts(pod: Pod) -> Iterator[object]:
-    """Yield the pod and what it may share with other pods of its template: its lists, maps, structs and long strings."""
+    """Yield the pod and what pods of its template may share with it: its lists, maps, structs and long strings."""
     yield pod
     for struct in (pod.metadata, pod.spec, pod.status):
         for name in struct.__struct_fields__:

@@ -310,4 +310,5 @@ async def test_H8_a_metadata_list_that_hangs_does_not_keep_the_process_from_exit
         monkeypatch.setattr(reflector, "list_metadata", listing)
         assert await live.source.verify("Pod") == 0
     (thread,) = threads
-    assert thread.daemon and thread.name == "read-listing"
+    assert thread.daemon
+    assert thread.name == "read-listing"

@@ -90,7 +90,7 @@ async def test_H5_an_answer_counts_until_it_is_read(unread):
     async with served(app) as listener, talking(listener) as talk:
         await unread(talk)
         await until(lambda: app.bodies.bytes > 7 * MIB)
-        talk._writer.transport.resume_reading()
+        talk._writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert (await talk.answer())[2] == b" " * (8 * MIB)
         await until(lambda: app.bodies.bytes == 0)
 
