@@ -22,7 +22,7 @@ Reference.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"^<<$"), 
 SAME = {
     "scalars": "[null, Null, ~, true, True, tRUE, false, no, on, 1, -1, +1, 01, 1_0, 0x1, 0.5, 1e3, 1:30, 2026-01-31, "
     "'1', \"true\", '', .inf, '<<', =, -, +]",
-    "blocks": "a:\n  - b: |\n      text\n      more\n    c: >-\n      fold\n      text\n  -\n  - - x\n    - y\n? key\n: v",
+    "blocks": "a:\n  - b: |\n      text\n      m\n    c: >-\n      fold\n      text\n  -\n  - - x\n    - y\n? key\n: v",
     "documents": "--- 1\n---\n--- {a: b}\n...\n---\n- x\n",
     "empty": "# nothing\n",
     "tags": "[!!str 5, !!int '7', !!float 1.5, !!null '', !!bool 'yes', !!seq [1], !!map {a: 1}, ! 5]",
