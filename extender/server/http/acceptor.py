@@ -14,6 +14,7 @@ run out on account of connections.
 """
 
 import asyncio
+import contextlib
 import heapq
 import logging
 import os
@@ -53,6 +54,12 @@ TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
 
 TLS_READ_BYTES = 64 << 10
 """Read buffer of a TLS connection, allocated as long as it is open; asyncio's is 256 KiB."""
+
+FIRST_BYTE_SECONDS_AT_CLOSE = 0.05
+"""Limit for the first byte once the listener closes: a client that has just connected is about to send its call."""
+
+HANDSHAKE_SECONDS_AT_CLOSE = 1.0
+"""Time that TLS handshakes have once the listener closes."""
 
 ACCEPT_PAUSE_SECONDS = 0.2
 """Pause of accepting when the process has no descriptor left, or when every connection is being answered."""
@@ -94,8 +101,8 @@ class Acceptor:
 
     @property
     def is_starting(self) -> bool:
-        """Return whether a connection that has sent something is not yet in `ListenerState.connections`."""
-        return bool(self._ready or self._starting)
+        """Return whether an accepted connection is not yet in `ListenerState.connections`."""
+        return bool(self._silent or self._ready or self._starting)
 
     def open(self) -> None:
         """Start accepting on the running event loop."""
@@ -105,15 +112,31 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Close the listening socket; accepted connections that have sent something still start, others are closed."""
+        """Close the listening socket; connections that send something at once still start, also from the backlog."""
         if self._is_open:
             self._is_open = False
             if self._resume_timer is not None:
                 self._resume_timer.cancel()
             self._loop.remove_reader(self._listening)
+            with contextlib.suppress(OSError):
+                while self._count() < self.max_connections:  # closing the socket would reset them
+                    self._accept_one()
+            self._loop.call_later(FIRST_BYTE_SECONDS_AT_CLOSE, self._close_silent)
+            self._loop.call_later(HANDSHAKE_SECONDS_AT_CLOSE, self._close_starting)
         self._listening.close()  # first: a client whose connection is closed must not get in again
+
+    def _close_silent(self) -> None:
         for connection in list(self._silent):
-            self._begin(connection)
+            self._give_up(connection)
+
+    def _close_starting(self) -> None:
+        """End the handshakes that are left, and connections that began no request after theirs."""
+        for handshake in self._starting:
+            handshake.cancel()
+        while self._ready:
+            self._ready.popleft().close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
 
     # --- accepting --------------------------------------------------------------------------------------------------
 
@@ -126,7 +149,7 @@ class Acceptor:
                 self._pause()
         for _ in range(room):
             try:
-                connection, _ = self._listening.accept()
+                self._accept_one()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # EMFILE, ENFILE, ENOBUFS, ENOMEM
@@ -134,9 +157,12 @@ class Acceptor:
                 self._make_room()
                 self._pause()
                 return
-            connection.setblocking(False)
-            self._silent[connection] = self._loop.call_later(self._first_byte_timeout, self._give_up, connection)
-            self._loop.add_reader(connection, self._begin, connection)
+
+    def _accept_one(self) -> None:
+        connection, _ = self._listening.accept()
+        connection.setblocking(False)
+        self._silent[connection] = self._loop.call_later(self._first_byte_timeout, self._give_up, connection)
+        self._loop.add_reader(connection, self._begin, connection)
 
     def _count(self) -> int:
         return len(self._silent) + len(self._ready) + len(self._starting) + len(self._state.connections)

@@ -196,3 +196,31 @@ async def test_H5_a_request_that_has_arrived_is_answered_although_the_listener_c
         await listener.close(timeout_seconds=5)
         assert (await talk.answer())[0] == 200
         assert await talk.is_closed()
+
+
+async def test_calls_in_the_backlog_are_answered_when_the_listener_closes(app):
+    """The kernel would reset what it has connected and nothing has accepted."""
+    async with served(app) as listener:
+        with contextlib.ExitStack() as stack:
+            address = ("127.0.0.1", port_of(listener))
+            clients = [stack.enter_context(socket.create_connection(address)) for _ in range(100)]
+            for client in clients:
+                client.send(post(filter_body()))
+            await listener.close(timeout_seconds=10)
+            answers = [client.recv(12) for client in clients]
+        assert answers == [b"HTTP/1.1 200"] * len(clients)
+
+
+async def test_a_handshake_that_stops_does_not_delay_the_end_of_the_listener(app, tmp_path, monkeypatch):
+    monkeypatch.setattr(acceptor, "HANDSHAKE_SECONDS_AT_CLOSE", 0.1)
+    pair = Certificates(tmp_path).client()
+    section = TLSSection(certificate=str(pair.certificate), key=str(pair.key))
+    async with served(app, TLSFiles("server", section)) as listener:
+        with socket.create_connection(("127.0.0.1", port_of(listener))) as client:
+            client.send(b"\x16\x03\x01\x02\x00")
+            await until(lambda: listener._acceptor.is_starting)
+            closing = asyncio.create_task(listener.close(timeout_seconds=60))
+            timeout = asyncio.create_task(asyncio.sleep(acceptor.HANDSHAKE_TIMEOUT_SECONDS / 2))
+            await asyncio.wait((closing, timeout), return_when=asyncio.FIRST_COMPLETED)
+            assert closing.done()
+            timeout.cancel()
