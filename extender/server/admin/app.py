@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from extender.config import Configuration
 from extender.server.admin import health, routes
 from extender.server.admin import openapi as openapi_admin
-from extender.server.admin.admission import Admission
 from extender.server.admin.cluster_dump import MAX_DUMPS
 from extender.server.admin.decision_thread import DecisionThread
+from extender.server.admin.in_flight_limit import InFlightLimit
 from extender.server.admin.routes import MAX_SIMULATE_BYTES_IN_FLIGHT, MAX_SIMULATIONS
 from extender.server.context import ServerContext
 from extender.server.http.body import BodiesInFlight
@@ -64,9 +64,9 @@ def create_admin_app(
     app.state.server_context = server_context
     app.state.decision_thread = decision_thread or DecisionThread()
     app.state.simulating = asyncio.Lock()
-    app.state.simulations = Admission(MAX_SIMULATIONS, "simulations")
+    app.state.simulations = InFlightLimit(MAX_SIMULATIONS, "simulations")
     app.state.simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
-    app.state.dumps = Admission(MAX_DUMPS, "cluster dumps")
+    app.state.dumps = InFlightLimit(MAX_DUMPS, "cluster dumps")
     return _BrowserGuard(app, config)
 
 
@@ -94,7 +94,7 @@ class _BrowserGuard:
         self._host = config.admin.host.lower()
         self._has_debug = config.debug.enabled
         self._allows_remote = config.debug.allow_remote
-        self._admission = Admission(MAX_DEBUG_REQUESTS, "requests of debug endpoints")
+        self._debug_requests = InFlightLimit(MAX_DEBUG_REQUESTS, "requests of debug endpoints")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,7 +111,7 @@ class _BrowserGuard:
             return
         app = self._refusal(Request(scope)) or self._app
         try:
-            with self._admission.admit():
+            with self._debug_requests.track():
                 await app(scope, receive, send_with_headers)
         except HTTPException as error:  # the application answers its own
             await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_with_headers)

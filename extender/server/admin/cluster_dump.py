@@ -40,7 +40,7 @@ class _Dump(StreamingResponse):
     """The response, one of at most MAX_DUMPS at the same time."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with scope["app"].state.dumps.admit():
+        with scope["app"].state.dumps.track():
             await super().__call__(scope, receive, send)
 
 

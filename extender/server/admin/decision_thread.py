@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from extender.server.admin.admission import busy
+from extender.server.admin.in_flight_limit import busy
 from extender.server.stacks import position
 
 log = logging.getLogger(__name__)

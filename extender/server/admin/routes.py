@@ -27,10 +27,10 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.server.admin import fork_worker, openapi
-from extender.server.admin.admission import unless_gone
 from extender.server.admin.cluster_dump import dump_cluster
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
+from extender.server.admin.in_flight_limit import unless_gone
 from extender.server.admin.simulate import simulate_request
 from extender.server.context import ServerContext
 from extender.server.http.body import read_body
@@ -153,11 +153,11 @@ def _time(key: str, text: str) -> int:
 async def simulate(request: Request) -> Response:
     """Run a what-if simulation (docs/simulate.md), one at a time; not for a client that has left."""
     state = request.app.state
-    with state.simulations.admit():  # so that a body is not read in vain; it may arrive slowly, and takes no slot
+    with state.simulations.track():  # so that a body is not read in vain; it may arrive slowly, and takes no slot
         pass
     with state.simulation_bodies.track() as in_flight:
         body = await read_body(request, MAX_SIMULATE_BODY_BYTES, state.simulation_bodies, in_flight)
-        with state.simulations.admit():
+        with state.simulations.track():
             answer = await unless_gone(request, _simulate(request, body))
     return Response(answer[3:], int(answer[:3]), media_type="application/json")
 

@@ -1,4 +1,4 @@
-"""Admission of requests that take long or wait: a bounded number at the same time, and 503 for the others.
+"""Limit of the requests in flight that take long or wait: 503 for those above it.
 
 Rule: a client that has closed its connection is not served any further.
 """
@@ -24,25 +24,25 @@ def busy(message: str) -> HTTPException:
     return HTTPException(503, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
-class Admission:
-    """Admits `limit` requests at the same time; used on one event loop."""
+class InFlightLimit:
+    """Lets `limit` requests be in flight at the same time; used on one event loop."""
 
     def __init__(self, limit: int, things: str) -> None:
         """`things`: what is limited, for the message: `simulations`."""
         self._limit = limit
         self._things = things
-        self._admitted = 0
+        self._in_flight = 0
 
     @contextlib.contextmanager
-    def admit(self) -> Iterator[None]:
+    def track(self) -> Iterator[None]:
         """Count a request inside the `with` block; raises HTTPException (503) above the limit."""
-        if self._admitted >= self._limit:
-            raise busy(f"{self._admitted} {self._things} are running or waiting already: try again later")
-        self._admitted += 1
+        if self._in_flight >= self._limit:
+            raise busy(f"{self._in_flight} {self._things} are running or waiting already: try again later")
+        self._in_flight += 1
         try:
             yield
         finally:
-            self._admitted -= 1
+            self._in_flight -= 1
 
 
 async def unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:

@@ -7,7 +7,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from extender.errors import CallerGone
-from extender.server.admin.admission import Admission, unless_gone
+from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 
 pytestmark = pytest.mark.anyio
 
@@ -23,13 +23,13 @@ def request_of(*messages):
 
 
 def test_H5_above_the_limit_a_request_is_refused_until_another_one_ends():
-    admission = Admission(2, "simulations")
-    with admission.admit():
-        with admission.admit():
+    limit = InFlightLimit(2, "simulations")
+    with limit.track():
+        with limit.track():
             with pytest.raises(HTTPException, match="2 simulations are running or waiting already") as refused:
-                admission.admit().__enter__()
+                limit.track().__enter__()
             assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "5"})
-        with admission.admit():
+        with limit.track():
             pass
 
 
