@@ -107,22 +107,28 @@ def test_H5_large_bodies_at_once_are_limited_in_bytes_and_others_are_answered():
         until(lambda: any("bytes of request bodies in flight" in line for line in process.lines))
 
 
+def whole_nodes(count, size):
+    """A /filter call with this many nodes of this size."""
+    nodes = [
+        b'{"metadata":{"name":"worker-a%d","annotations":{"a":"%b"}}}' % (n + 1, b"x" * size) for n in range(count)
+    ]
+    return b'{"Pod":' + POD + b',"Nodes":{"metadata":{},"items":[' + b",".join(nodes) + b']},"NodeNames":null}'
+
+
 def test_H5_bodies_that_stop_give_way_to_a_real_call():
     """Two of them held the limit for 10 s, and every call with more than 512 KiB got 503."""
+    call = whole_nodes(1, 3 << 20)
     with service() as process, contextlib.ExitStack() as held:
         for size in (127 << 20, 64 << 20):
             one = held.enter_context(process.connect())
             one.sendall(head_of("/filter", size + 100) + b" " * size)
         for _ in range(3):
-            assert process.call("/filter", CALL + b" " * (3 << 20))[0] == 200
+            assert process.call("/filter", call)[0] == 200
 
 
 def test_H5_answers_that_are_not_read_are_limited_in_bytes():
     """Measured: 0.3 GiB; before, 1.5 GiB, as each answer waited whole in the connection's buffer."""
-    nodes = [
-        b'{"metadata":{"name":"%b","annotations":{"a":"%b"}}}' % (b"worker-a%d" % n, b"x" * (35 << 20)) for n in (1, 2)
-    ]
-    body = b'{"Pod":' + POD + b',"Nodes":{"metadata":{},"items":[' + b",".join(nodes) + b']},"NodeNames":null}'
+    body = whole_nodes(2, 35 << 20)
     with service() as process, contextlib.ExitStack() as held:
         status, answer = process.call("/filter", body)
         assert status == 200
