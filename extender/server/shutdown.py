@@ -97,7 +97,11 @@ class StopRequests:
         self._loop = asyncio.get_running_loop()
         # Python handles signals in the main thread only.
         self._signals = (
-            [one for one in (*STOP_SIGNALS, *IGNORED_SIGNALS) if signal.getsignal(one) is not signal.SIG_IGN]  # nohup
+            [
+                one
+                for one in (*STOP_SIGNALS, *IGNORED_SIGNALS)
+                if one != signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN  # nohup
+            ]
             if threading.current_thread() is threading.main_thread()
             else []
         )

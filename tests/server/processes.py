@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +22,13 @@ class Process:
         given = {"SERVER__PORT": "0", "ADMIN__PORT": "0", **settings}
         environment = os.environ | {f"EXTENDER_{key}": value for key, value in given.items()}
         command = [*prefix, sys.executable, "-m", "extender", "serve", *arguments]
-        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # tests that run under nohup ignore it
+        )
         assert self.process.stderr is not None
         self._said = self.process.stderr
         self.lines: list[str] = []

@@ -141,6 +141,13 @@ def begin(connection):
     assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+def test_sigint_ends_a_process_that_was_started_in_the_background_of_a_script():
+    """Shells start such a process with SIGINT ignored."""
+    with running(prefix=("bash", "-c", 'trap "" INT; exec "$@"', "bash")) as process:
+        process.say(signal.SIGINT)
+        assert process.ends() == 0
+
+
 def test_sigint_does_not_wait_and_L6_500_idle_connections_do_not_refuse_a_call():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 2048:

@@ -156,8 +156,9 @@ def test_headings_are_in_order_and_every_control_has_a_name(tabs, view):
 
 def test_every_bar_has_a_text(tabs):
     page = opened(tabs, "preempt")
-    labels = page.locator("svg.bar").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
-    assert len(labels) == 12
+    bars = page.locator("svg.bar")
+    expect(bars).to_have_count(12)
+    labels = bars.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
     assert all(re.fullmatch(r"\w+ (before|after|if chosen): .+ of .+", label) for label in labels)
 
 
