@@ -19,12 +19,10 @@ from extender.core.engine import Candidate, PreemptDecision
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import UNLIMITED
 from extender.core.preemption.pdb.violations import budget_index
+from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.decision_log import DecisionMode
-
-MAX_NAME_CHARACTERS = 253
-"""Longest name of an object in Kubernetes; what a caller sends may be longer, and is cut."""
 
 MAX_DROPPED_NODES = 15_000
 """Nodes of one reason in a line; three times as many as kube-scheduler is tested with."""
@@ -158,7 +156,7 @@ def preemptor(pod: Pod) -> AuditPreemptor:
 
 
 def shorten(name: str) -> str:
-    """Return a name from a request, cut to MAX_NAME_CHARACTERS."""
+    """Return a name from a request, cut to MAX_NAME_CHARACTERS, as a caller may send a longer one."""
     return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[:MAX_NAME_CHARACTERS]}…"
 
 
