@@ -26,6 +26,7 @@ from extender.core.profile import (
     DEFAULT_RANKING,
     EXTRA_RANKING,
     UPSTREAM,
+    KubeScheduler,
     Limits,
     PreemptionPolicy,
     Profile,
@@ -73,7 +74,12 @@ def rows(world: World) -> Iterator[Row]:
     plain = Work(decide(snapshot, world.pod, UPSTREAM, history))
     for name, policy in (("budgets Strict and Live", BUDGETS), ("all policies", ALL)):
         work = Work(
-            decide(prepare(snapshot, Profile(preemption=policy)), world.pod, Profile(preemption=policy), history)
+            decide(
+                prepare(snapshot, KubeScheduler((Profile(preemption=policy),))),
+                world.pod,
+                Profile(preemption=policy),
+                history,
+            )
         )
         own, others = in_turns([work, plain], ROUNDS)
         limit = TIMES_PLAIN if policy is ALL else None

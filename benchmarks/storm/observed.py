@@ -12,7 +12,7 @@ from benchmarks.storm.clock import Clock
 from benchmarks.storm.plan import Storm
 from benchmarks.storm.truth import Budget, Life, Truth
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler, Profile
 from extender.k8s.kinds import ClusterObjects
 
 Seen = Callable[[Change], None]
@@ -35,7 +35,7 @@ class ObservedClusters:
     def begin(cls, storm: Storm, clock: Clock, truth: Truth, profile: Profile, seen: Seen) -> "ObservedClusters":
         """Start with both caches in sync; the extender decides by `profile`."""
         stores = ClusterCache(clock.seconds), ClusterCache(clock.seconds)
-        stores[1].prepare_for(profile)
+        stores[1].prepare_for(KubeScheduler((profile,)))
         objects = ClusterObjects(
             nodes=truth.nodes,
             pods=tuple(life.pod for life in truth.pods.values()),

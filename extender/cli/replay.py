@@ -141,6 +141,7 @@ class ReplayedCall(NamedTuple):
 def _settings_override(config: Path | None, preset: PresetName | None) -> "SettingsOverride":
     """Return a function from recorded settings to the settings to decide by."""
     from extender.config import Configuration
+    from extender.core.profile import KubeScheduler
     from extender.server.settings import Settings
 
     if config is not None:
@@ -158,7 +159,7 @@ def _settings_override(config: Path | None, preset: PresetName | None) -> "Setti
         """
         keep = 1 if policy.budget_accounting == "Live" else settings.profile.keep_candidates
         profile = replace(settings.profile, preemption=policy, keep_candidates=keep)
-        return Settings(profile, policies.on_preempt_failure)
+        return Settings(KubeScheduler((profile,)), policies.on_preempt_failure)
 
     return under
 

@@ -248,7 +248,10 @@ ARGS_OF = {
 
 
 class ScorePlugin(Section):
-    name: Annotated[str, AfterValidator(partial(require_known, known=tuple(SCORE_WEIGHTS)))]
+    name: Annotated[
+        str,
+        AfterValidator(partial(require_known, known=tuple(name for name in SCORE_WEIGHTS if name != "VolumeBinding"))),
+    ]
     """Plugin name, as in kube-scheduler."""
     weight: Count = 1
     """Factor for its score of 0 to 100; unset: kube-scheduler's default weight of the plugin."""

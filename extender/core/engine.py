@@ -45,7 +45,7 @@ from extender.core.preemption.sent_candidates import (
     SentCandidate,
     resolve_candidates,
 )
-from extender.core.profile import UPSTREAM, Profile
+from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import ObjectMeta, Pod
@@ -162,10 +162,16 @@ class PreemptDecision:
         return "; ".join(f"{count} nodes: {reason}" if count > 1 else f"1 node: {reason}" for reason, count in common)
 
 
-def prepare(snapshot: Snapshot, profile: Profile = UPSTREAM) -> Snapshot:
-    """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot."""
+def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snapshot:
+    """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot.
+
+    They depend on the preemption policy only, which all profiles share.
+    """
+    if snapshot.features != scheduler.features:
+        raise ValueError("the snapshot was built for another version of kube-scheduler")
     for index in PLUGIN_INDEXES:
         snapshot.index(index)
+    profile = scheduler.profiles[0]
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":

@@ -1,7 +1,8 @@
 """Settings of a decision: a scheduler profile and the preemption policy; the defaults are kube-scheduler v1.36's.
 
-Counterpart of KubeSchedulerProfile and its plugin arguments (kubescheduler.config.k8s.io/v1). Built once from the
-configuration file (`extender.config`) and passed to every engine call.
+Counterpart of KubeSchedulerConfiguration, KubeSchedulerProfile and its plugin arguments
+(kubescheduler.config.k8s.io/v1) after defaulting and merging. Built once from the configuration files
+(`extender.config`); the profile of the pod is passed to every engine call.
 
 Rule: frozen values; nothing here reads a snapshot.
 """
@@ -10,8 +11,28 @@ from dataclasses import dataclass
 from typing import Literal
 
 from extender.k8s.annotations import EVICTION_COST
-from extender.k8s.objects import NodeAffinity, TopologySpreadConstraint
+from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
+from extender.k8s.version.features import DEFAULT_FEATURES, DEFAULT_MINOR, Features
+
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+"""schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""
+
+DEFAULT_PREEMPTION = "DefaultPreemption"
+
+PREFILTER_PLUGINS = (
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeDeclaredFeatures",
+)
+"""PreFilter plugins that are modelled, in the order of kube-scheduler's default profile."""
 
 FILTER_PLUGINS = (
     "NodeUnschedulable",
@@ -28,14 +49,26 @@ FILTER_PLUGINS = (
     "InterPodAffinity",
     "NodeDeclaredFeatures",
 )
-"""Filter plugins that are modelled, in the order in which kube-scheduler runs them."""
+"""Filter plugins that are modelled, in the order of kube-scheduler's default profile."""
+
+PRESCORE_PLUGINS = (
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "VolumeBinding",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "NodeResourcesBalancedAllocation",
+)
+"""PreScore plugins that are modelled, in the order of kube-scheduler's default profile."""
 
 SCORE_WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "VolumeBinding": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
-    "NodeResourcesFit": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
@@ -169,12 +202,27 @@ class PreemptionPolicy:
 class Profile:
     """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
 
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    """spec.schedulerName of the pods that this profile schedules."""
+    pre_enqueue_plugins: tuple[str, ...] = ("SchedulingGates", DEFAULT_PREEMPTION)
+    """Plugins that may keep a pod out of the queue, in order."""
+    prefilter_plugins: tuple[str, ...] = PREFILTER_PLUGINS
+    """Enabled PreFilter plugins that are modelled, in order. The first that rejects gives the reason."""
     filter_plugins: tuple[str, ...] = FILTER_PLUGINS
+    """Enabled Filter plugins that are modelled, in order. The first that rejects a node gives its status."""
+    post_filter_plugins: tuple[str, ...] = (DEFAULT_PREEMPTION,)
+    """Enabled PostFilter plugins that are modelled, in order; without DefaultPreemption nothing is preempted."""
+    prescore_plugins: tuple[str, ...] = PRESCORE_PLUGINS
+    """Enabled PreScore plugins that are modelled, in order."""
     score_weights: tuple[tuple[str, int], ...] = tuple(SCORE_WEIGHTS.items())
+    """(Enabled Score plugin that is modelled, weight), in order."""
+    not_evaluated_plugins: tuple[str, ...] = ()
+    """Enabled plugins that have a say in verdicts and are not evaluated here: plugins that are not in-tree, sorted."""
     fit_strategy: ScoringStrategy = ScoringStrategy()
     balanced_resources: tuple[str, ...] = ("cpu", "memory")
     ignored_resources: frozenset[str] = frozenset()
-    """Extended resources that NodeResourcesFit does not check (NodeResourcesFitArgs.ignoredResources)."""
+    """Extended resources that NodeResourcesFit does not check: NodeResourcesFitArgs.ignoredResources, and
+    managedResources[].ignoredByScheduler of the extenders."""
     ignored_resource_groups: frozenset[str] = frozenset()
     """Prefixes before the slash of resources that NodeResourcesFit does not check (ignoredResourceGroups)."""
     added_affinity: NodeAffinity | None = None
@@ -185,12 +233,50 @@ class Profile:
     """Weight in scores of a running pod's required affinity to the incoming pod (InterPodAffinityArgs)."""
     ignore_preferred_terms_of_existing_pods: bool = False
     """Ignore preferred terms of running pods if the incoming pod has none (InterPodAffinityArgs)."""
+    volume_binding_shape: tuple[tuple[int, int], ...] = ((0, 10), (100, 0))
+    """(utilization 0-100, score 0-10): VolumeBindingArgs.shape; read with Features.storage_capacity_scoring only."""
+    min_candidate_nodes_percentage: int = 10
+    """DefaultPreemptionArgs: with `min_candidate_nodes_absolute`, how many candidates kube-scheduler's dry run looks
+    for. The extender tries all nodes that it is sent; simulations report the number."""
+    min_candidate_nodes_absolute: int = 100
     keep_candidates: int | None = 1
     """Largest number of candidates in an answer to `/preempt`, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()
-    """schedulerNames whose nominated pods count; empty: only the incoming pod's own."""
+    """schedulerNames of all profiles of the same kube-scheduler, whose nominated pods count; empty: only the incoming
+    pod's own."""
     preemption: PreemptionPolicy = PreemptionPolicy()
 
 
 UPSTREAM = Profile()
 """kube-scheduler v1.36 with its default configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubeScheduler:
+    """The kube-scheduler that calls this extender: its profiles and the switches of its version.
+
+    `KubeScheduler()` is an unconfigured kube-scheduler v1.36.
+    """
+
+    profiles: tuple[Profile, ...] = (UPSTREAM,)
+    """At least one, with distinct names. `preemption` and `keep_candidates` are the same in all of them."""
+    features: Features = DEFAULT_FEATURES
+    minor: int = DEFAULT_MINOR
+    """Minor version: 36 for 1.36."""
+    version_source: str = "default"
+    """Where `minor` was found, as `/readyz?verbose` says it."""
+    percentage_of_nodes_to_score: int = 0
+    """0: adaptive. The extender judges all nodes that it is sent; simulations report the number."""
+
+    def profile_of(self, pod: Pod) -> Profile | None:
+        """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""
+        return next((one for one in self.profiles if one.scheduler_name == pod.spec.scheduler_name), None)
+
+    @property
+    def preemption(self) -> PreemptionPolicy:
+        """Return the preemption policy, which all profiles share."""
+        return self.profiles[0].preemption
+
+
+UNCONFIGURED = KubeScheduler()
+"""kube-scheduler v1.36 without configuration."""

@@ -19,6 +19,7 @@ from extender.k8s.cost.limits import MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from extender.k8s.quantity import NANO, QuantityError
 from extender.k8s.selectors import is_qualified_name
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -57,7 +58,7 @@ class Usage:
     """Bytes as scores count them: DEFAULT_MEMORY_REQUEST for a container without a memory request."""
 
 
-def running_usage(pod: Pod) -> Usage:
+def running_usage(pod: Pod, features: Features = DEFAULT_FEATURES) -> Usage:
     """Return the amounts that a pod takes of its node, in-place resizes in progress included.
 
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36, default gates).

@@ -58,7 +58,7 @@ def create_app(
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
         tracing=tracing.start_tracing(config.tracing.endpoint),
     )
-    cache.prepare_for(server_context.settings.profile)
+    cache.prepare_for(server_context.settings.scheduler)
     server_context.live_settings.prepare_cache = source.adopt
     waits = EventLoopCollector()
     register_collectors(server_context.metrics, server_context, waits)

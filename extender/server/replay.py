@@ -242,7 +242,7 @@ class _ReplayState:
 
     def _start(self) -> ServerContext:
         cache, cluster = ClusterCache(), self.files.cluster()
-        cache.prepare_for(self.settings.profile)
+        cache.prepare_for(self.settings.scheduler)
         try:
             if cluster is not None:
                 cache.replace(cluster)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from extender.config import Configuration
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler, Profile
 from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
@@ -28,7 +28,8 @@ RESTART_ONLY_SECTIONS = ("cluster", "bind", "server", "admin", "debug", "recordi
 class Settings:
     """The settings that answers depend on; replaced as a whole, so that no answer mixes two configurations."""
 
-    profile: Profile
+    scheduler: KubeScheduler
+    """The kube-scheduler that calls: its profiles, with our preemption policy in each, and its version."""
     on_preempt_failure: Literal["Error", "Veto"] = "Error"
     is_observing: bool = False
     """`mode: Observe`: decide, log and count, but answer as if no extender were configured."""
@@ -38,11 +39,15 @@ class Settings:
     @classmethod
     def from_config(cls, config: Configuration) -> "Settings":
         return cls(
-            config.profile(),
+            KubeScheduler((config.profile(),)),
             config.preemption.on_failure,
             config.mode == "Observe",
             config.kill_switch.preempt if config.kill_switch.enabled else None,
         )
+
+    @property
+    def profile(self) -> Profile:
+        return self.scheduler.profiles[0]
 
     @property
     def needs_cluster(self) -> bool:
@@ -75,7 +80,7 @@ class LiveSettings:
 
     def __init__(self, config: Configuration, file: ConfigFile | None = None) -> None:
         self.settings = Settings.from_config(config)
-        self.prepare_cache: Callable[[Profile], Awaitable[None]] | None = None
+        self.prepare_cache: Callable[[KubeScheduler], Awaitable[None]] | None = None
         """Function that prepares the cluster cache for new policies while decisions are still made by the old ones."""
         self.last_error: str | None = None
         """Reason why the last reload failed, one line per error; None if the file as it is now is in effect."""
@@ -139,20 +144,21 @@ class LiveSettings:
     def _activate(self, settings: Settings) -> None:
         """Apply the settings at once, but new preemption policies only once the cluster cache is prepared for them."""
         was_preparing = self._preparing is not None and self._preparing.cancel()
-        current = self.settings.profile.preemption
-        if self.prepare_cache is None or (settings.profile.preemption == current and not was_preparing):
+        current = self.settings.scheduler
+        same = settings.scheduler.preemption == current.preemption and settings.scheduler.features == current.features
+        if self.prepare_cache is None or (same and not was_preparing):
             self.settings = settings
         else:
-            self.settings = replace(settings, profile=replace(settings.profile, preemption=current))
+            self.settings = replace(settings, scheduler=current)
             self._preparing = asyncio.create_task(
                 self._activate_when_prepared(settings, self.prepare_cache), name="prepare-cache"
             )
 
     async def _activate_when_prepared(
-        self, settings: Settings, prepare_cache: Callable[[Profile], Awaitable[None]]
+        self, settings: Settings, prepare_cache: Callable[[KubeScheduler], Awaitable[None]]
     ) -> None:
         try:
-            await prepare_cache(settings.profile)
+            await prepare_cache(settings.scheduler)
         except Exception:  # then the first request computes it
             log.exception("failed to prepare the cluster cache for the new preemption policies")
         self.settings = settings

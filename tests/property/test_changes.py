@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import prepare
 from extender.core.evaluation import evaluate
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import Pod
@@ -105,7 +105,7 @@ def check_policies(seed: int) -> None:
     """Change running pods at random; after every few changes, policies that read all there is of them decide alike."""
     chance, asked = random.Random(seed), question(seed)
     objects = load_cluster(asked.cluster)
-    changing = prepare(Snapshot.build(objects), asked.profile)
+    changing = prepare(Snapshot.build(objects), KubeScheduler((asked.profile,)))
     others = [*objects.pods, *(typed(one) for one in question(seed + 1).cluster["items"] if one["kind"] == "Pod")]
     for _ in range(6):
         for _ in range(chance.randint(1, 4)):

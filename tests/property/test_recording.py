@@ -15,7 +15,7 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.cluster.files.manifests import load_cluster
 from extender.config.serving import RecordingSection
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler, Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import parse_time
 from extender.server.context import ServerContext
@@ -59,7 +59,7 @@ class Calls:
         self.now = 0.0
         self.version = 0
         self.cache, self.source = ClusterCache(self.clock), Live()
-        self.cache.prepare_for(Profile())
+        self.cache.prepare_for(KubeScheduler())
         if self.chance.random() < 0.9:
             self.build()
         section = RecordingSection(directory=directory, segment_size=self.chance.choice(SEGMENT_SIZES))
@@ -128,12 +128,12 @@ class Calls:
             preemption=some_policy(self.draw),
         )
         self.server_context.live_settings.settings = Settings(
-            profile,
+            KubeScheduler((profile,)),
             self.chance.choice(("Error", "Veto")),
             self.rarely(6),
             self.chance.choice(("Veto", "PassThrough")) if self.rarely(8) else None,
         )
-        self.cache.prepare_for(profile)
+        self.cache.prepare_for(KubeScheduler((profile,)))
 
     def trouble(self) -> None:
         self.source.said = "the picture is too old" if self.source.said is None else None

@@ -21,7 +21,7 @@ import msgspec
 from extender.cluster.cache.assume import AssumeCache
 from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.engine import prepare
-from extender.core.profile import UPSTREAM, Profile
+from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.core.snapshot.snapshot import Departed, Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
@@ -86,7 +86,7 @@ class ClusterCache:
             self.mutable_snapshot, self.recent_deletions, clock, lambda uid: uid in self._deleted_uids["Pod"]
         )
         """Assumed states of pods, which override the API server's until a watch event confirms them."""
-        self._profile = UPSTREAM
+        self._scheduler = UNCONFIGURED
         self._snapshot: Snapshot | None = None
         self._version = 0
         self.departed: Departed = WeakValueDictionary()
@@ -121,16 +121,19 @@ class ClusterCache:
         self._snapshot.refresh_layout()
         return self._snapshot
 
-    def prepare_for(self, profile: Profile) -> None:
-        """Build the indexes that decisions with this profile need, at once."""
-        self._profile = profile
+    def prepare_for(self, scheduler: KubeScheduler) -> None:
+        """Build the indexes that decisions for this kube-scheduler need, at once.
+
+        ValueError if the snapshot was built for another version: see `adopt`.
+        """
+        self._scheduler = scheduler
         if self._snapshot is not None:
             self._snapshot.refresh_layout()
-            prepare(self._snapshot, profile)
+            prepare(self._snapshot, scheduler)
 
-    def adopt(self, profile: Profile, on_skipped: OnSkipped | None = None) -> Iterator[None]:
-        """Rebuild the snapshot for another profile in steps, while decisions continue with the previous one."""
-        self._profile = profile
+    def adopt(self, scheduler: KubeScheduler, on_skipped: OnSkipped | None = None) -> Iterator[None]:
+        """Rebuild the snapshot for other settings in steps, while decisions continue with the previous one."""
+        self._scheduler = scheduler
         if self._snapshot is not None:
             yield from self.rebuild(on_skipped)
 
@@ -186,7 +189,7 @@ class ClusterCache:
         `objects`: kind -> objects; `unread`: kinds without list permission. ValueError for an unreadable object if
         `on_skipped` is None.
         """
-        snapshot = prepare(Snapshot(), self._profile)
+        snapshot = prepare(Snapshot(self._scheduler.features), self._scheduler)
         snapshot.departed = self.departed
         snapshot.unreadable_tables = _field_names(unread)
         for kind in KIND_LOAD_ORDER:
@@ -196,7 +199,7 @@ class ClusterCache:
                     yield
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
-        prepare(snapshot, self._profile)
+        prepare(snapshot, self._scheduler)
         previous, self._snapshot = self._snapshot, snapshot
         self.assumed.reapply()
         self._changed()

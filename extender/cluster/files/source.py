@@ -15,7 +15,7 @@ from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, parse_files, read_files
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 from extender.daemon_thread import ReloadThread
 from extender.errors import ClusterFileError
 from extender.file_watch import ChangeDetector, Signature, file_signature
@@ -66,9 +66,9 @@ class FileSource:
     def reflector_statuses(self) -> Sequence[ReflectorStatus]:
         return ()
 
-    async def adopt(self, profile: Profile) -> None:
-        """Build the indexes that decisions with this profile need."""
-        self.cache.prepare_for(profile)
+    async def adopt(self, scheduler: KubeScheduler) -> None:
+        """Build the indexes that decisions for this kube-scheduler need."""
+        self.cache.prepare_for(scheduler)
 
     def load(self) -> LoadReport:
         """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""

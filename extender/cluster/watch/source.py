@@ -31,7 +31,7 @@ from extender.cluster.watch.list_watch import (
 )
 from extender.cluster.watch.reflector import Reflector
 from extender.cluster.watch.retry import Outage
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 from extender.daemon_thread import run_in_daemon_thread
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import Key
@@ -270,10 +270,10 @@ class KubernetesSource:
                 await asyncio.sleep(0)
                 ends = time.perf_counter() + turn
 
-    async def adopt(self, profile: Profile) -> None:
-        """Prepare the cache for decisions with this profile, while decisions continue with the previous one."""
+    async def adopt(self, scheduler: KubeScheduler) -> None:
+        """Prepare the cache for decisions for this kube-scheduler, while decisions continue with the previous one."""
         async with self._changing:
-            await self._in_turns(self.cache.adopt(profile, self._skip))
+            await self._in_turns(self.cache.adopt(scheduler, self._skip))
 
     def _apply(self, item: Replaced | Deltas) -> Iterator[None]:
         """Apply a list or events in steps."""

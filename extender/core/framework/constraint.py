@@ -25,6 +25,7 @@ from extender.core.snapshot.importance import ImportanceLayout
 from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import Features
 
 CodeArray = npt.NDArray[np.uint8]
 """[node]: Code of each node."""
@@ -43,6 +44,11 @@ class SchedulingContext:
     """Nominated pods that the incoming pod must yield to: equal or higher priority, not the pod itself."""
     history: EvictionHistory = NO_HISTORY
     """Recent evictions, which protections and rate limits read; plugins do not."""
+
+    @property
+    def features(self) -> Features:
+        """Return the switches of the kube-scheduler's version."""
+        return self.snapshot.features
 
     @property
     def layout(self) -> NodeLayout:

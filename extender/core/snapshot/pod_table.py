@@ -19,6 +19,7 @@ from extender.k8s.kinds import Key
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import is_resize_infeasible, running_usage
 from extender.k8s.time import parse_time
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
 ASSUMED_DELETION_TIMESTAMP = "1970-01-01T00:00:00Z"
 """deletionTimestamp of a pod that is assumed to be terminating, because its eviction was approved (see AssumeCache)."""
@@ -56,7 +57,8 @@ class PodResources:
 class PodTable:
     """Columns over running pods, [pod], and sums over the pods of every node, [node]: what NodeInfo holds upstream."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
+        self._features = features
         self.pods: list[Pod] = []
         """[pod]: the pod, NO_POD where a row is free."""
         self.resources: list[PodResources] = []
@@ -203,7 +205,7 @@ class PodTable:
                 self._cached_resources.clear()
                 self._cached_bytes = 0
             self._cached_bytes += len(key)
-            usage = running_usage(pod)
+            usage = running_usage(pod, self._features)
             amounts = {name: clamped(amount) for name, amount in usage.requests.items()} | {"pods": 1}
             known = self._cached_resources[key] = PodResources(
                 tuple(amounts.get(name, 0) for name in BASE_RESOURCES),

@@ -11,7 +11,7 @@ Rule: it changes between decisions and never during one; changes and decisions b
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, ClassVar, TypeVar, cast, get_args
+from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -24,6 +24,7 @@ from extender.core.snapshot.node_table import NodeTable
 from extender.core.snapshot.pod_table import PodPart, PodsWithoutRow, PodTable, changed_parts, identity, is_finished
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, ObjectTables, key_of
 from extender.k8s.objects import Labels, Node, Object, Pod
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
 Observer = Callable[[str, Key, Object | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
@@ -37,12 +38,14 @@ I = TypeVar("I", bound="Index")  # noqa: E741
 class Snapshot(NodeTable):
     """Nodes, running pods and everything else that decisions read. A node's row is its place in `nodes`."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
         super().__init__()
+        self.features: Final = features
+        """Switches of the kube-scheduler whose decisions this snapshot is for: they say what a pod requests, too."""
         self.objects = ObjectTables()
         """Every object by kind and key, pods that are not running included."""
         self._unreadable_tables: frozenset[str] = frozenset()
-        self.pod_table = PodTable()
+        self.pod_table = PodTable(features)
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
         self.observer: Observer | None = None
@@ -56,9 +59,9 @@ class Snapshot(NodeTable):
         self._following_parts: dict[frozenset[PodPart], list[Index]] = {}
 
     @classmethod
-    def build(cls, objects: ClusterObjects) -> "Snapshot":
+    def build(cls, objects: ClusterObjects, features: Features = DEFAULT_FEATURES) -> "Snapshot":
         """Return a snapshot of these objects, arrays included; raises ValueError if one of them cannot be read."""
-        snapshot = cls()
+        snapshot = cls(features)
         snapshot.unreadable_tables = frozenset(objects.unreadable_tables)
         for kind in KIND_LOAD_ORDER:
             for one in getattr(objects, KINDS[kind].field):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 
 
 class ClusterSource(Protocol):
@@ -30,8 +30,8 @@ class ClusterSource(Protocol):
         """Keep the cluster cache in sync with the source until cancelled."""
         return
 
-    async def adopt(self, profile: Profile) -> None:
-        """Prepare the cluster cache for decisions with this profile, while decisions continue with the old one."""
+    async def adopt(self, scheduler: KubeScheduler) -> None:
+        """Prepare the cluster cache for this kube-scheduler, while decisions continue with the old settings."""
         return
 
     def problem(self) -> str | None:

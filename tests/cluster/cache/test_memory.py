@@ -25,6 +25,7 @@ from extender.core.profile import (
     DEFAULT_RANKING,
     EXTRA_IMPORTANCE,
     EXTRA_RANKING,
+    KubeScheduler,
     Limits,
     PreemptionPolicy,
     Profile,
@@ -70,7 +71,7 @@ def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, cache = Profile(preemption=policy), ClusterCache()
-    cache.prepare_for(profile)
+    cache.prepare_for(KubeScheduler((profile,)))
     cache.replace(ClusterObjects(nodes=tuple(_decoded(decoders, "Node", _node(name)) for name in ("n1", "n2"))))
     seen = []
     for number in range(ROUNDS + MORE_ROUNDS):

@@ -66,7 +66,7 @@ class Rig:
         self.server_context = ServerContext(
             self.cache, LiveSettings(configuration(**sections)), source, recorder=self.recorder
         )
-        self.cache.prepare_for(self.server_context.settings.profile)
+        self.cache.prepare_for(self.server_context.settings.scheduler)
 
     def ask(self, verb: str, body: bytes | dict[str, Any]) -> Answer:
         """Answer as the route does."""

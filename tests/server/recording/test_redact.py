@@ -11,7 +11,7 @@ from msgspec import Raw
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
 from extender.k8s.annotations import DO_NOT_DISRUPT
 from extender.server.observability.cache_status import NoSource
@@ -388,7 +388,7 @@ def test_settings_with_everything_set_are_read_back_as_they_were():
 def test_everything_is_set_there():
     """A lost field would go unnoticed if it had its default; keepCandidates has to be 1 there."""
     settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
-    plain = Settings(Profile())
+    plain = Settings(KubeScheduler())
     preemption, limits = settings.profile.preemption, settings.profile.preemption.limits
     pairs: list[tuple[Any, Any]] = [
         (settings, plain),
@@ -409,7 +409,7 @@ def test_everything_is_set_there():
 
 
 def test_other_kept_candidates_are_read_back_too(tmp_path):
-    settings = Settings(Profile(keep_candidates=None))
+    settings = Settings(KubeScheduler((Profile(keep_candidates=None),)))
     assert read_back(settings) == settings
 
 

@@ -306,7 +306,7 @@ def test_other_settings_begin_a_segment(rig):
 def test_what_is_answered_without_a_decision_is_replayed_without_one(tmp_path, kill_switch, observing):
     rig = Rig(tmp_path)
     rig.server_context.live_settings.settings = Settings(
-        rig.server_context.settings.profile, "Error", observing, kill_switch
+        rig.server_context.settings.scheduler, "Error", observing, kill_switch
     )
     rig.recorder.start()
     for verb, body in CALLS.items():

@@ -112,7 +112,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     exceeds[_PODS_COLUMN] = False  # quirk: upstream never marks "Too many pods" as unresolvable
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
-        usage = running_usage(pod).requests | {"pods": 1}
+        usage = running_usage(pod, context.features).requests | {"pods": 1}
         return [clamped(usage.get(name, 0)) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)

@@ -16,7 +16,7 @@ from extender.core import engine
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import LiveBudgetIndex
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
@@ -152,7 +152,7 @@ def test_how_many_healthy_pods_may_be_lost(case):
 def test_it_is_the_same_in_a_snapshot_that_pods_came_to_one_by_one(case):
     snapshot = Snapshot()
     for policy in EVERY_WAY:
-        engine.prepare(snapshot, Profile(preemption=policy))
+        engine.prepare(snapshot, KubeScheduler((Profile(preemption=policy),)))
     objects = load_cluster(world(case.here, case.elsewhere, [case.budget], case.waiting))
     for kind in ("Pod", "PodDisruptionBudget", "Node"):
         for each in getattr(objects, KINDS[kind].field):

@@ -11,7 +11,7 @@ import pytest
 from extender.core import engine
 from extender.core.engine import MAX_EXTENDER_SCORE
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, budget, built, cluster, drop_messages, incoming, node, pod, typed
 
@@ -325,7 +325,7 @@ def test_both_ways_of_counting_are_at_hand_on_one_snapshot():
 def test_a_budget_that_is_spent_meanwhile_is_heeded():
     """The snapshot is asked, changed and asked again; the other order is remembered and changed as well."""
     snapshot, profile = built(cluster({node("n1", cpu="5"): ONE_BY_ONE})), Profile(preemption=STRICT)
-    engine.prepare(snapshot, profile)
+    engine.prepare(snapshot, KubeScheduler((profile,)))
     expected = {3: ["first", "second"], 1: ["outsider", "second"], 0: None, 2: ["first", "second"]}
     for allowed, victims in expected.items():
         snapshot.put(
