@@ -274,7 +274,7 @@ class ScorePlugin(Section):
 
 class PrioritizeSection(Section):
     plugins: Annotated[list[ScorePlugin], unique(attrgetter("name"))] = [
-        ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items()
+        ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items() if name != "VolumeBinding"
     ]
     """Score plugins whose weighted scores are summed. Default: all of kube-scheduler's that are implemented."""
 

@@ -66,6 +66,7 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
 SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
+    volume_binding.NAME: volume_binding.score,
     pod_topology_spread.NAME: pod_topology_spread.score,
     inter_pod_affinity.NAME: inter_pod_affinity.score,
     node_resources.FIT_NAME: node_resources.fit_score,

@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
@@ -262,3 +262,8 @@ def _largest_capacity(snapshot: Snapshot, storage_class: StorageClass) -> IntArr
             usable = nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
             largest[usable] = np.maximum(largest[usable], quantity.value(quantity.parse(limit)))
     return largest
+
+
+def score(_context: SchedulingContext, _rows: NodeRows) -> IntArray | None:
+    """Score by storage capacity: skipped without the feature gate StorageCapacityScoring."""
+    return None
