@@ -8,6 +8,7 @@ Rule: a switch is declared here once; plugins read it by its field and never com
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 OLDEST_MINOR: Final = 29
@@ -15,7 +16,8 @@ NEWEST_MINOR: Final = 38
 DEFAULT_MINOR: Final = 36
 """Minor whose verdicts hold where nothing says which one: the newest of which verdicts are at hand."""
 
-Stage = Literal["alpha", "beta", "GA"]
+Stage = Literal["alpha", "beta", "GA", "locked"]
+"""Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,16 @@ class Gate:
     """Name in kube-scheduler's --feature-gates."""
     stages: tuple[tuple[int, Stage, bool], ...]
     """(minor since which this holds, stage, default), by rising minor; before the first one the gate does not exist."""
+    needs: tuple[str, ...] = ()
+    """Gates that must be on where this one is."""
+
+    def stage(self, minor: int) -> Stage | None:
+        """Return the gate's stage in a minor; None: that minor does not have it."""
+        return next((stage for first, stage, _ in reversed(self.stages) if first <= minor), None)
+
+    def default(self, minor: int) -> bool:
+        """Return whether the gate is on by default in a minor."""
+        return next((default for first, _, default in reversed(self.stages) if first <= minor), False)
 
 
 def since(minor: int) -> Any:
@@ -38,13 +50,10 @@ def until(minor: int) -> Any:
     return field(default=minor >= DEFAULT_MINOR, metadata={"until": minor})
 
 
-def gate(name: str, *stages: tuple[int, Stage, bool]) -> Any:
-    """Declare a feature gate; `stages` as in `Gate`."""
-    return field(default=_default_in(stages, DEFAULT_MINOR), metadata={"gate": Gate(name, stages)})
-
-
-def _default_in(stages: tuple[tuple[int, Stage, bool], ...], minor: int) -> bool:
-    return next((default for first, _, default in reversed(stages) if first <= minor), False)
+def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = ()) -> Any:
+    """Declare a feature gate; `stages` and `needs` as in `Gate`."""
+    declared = Gate(name, stages, needs)
+    return field(default=declared.default(DEFAULT_MINOR), metadata={"gate": declared})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +62,31 @@ class Features:
 
     # --- feature gates
     in_place_pod_vertical_scaling: bool = gate(
-        "InPlacePodVerticalScaling", (27, "alpha", False), (33, "beta", True), (35, "GA", True)
+        "InPlacePodVerticalScaling", (27, "alpha", False), (33, "beta", True), (35, "locked", True)
     )
     """A running pod takes the maximum of what it requests, was allocated and holds."""
     in_place_pod_level_resources_vertical_scaling: bool = gate(
-        "InPlacePodLevelResourcesVerticalScaling", (35, "alpha", False), (36, "beta", True)
+        "InPlacePodLevelResourcesVerticalScaling",
+        (35, "alpha", False),
+        (36, "beta", True),
+        needs=("InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"),
     )
     """The same for the resources of the pod as a whole."""
     pod_level_resources: bool = gate("PodLevelResources", (32, "alpha", False), (34, "beta", True))
     """Resources of the pod as a whole replace the sum of its containers."""
     volume_attributes_class: bool = gate(
-        "VolumeAttributesClass", (29, "alpha", False), (31, "beta", False), (34, "GA", True)
+        "VolumeAttributesClass", (29, "alpha", False), (31, "beta", False), (34, "GA", True), (36, "locked", True)
     )
     """Claims may name a VolumeAttributesClass."""
     node_declared_features: bool = gate("NodeDeclaredFeatures", (35, "alpha", False), (36, "beta", True))
     """NodeDeclaredFeatures is a plugin of the default profile."""
     dynamic_resource_allocation: bool = gate(
-        "DynamicResourceAllocation", (26, "alpha", False), (32, "beta", False), (34, "GA", True)
+        "DynamicResourceAllocation", (26, "alpha", False), (32, "beta", False), (34, "GA", True), (35, "locked", True)
     )
     """DynamicResources is a plugin of the default profile."""
-    dra_extended_resource: bool = gate("DRAExtendedResource", (34, "alpha", False), (36, "beta", True))
+    dra_extended_resource: bool = gate(
+        "DRAExtendedResource", (34, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
+    )
     """DeviceClasses may back extended resources."""
     nominated_node_name_for_expectation: bool = gate(
         "NominatedNodeNameForExpectation", (34, "alpha", False), (35, "beta", True)
@@ -102,6 +116,8 @@ class Features:
     """Nodes that a PreFilterResult leaves out have a status with a reason."""
     host_ports_of_sidecars: bool = since(33)
     """NodePorts counts the host ports of sidecars."""
+    fit_score_reads_containers_only: bool = since(33)
+    """NodeResourcesFit scores by containers' requests of the spec, whatever the gates of resizes and pod-level ones."""
     balanced_allocation_skips_best_effort: bool = since(33)
     """NodeResourcesBalancedAllocation skips pods that request none of its resources."""
     volume_affinity_reason_of_1_33: bool = since(33)
@@ -123,30 +139,65 @@ class Features:
 
     @classmethod
     def of(cls, minor: int, gates: Mapping[str, bool] | None = None) -> "Features":
-        """Return the switches of a minor (29 for 1.29) with these feature gates; raises ValueError for an unknown one.
+        """Return the switches of a minor (29 for 1.29) with these feature gates, as of kube-scheduler's command line.
 
-        A gate that the minor does not have is unknown, and one that is GA cannot be changed.
+        AllAlpha and AllBeta set what is not set by name. A gate that changes no verdicts is ignored (`gate_notes`
+        names it). Raises ValueError for a gate that the minor does not have, one that is locked, one that needs
+        another, and for a name that is nearly one of GATES.
         """
-        values = {}
-        for one in fields(cls):
-            told = one.metadata
-            if "gate" in told:
-                values[one.name] = _default_in(told["gate"].stages, minor)
-            else:
-                values[one.name] = told["since"] <= minor if "since" in told else minor <= told["until"]
-        for name, value in (gates or {}).items():
-            values[FIELD_OF_GATE[_changed_gate(name, value, minor)]] = value
+        gates = gates or {}
+        _check_gates(gates, minor)
+        values = {one.name: _value_in(one.metadata, gates, minor) for one in fields(cls)}
+        for known in GATES.values():
+            off = [
+                name for name in known.needs if values[FIELD_OF_GATE[known.name]] and not values[FIELD_OF_GATE[name]]
+            ]
+            if off:
+                raise ValueError(f"{known.name} is on, but needs feature gates that are off: {', '.join(off)}")
         return cls(**values)
 
+    def changed_gates(self, minor: int) -> dict[str, bool]:
+        """Return the feature gates that differ from the minor's defaults, by name, with their values."""
+        values = {name: getattr(self, FIELD_OF_GATE[name]) for name in GATES}
+        return {name: value for name, value in values.items() if value != GATES[name].default(minor)}
 
-def _changed_gate(name: str, value: bool, minor: int) -> str:
-    known = GATES.get(name)
-    stage = next((one for one in reversed(known.stages) if one[0] <= minor), None) if known else None
-    if stage is None:
-        raise ValueError(f"{name} is not a feature gate of 1.{minor} that changes verdicts")
-    if stage[1] == "GA" and value != stage[2]:
-        raise ValueError(f"{name} is GA in 1.{minor} and cannot be set to {str(value).lower()}")
-    return name
+
+def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return a sentence about each gate that `Features.of` ignores, sorted."""
+    return tuple(_note(name) for name in sorted(gates) if name not in GATES and name not in ALL_OF_STAGE)
+
+
+def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int) -> bool:
+    if "gate" not in metadata:
+        return metadata["since"] <= minor if "since" in metadata else minor <= metadata["until"]
+    known: Gate = metadata["gate"]
+    for_stage = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
+    return gates.get(known.name, for_stage.get(known.stage(minor), known.default(minor)))
+
+
+def _check_gates(gates: Mapping[str, bool], minor: int) -> None:
+    for name, value in gates.items():
+        known = GATES.get(name)
+        if known is None:
+            _check_spelling(name)
+        elif known.stage(minor) is None:
+            raise ValueError(f"1.{minor} does not have the feature gate {name}")
+        elif known.stage(minor) == "locked" and value != known.default(minor):
+            raise ValueError(f"feature gate {name} is locked to {str(known.default(minor)).lower()} in 1.{minor}")
+
+
+def _check_spelling(name: str) -> None:
+    known = (*GATES, *ALL_OF_STAGE)
+    meant = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.85)
+    right = next((one for one in known if meant == [one.lower()]), None)
+    if right is not None and name != right:
+        raise ValueError(f"{name} is not a feature gate; {right} is")
+
+
+def _note(name: str) -> str:
+    if name in GATES_NOT_FOLLOWED or name.startswith(("DRA", "CSIMigration")):
+        return f"feature gate {name} is not followed: its default is assumed"
+    return f"feature gate {name} changes no verdict here"
 
 
 GATES: Final[Mapping[str, Gate]] = {
@@ -158,6 +209,26 @@ FIELD_OF_GATE: Final[Mapping[str, str]] = {
     one.metadata["gate"].name: one.name for one in fields(Features) if "gate" in one.metadata
 }
 """Name of a feature gate that changes verdicts -> field of Features."""
+
+ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
+"""Gate of kube-scheduler's command line -> stage of the gates that it sets."""
+
+GATES_NOT_FOLLOWED: Final = frozenset(
+    {
+        "GangScheduling",
+        "GenericWorkload",
+        "MatchLabelKeysInPodTopologySpread",
+        "MinDomainsInPodTopologySpread",
+        "NodeInclusionPolicyInPodTopologySpread",
+        "PodDisruptionConditions",
+        "PodSchedulingReadiness",
+        "SidecarContainers",
+        "TopologyAwareWorkloadScheduling",
+        "VolumeCapacityPriority",
+        "WorkloadAwarePreemption",
+    }
+)
+"""Gates that change verdicts where they are not at their default in some minor; here their default is assumed."""
 
 DEFAULT_FEATURES: Final = Features()
 """Switches of DEFAULT_MINOR with its default feature gates."""
