@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, field_validat
 from pydantic.alias_generators import to_camel
 
 from extender.config.preemption import PreemptionSection
+from extender.config.scheduler.schema import ProfileSection
 from extender.config.section import Section
 from extender.config.serving import (
     AdminSection,
@@ -37,6 +38,7 @@ from extender.config.values import (
     ResourceName,
     known_names,
     require_known,
+    scheduler_version,
     unique,
 )
 from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile, ScoringStrategy
@@ -70,6 +72,28 @@ class ClusterSection(Section):
         for name in foreign:
             if getattr(self, name) is not None:
                 raise ValueError(f"{to_camel(name)} cannot be set with source: {self.source}")
+        return self
+
+
+class SchedulerSection(Section):
+    config: NonEmptyText | None = None
+    """kube-scheduler's own configuration file (KubeSchedulerConfiguration, kubescheduler.config.k8s.io/v1); unset: the
+    profiles below. Followed as this file is."""
+    profiles: list[ProfileSection] = []
+    """Profiles with the schema of KubeSchedulerConfiguration, where no file is wanted; []: kube-scheduler's default."""
+    percentage_of_nodes_to_score: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
+    """Share of nodes that kube-scheduler scores, for simulations; 0: it depends on the size of the cluster."""
+    version: Annotated[str, AfterValidator(scheduler_version)] = "auto"
+    """Minor version of kube-scheduler, 1.29 to 1.38; auto: that of the kube-scheduler in the cluster, else the API
+    server's, else 1.36."""
+    feature_gates: dict[str, StrictBool] = {}
+    """kube-scheduler's --feature-gates: gate to true or false, such as {PodLevelResources: false}."""
+
+    @model_validator(mode="after")
+    def _file_or_inline(self) -> "SchedulerSection":
+        for name in ("profiles", "percentage_of_nodes_to_score"):
+            if self.config is not None and name in self.model_fields_set:
+                raise ValueError(f"{to_camel(name)} cannot be set with config: the file says it")
         return self
 
 
@@ -288,6 +312,8 @@ class Configuration(Section):
     """Schedulers whose nominated pods are considered; []: the incoming pod's own (spec.schedulerName)."""
     cluster: ClusterSection = ClusterSection()
     """Source of the cluster cache."""
+    scheduler: SchedulerSection = SchedulerSection()
+    """The kube-scheduler that calls: its profiles and its version."""
     filter: FilterSection = FilterSection()
     """Filter plugins and their arguments."""
     prioritize: PrioritizeSection = PrioritizeSection()

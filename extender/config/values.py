@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
+from extender.k8s.version.minor import supported_minor
 
 _DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
@@ -62,6 +63,13 @@ def positive_or_all(value: object) -> object:
     if value == "All" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     raise ValueError("must be a number from 1, or All")
+
+
+def scheduler_version(version: str) -> str:
+    """Validate a version of kube-scheduler: `auto`, or one whose verdicts are known."""
+    if version != "auto":
+        supported_minor(version)
+    return version
 
 
 def annotation_name(name: str) -> str:

@@ -1,0 +1,9 @@
+"""kube-scheduler's own configuration: KubeSchedulerConfiguration, as a file or inline, and its version.
+
+`schema` and `arguments` are its types, `plugins` the in-tree plugins, `expansion` the merge of plugin lists,
+`validation` its limits; `load` turns all of it into the KubeScheduler that decisions read.
+"""
+
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration
+
+__all__ = ["kube_scheduler_of", "load_kube_scheduler", "read_configuration"]

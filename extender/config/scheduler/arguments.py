@@ -1,0 +1,148 @@
+"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): fields, types and defaults.
+
+Rule: types and defaults only; limits are checked by `validation`.
+"""
+
+# ruff: noqa: RUF012  # pydantic copies defaults
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StrictBool
+
+from extender.config.scheduler.schema import Int32, Int64
+from extender.config.section import Section
+
+DEFAULT_BIND_TIMEOUT_SECONDS = 600
+
+
+class PluginArgs(Section):
+    """Base of the arguments of all plugins."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+class ResourceSpec(Section):
+    name: str = ""
+    weight: Int64 = 0
+
+
+def _weights(resources: Any) -> Any:
+    """Fill in the default resources, and weight 1 where it is 0 or absent (SetDefaults_NodeResourcesFitArgs)."""
+    if not resources:
+        return [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
+    if not isinstance(resources, list):
+        return resources
+    return [
+        {**one, "weight": 1} if isinstance(one, dict) and one.get("weight") in (None, 0) else one for one in resources
+    ]
+
+
+Resources = Annotated[list[ResourceSpec], BeforeValidator(_weights), Field(validate_default=True)]
+
+
+class ShapePointSection(Section):
+    utilization: Int32 = 0
+    score: Int32 = 0
+
+
+class RequestedToCapacityRatioSection(Section):
+    shape: list[ShapePointSection] = []
+
+
+class ScoringStrategySection(Section):
+    type: str = ""
+    resources: Resources = []
+    requested_to_capacity_ratio: RequestedToCapacityRatioSection | None = None
+
+
+class NodeResourcesFitArgs(PluginArgs):
+    ignored_resources: list[str] = []
+    ignored_resource_groups: list[str] = []
+    scoring_strategy: ScoringStrategySection = ScoringStrategySection(type="LeastAllocated")
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs):
+    resources: Resources = []
+
+
+class InterPodAffinityArgs(PluginArgs):
+    hard_pod_affinity_weight: Int32 = 1
+    ignore_preferred_terms_of_existing_pods: StrictBool = False
+
+
+class NodeSelectorRequirementSection(Section):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class NodeSelectorTermSection(Section):
+    match_expressions: list[NodeSelectorRequirementSection] = []
+    match_fields: list[NodeSelectorRequirementSection] = []
+
+
+class NodeSelectorSection(Section):
+    node_selector_terms: list[NodeSelectorTermSection] = []
+
+
+class PreferredSchedulingTermSection(Section):
+    weight: Int32 = 0
+    preference: NodeSelectorTermSection = NodeSelectorTermSection()
+
+
+class NodeAffinitySection(Section):
+    required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
+
+
+class NodeAffinityArgs(PluginArgs):
+    added_affinity: NodeAffinitySection | None = None
+
+
+class LabelSelectorSection(Section):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[NodeSelectorRequirementSection] = []
+
+
+class SpreadConstraintSection(Section):
+    max_skew: Int32 = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelectorSection | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] = []
+
+
+class PodTopologySpreadArgs(PluginArgs):
+    default_constraints: list[SpreadConstraintSection] = []
+    defaulting_type: Annotated[str, BeforeValidator(lambda value: value or "System")] = "System"
+
+
+class VolumeBindingArgs(PluginArgs):
+    bind_timeout_seconds: Int64 = DEFAULT_BIND_TIMEOUT_SECONDS
+    shape: list[ShapePointSection] | None = None
+
+
+class DefaultPreemptionArgs(PluginArgs):
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
+
+
+class DynamicResourcesArgs(PluginArgs):
+    filter_timeout: str | None = None
+    binding_timeout: str | None = None
+
+
+ARGS_OF: dict[str, type[PluginArgs]] = {
+    "DefaultPreemption": DefaultPreemptionArgs,
+    "DynamicResources": DynamicResourcesArgs,
+    "InterPodAffinity": InterPodAffinityArgs,
+    "NodeAffinity": NodeAffinityArgs,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocationArgs,
+    "NodeResourcesFit": NodeResourcesFitArgs,
+    "PodTopologySpread": PodTopologySpreadArgs,
+    "VolumeBinding": VolumeBindingArgs,
+}
+"""Plugin -> type of its arguments."""

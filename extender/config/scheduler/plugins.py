@@ -1,0 +1,113 @@
+"""In-tree plugins: which extension points each implements, in which minors, and the default profile's list.
+
+Mirrors plugins.NewInTreeRegistry, the interfaces that each plugin asserts and v1.getDefaultPlugins.
+
+Rule: extension points have the names of the configuration file (`preFilter`); a minor stands beside what it changed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Features
+
+EXTENSION_POINTS: Final = (
+    "preFilter",
+    "filter",
+    "postFilter",
+    "reserve",
+    "preScore",
+    "score",
+    "preBind",
+    "bind",
+    "postBind",
+    "permit",
+    "preEnqueue",
+    "queueSort",
+    "placementGenerate",
+    "placementScore",
+)
+"""In the order in which kube-scheduler expands MultiPoint (frameworkImpl.getExtensionPoints)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTreePlugin:
+    """A plugin of kube-scheduler's own registry."""
+
+    points: tuple[str, ...]
+    """Extension points that it implements."""
+    since: int = OLDEST_MINOR
+    """First and last minor that have it."""
+    until: int = NEWEST_MINOR
+    later: tuple[tuple[int, str], ...] = ()
+    """(minor, extension point that it implements since then)."""
+
+    def implements(self, point: str, minor: int) -> bool:
+        return point in self.points or any(first <= minor and name == point for first, name in self.later)
+
+
+_VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
+
+IN_TREE: Final[dict[str, InTreePlugin]] = {
+    "SchedulingGates": InTreePlugin(("preEnqueue",)),
+    "PrioritySort": InTreePlugin(("queueSort",)),
+    "NodeUnschedulable": InTreePlugin(("filter",)),
+    "NodeName": InTreePlugin(("filter",)),
+    "TaintToleration": InTreePlugin(("filter", "preScore", "score")),
+    "NodeAffinity": InTreePlugin(("preFilter", "filter", "preScore", "score")),
+    "NodePorts": InTreePlugin(("preFilter", "filter")),
+    "NodeResourcesFit": InTreePlugin(("preFilter", "filter", "preScore", "score"), later=((36, "placementScore"),)),
+    "VolumeRestrictions": InTreePlugin(("preFilter", "filter")),
+    "EBSLimits": _VOLUME_LIMITS,
+    "GCEPDLimits": _VOLUME_LIMITS,
+    "AzureDiskLimits": _VOLUME_LIMITS,
+    "NodeVolumeLimits": InTreePlugin(("preFilter", "filter")),
+    "VolumeBinding": InTreePlugin(("preFilter", "filter", "reserve", "preScore", "score", "preBind")),
+    "VolumeZone": InTreePlugin(("preFilter", "filter")),
+    "PodTopologySpread": InTreePlugin(("preFilter", "filter", "preScore", "score")),
+    "InterPodAffinity": InTreePlugin(("preFilter", "filter", "preScore", "score")),
+    "DynamicResources": InTreePlugin(
+        ("preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"), later=((35, "score"),)
+    ),
+    "DefaultPreemption": InTreePlugin(("postFilter",), later=((32, "preEnqueue"),)),
+    "NodeResourcesBalancedAllocation": InTreePlugin(("preScore", "score")),
+    "ImageLocality": InTreePlugin(("score",)),
+    "DefaultBinder": InTreePlugin(("bind",)),
+    "NodeDeclaredFeatures": InTreePlugin(("preFilter", "filter"), since=35),
+    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), since=35, later=((35, "reserve"),)),
+    "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
+    "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
+}
+"""Plugin -> what it implements."""
+
+DEFAULT_WEIGHTS: Final = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DynamicResources": 2,
+}
+"""Plugin of the default list -> its weight, where it is not 1."""
+
+
+def in_tree(minor: int) -> dict[str, InTreePlugin]:
+    """Return the plugins that kube-scheduler of this minor has."""
+    return {name: one for name, one in IN_TREE.items() if one.since <= minor <= one.until}
+
+
+def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
+    """Return the default MultiPoint list: (plugin, weight), in order (v1.getDefaultPlugins)."""
+    return tuple((name, DEFAULT_WEIGHTS.get(name, 0)) for name in _default_names(features))
+
+
+def _default_names(features: Features) -> Iterator[str]:
+    yield from ("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
+    yield from ("NodePorts", "NodeResourcesFit", "VolumeRestrictions")
+    yield from ("EBSLimits", "GCEPDLimits") if features.in_tree_volume_limits else ()
+    yield "NodeVolumeLimits"
+    yield from ("AzureDiskLimits",) if features.in_tree_volume_limits else ()
+    yield from ("VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity")
+    # Before DefaultPreemption: it is better to deallocate an idle claim than to evict a pod.
+    yield from ("DynamicResources",) if features.dynamic_resource_allocation else ()
+    yield from ("DefaultPreemption", "NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder")
+    yield from ("NodeDeclaredFeatures",) if features.node_declared_features else ()

@@ -1,0 +1,145 @@
+"""Fields and types of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler v1.36 decodes it.
+
+Types only: defaults are filled in by `defaults`, limits are checked by `validation`. Arguments of plugins are decoded
+by `arguments`, once it is known which plugin they belong to.
+
+Rule: an unknown field is an error, and null is an absent field, as in kube-scheduler's strict decoding.
+"""
+
+# ruff: noqa: RUF012  # pydantic copies defaults
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictInt
+
+from extender.config.section import Section
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+KIND = "KubeSchedulerConfiguration"
+
+Int32 = Annotated[StrictInt, Field(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
+
+
+class PluginSection(Section):
+    name: str = ""
+    """Name of the plugin."""
+    weight: Int32 | None = None
+    """Factor for its score; unset or 0: 1."""
+
+
+class PluginSetSection(Section):
+    enabled: list[PluginSection] = []
+    """Plugins that are enabled in addition to the default ones."""
+    disabled: list[PluginSection] = []
+    """Default plugins that are disabled; `*`: all of them."""
+
+
+class PluginsSection(Section):
+    """Plugin sets by extension point."""
+
+    pre_enqueue: PluginSetSection = PluginSetSection()
+    queue_sort: PluginSetSection = PluginSetSection()
+    pre_filter: PluginSetSection = PluginSetSection()
+    filter: PluginSetSection = PluginSetSection()
+    post_filter: PluginSetSection = PluginSetSection()
+    pre_score: PluginSetSection = PluginSetSection()
+    score: PluginSetSection = PluginSetSection()
+    reserve: PluginSetSection = PluginSetSection()
+    permit: PluginSetSection = PluginSetSection()
+    pre_bind: PluginSetSection = PluginSetSection()
+    bind: PluginSetSection = PluginSetSection()
+    post_bind: PluginSetSection = PluginSetSection()
+    multi_point: PluginSetSection = PluginSetSection()
+    """Plugins that are enabled at every extension point that they implement."""
+    placement_generate: PluginSetSection = PluginSetSection()
+    placement_score: PluginSetSection = PluginSetSection()
+
+
+class PluginConfigSection(Section):
+    name: str = ""
+    """Name of the plugin."""
+    args: Any = None
+    """Arguments of the plugin, such as NodeResourcesFitArgs."""
+
+
+class ProfileSection(Section):
+    """KubeSchedulerProfile."""
+
+    scheduler_name: str | None = None
+    """spec.schedulerName of the pods that the profile schedules; unset in the only profile: default-scheduler."""
+    percentage_of_nodes_to_score: Int32 | None = None
+    """Overrides percentageOfNodesToScore for this profile."""
+    plugins: PluginsSection | None = None
+    """Plugins that are enabled and disabled, by extension point."""
+    plugin_config: list[PluginConfigSection] = []
+    """Arguments of plugins."""
+
+
+class ManagedResourceSection(Section):
+    name: str = ""
+    """Name of an extended resource."""
+    ignored_by_scheduler: StrictBool = False
+    """NodeResourcesFit does not check the resource, in all profiles."""
+
+
+class ExtenderTLSSection(Section):
+    insecure: StrictBool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = Field(default="", alias="caFile")
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = Field(default="", alias="caData")
+
+
+class ExtenderSection(Section):
+    """How kube-scheduler calls one extender (Extender)."""
+
+    url_prefix: str = Field(default="", alias="urlPrefix")
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Int64 = 0
+    bind_verb: str = ""
+    enable_https: StrictBool = Field(default=False, alias="enableHTTPS")
+    tls_config: ExtenderTLSSection | None = None
+    http_timeout: str | None = Field(default=None, alias="httpTimeout")
+    """Duration as Go writes it, such as 5s; unset or 0s: 5s (NewHTTPExtender)."""
+    node_cache_capable: StrictBool = False
+    managed_resources: list[ManagedResourceSection] = []
+    ignorable: StrictBool = False
+
+
+class LeaderElectionSection(Section):
+    leader_elect: StrictBool | None = None
+    lease_duration: str | None = None
+    renew_deadline: str | None = None
+    retry_period: str | None = None
+    resource_lock: str = ""
+    resource_name: str = ""
+    resource_namespace: str = ""
+
+
+class ClientConnectionSection(Section):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: StrictInt | float | str = 0
+    burst: Int32 = 0
+
+
+class KubeSchedulerConfiguration(Section):
+    api_version: str = ""
+    kind: str = ""
+    parallelism: Int32 | None = None
+    leader_election: LeaderElectionSection = LeaderElectionSection()
+    client_connection: ClientConnectionSection = ClientConnectionSection()
+    enable_profiling: StrictBool | None = None
+    enable_contention_profiling: StrictBool | None = None
+    percentage_of_nodes_to_score: Int32 | None = None
+    pod_initial_backoff_seconds: Int64 | None = None
+    pod_max_backoff_seconds: Int64 | None = None
+    profiles: list[ProfileSection] = []
+    extenders: list[ExtenderSection] = []
+    delay_cache_until_active: StrictBool = False
