@@ -8,7 +8,6 @@ Rule: sums are exact and rounded up once, at the end. Every function may raise Q
 A resource that is missing from a result has the amount 0.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,7 +38,6 @@ _NON_ZERO: Final[Mapping[str, int]] = {
     CPU: DEFAULT_MILLI_CPU_REQUEST * NANO // 1000,
     MEMORY: DEFAULT_MEMORY_REQUEST * NANO,
 }
-_BINARY_FRACTION = re.compile(r"[+-]?[0-9]*\.[0-9]+[KMGTPE]i")
 _NATIVE = "kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
 _QUOTA_PREFIX = "requests."
@@ -61,56 +59,84 @@ class Usage:
 def running_usage(pod: Pod, features: Features = DEFAULT_FEATURES) -> Usage:
     """Return the amounts that a pod takes of its node, in-place resizes in progress included.
 
-    Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36, default gates).
+    Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36).
     """
-    requests = pod_requests(pod, use_status=True)
+    requests = _held_requests(pod, features)
+    counted = {name: _in_units(name, nano) for name, nano in requests.items() if _is_counted(name)}
+    if not features.sidecars_add_to_non_zero_requests:
+        return Usage(counted, _non_zero_of_steps(pod, CPU, features), _non_zero_of_steps(pod, MEMORY, features))
     # With pod-level requests, only resources that the pod does not request have a default
     # (framework.getNonMissingContainerRequests).
-    pod_level = _asks_at_pod_level(pod)
+    pod_level = features.pod_level_resources and _asks_at_pod_level(pod)
     missing = {name: nano for name, nano in _NON_ZERO.items() if not pod_level or name not in requests}
-    non_zero = pod_requests(pod, use_status=True, non_missing=missing) if missing else requests
-    counted = {name: _in_units(name, nano) for name, nano in requests.items() if _is_counted(name)}
+    non_zero = _held_requests(pod, features, missing) if missing else requests
     return Usage(counted, _in_units(CPU, non_zero.get(CPU, 0)), _in_units(MEMORY, non_zero.get(MEMORY, 0)))
 
 
-def incoming_requests(pod: Pod) -> dict[str, int]:
+def _held_requests(pod: Pod, features: Features, non_missing: Mapping[str, int] | None = None) -> Nano:
+    return pod_requests(
+        pod,
+        use_status=features.in_place_pod_vertical_scaling,
+        pod_level=features.pod_level_resources,
+        pod_level_status=features.in_place_pod_level_resources_vertical_scaling,
+        non_missing=non_missing,
+    )
+
+
+def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
+    """Return cpu or memory as scores counted it before `sidecars_add_to_non_zero_requests`, in the scheduler's units.
+
+    max(sum of the containers, largest init step) + overhead: a sidecar is a step of its own, beside the sidecars before
+    it, and not added to the containers. Every container and every step has the default if it requests nothing.
+    Mirrors framework.calculateResource (v1.31).
+    """
+
+    def amount(nano: int | None) -> int:
+        return _in_units(resource, _NON_ZERO[resource] if nano is None else nano)
+
+    statuses = _container_statuses(pod) if features.in_place_pod_vertical_scaling else {}
+    infeasible = is_resize_infeasible(pod)
+    containers = (_container_requests(one, statuses, infeasible, {}) for one in pod.spec.containers or ())
+    running = sum(amount(requests.get(resource)) for requests in containers)
+    sidecars: int | None = None
+    largest = 0
+    for container in pod.spec.init_containers or ():
+        own = _parse(_requests(container.resources)).get(resource)
+        step = own if sidecars is None else sidecars + (own or 0)
+        if container.restart_policy == "Always":
+            sidecars = step
+        largest = max(largest, amount(step))
+    return max(running, largest) + _in_units(resource, _parse(pod.spec.overhead).get(resource, 0))
+
+
+def incoming_requests(pod: Pod, features: Features = DEFAULT_FEATURES) -> dict[str, int]:
     """Return the amounts that an incoming pod requests, in the scheduler's units, never negative; status is not read.
 
     Mirrors noderesources.computePodResourceRequest and framework.Resource.SetMaxResource (v1.36).
     """
-    requests = pod_requests(pod, use_status=False)
+    requests = pod_requests(pod, use_status=False, pod_level=features.pod_level_resources)
     return {name: max(0, _in_units(name, nano)) for name, nano in requests.items() if _is_counted(name)}
 
 
-def scoring_request(
-    pod: Pod, resource: str, *, non_zero: bool, pod_level: bool, use_status: bool = False, calls_before: int = 0
-) -> int:
-    """Return the incoming pod's request for one resource as scores count it, in the scheduler's units.
+def fit_scoring_request(pod: Pod, resource: str, features: Features = DEFAULT_FEATURES) -> int:
+    """Return the incoming pod's request for one resource as NodeResourcesFit scores it, in the scheduler's units.
 
-    `calls_before`: times that upstream has summed this pod's requests earlier in the cycle; see `leaked_overhead`.
-    `non_zero`: containers without a cpu or memory request count with DEFAULT_MILLI_CPU_REQUEST and
-    DEFAULT_MEMORY_REQUEST.
-    Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36). NodeResourcesFit scores with non_zero,
-    without pod_level and use_status, which upstream never passes to its scorer; BalancedAllocation scores with
-    pod_level and use_status, without non_zero.
+    Containers without a cpu or memory request count with DEFAULT_MILLI_CPU_REQUEST and DEFAULT_MEMORY_REQUEST.
+    Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).
     """
-    non_missing = _NON_ZERO if non_zero else None
-    requests = pod_requests(pod, use_status=use_status, pod_level=pod_level, non_missing=non_missing)
-    leaked = calls_before * leaked_overhead(pod, resource) if pod_level else 0
-    return _in_units(resource, requests.get(resource, 0) + leaked)
+    if features.fit_score_reads_containers_only:  # upstream does not pass the feature gates to this scorer
+        requests = pod_requests(pod, use_status=False, pod_level=False, non_missing=_NON_ZERO)
+    else:
+        requests = _held_requests(pod, features, _NON_ZERO)
+    return _in_units(resource, requests.get(resource, 0))
 
 
-def leaked_overhead(pod: Pod, resource: str) -> int:
-    """Return the nano-units that upstream adds to the pod-level request each time that it sums the pod's requests.
+def balanced_scoring_request(pod: Pod, resource: str, features: Features = DEFAULT_FEATURES) -> int:
+    """Return the incoming pod's request as NodeResourcesBalancedAllocation scores it, in the scheduler's units.
 
-    Quirk: component-helpers resource.PodRequests (v1.36) adds the overhead to the pod-level request in place if Go
-    holds that as a big decimal, which it does for a fraction of a binary unit ("1.5Gi"). An API server writes such
-    amounts in whole units, so only objects from files are affected.
+    Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).
     """
-    wanted = _requests(pod.spec.resources)
-    if not _is_pod_level(resource) or not _BINARY_FRACTION.fullmatch(str(wanted.get(resource, ""))):
-        return 0
-    return _parse(pod.spec.overhead).get(resource, 0)
+    return _in_units(resource, _held_requests(pod, features).get(resource, 0))
 
 
 def allocatable(resources: ResourceList | None) -> dict[str, int]:
@@ -161,17 +187,23 @@ def _in_units(name: str, nano: int) -> int:
 
 
 def pod_requests(
-    pod: Pod, *, use_status: bool, pod_level: bool = True, non_missing: Mapping[str, int] | None = None
+    pod: Pod,
+    *,
+    use_status: bool,
+    pod_level: bool = True,
+    pod_level_status: bool = True,
+    non_missing: Mapping[str, int] | None = None,
 ) -> Nano:
     """Return resource -> nano-units: max(containers + sidecars, every init step), or pod-level requests, plus overhead.
 
-    `use_status`: a pod that is being resized counts with the resources that it holds, too. `pod_level`: requests of the
-    pod as a whole replace the containers' sum. `non_missing`: default requests of containers by resource.
-    Mirrors component-helpers resource.PodRequests (v1.36), called for the first time; see `leaked_overhead`.
+    `use_status`: a pod that is being resized counts with the resources that it holds, too; `pod_level_status`: also
+    with those that it holds as a whole. `pod_level`: requests of the pod as a whole replace the containers' sum.
+    `non_missing`: default requests of containers by resource.
+    Mirrors component-helpers resource.PodRequests (v1.36), of canonical quantities as an API server stores them.
     """
     requests = _containers_requests(pod, use_status, non_missing or {})
     if pod_level and _asks_at_pod_level(pod):
-        requests.update(_pod_level_requests(pod, use_status))
+        requests.update(_pod_level_requests(pod, use_status and pod_level_status))
     if pod.spec.overhead:
         _add_resource_list(requests, _parse(pod.spec.overhead))
     return requests
@@ -183,10 +215,7 @@ def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, i
     Init containers run one after the other, each beside the sidecars (restartable init containers) listed before
     it; then the containers run beside all sidecars.
     """
-    statuses = {}
-    if use_status:  # an init container's status replaces a container's of the same name, as upstream
-        listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
-        statuses = {status.name: status for status in listed}
+    statuses = _container_statuses(pod) if use_status else {}
     infeasible = is_resize_infeasible(pod) if statuses else False
     running: Nano = {}
     for container in pod.spec.containers or ():
@@ -204,6 +233,12 @@ def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, i
             sidecars.update(step)
     _max_resource_list(running, steps)
     return running
+
+
+def _container_statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    """Return name -> status; an init container's status replaces a container's of the same name, as upstream."""
+    listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    return {status.name: status for status in listed}
 
 
 def _container_requests(

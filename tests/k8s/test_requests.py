@@ -21,12 +21,13 @@ from extender.k8s.requests import (
     DEFAULT_MILLI_CPU_REQUEST,
     Usage,
     allocatable,
+    balanced_scoring_request,
+    fit_scoring_request,
     incoming_requests,
     is_extended,
     is_scalar,
     pod_requests,
     running_usage,
-    scoring_request,
 )
 
 GI = 2**30
@@ -335,8 +336,8 @@ def test_the_defaults_do_not_show_in_the_requests():
 
 # --- what scores see ------------------------------------------------------------------------------------------------
 
-FIT = {"non_zero": True, "pod_level": False}
-BALANCED = {"non_zero": False, "pod_level": True, "use_status": True}
+FIT = fit_scoring_request
+BALANCED = balanced_scoring_request
 
 SCORING_CASES = {
     "the fit score does not see the pod's own requests: 100m": (pod(container(), level={"cpu": "2"}), "cpu", FIT, 100),
@@ -360,9 +361,9 @@ SCORING_CASES = {
 }
 
 
-@pytest.mark.parametrize(("asked", "resource", "how", "expected"), SCORING_CASES.values(), ids=SCORING_CASES)
-def test_scoring_requests(asked, resource, how, expected):
-    assert scoring_request(asked, resource, **how) == expected
+@pytest.mark.parametrize(("asked", "resource", "request_of", "expected"), SCORING_CASES.values(), ids=SCORING_CASES)
+def test_scoring_requests(asked, resource, request_of, expected):
+    assert request_of(asked, resource) == expected
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------

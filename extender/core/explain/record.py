@@ -119,7 +119,7 @@ class RecordedRequest:
 
     def amounts(self) -> dict[str, int]:
         """Return the amounts that the pod requests, in the scheduler's units."""
-        return requests.incoming_requests(self.pod.decode())
+        return requests.incoming_requests(self.pod.decode(), self.context.features)
 
     @property
     def shared(self) -> tuple[object, ...]:
@@ -402,7 +402,8 @@ def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ..
 def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot with only the kinds that protection reasons read: Namespaces and PriorityClasses."""
     namespaces, classes = snapshot.objects.namespaces.values(), snapshot.objects.priority_classes.values()
-    small = Snapshot.build(ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes)))
+    few = ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes))
+    small = Snapshot.build(few, snapshot.features)
     _ = small.namespace_labels  # computed now, because several threads may read it later
     return small
 

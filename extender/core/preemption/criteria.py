@@ -168,7 +168,7 @@ def _unused_capacity(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     Per resource: clip(allocatable - used + freed - requested, 0, freed) / allocatable.
     """
     snapshot, rows = run.snapshot, run.rows[places]
-    requests, unused = incoming_requests(run.context.pod), np.zeros(len(rows), np.int64)
+    requests, unused = incoming_requests(run.context.pod, run.context.features), np.zeros(len(rows), np.int64)
     for resource, name in enumerate(("cpu", "memory")):
         freed = _total(run, places, snapshot.pod_table.demand[:, resource])
         capacity = snapshot.allocatable[resource, rows]

@@ -4,7 +4,8 @@ Rule: looks at the preemptor and at its nominated node only; rate limits and pol
 """
 
 from extender.core.framework.filter import FilterRun
-from extender.core.framework.status import Code
+from extender.core.framework.status import Code, Status
+from extender.core.profile import SCHEDULING_GATES, Profile
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import key_of
@@ -28,13 +29,19 @@ def skip_reason(pod: Pod) -> str | None:
     return None
 
 
-def waiting_for_gates(pod: Pod) -> str:
-    """Return why kube-scheduler does not try a gated pod, in the words of its SchedulingGates plugin; "" if it does."""
+def run_pre_enqueue_plugins(pod: Pod, profile: Profile) -> Status | None:
+    """Return the status of the plugin that keeps the pod out of kube-scheduler's queue; None: it is queued.
+
+    Mirrors schedulinggates.PreEnqueue (v1.36), the only one of these plugins that is modelled.
+    """
     gates = pod.spec.scheduling_gates or ()
-    return f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]" if gates else ""
+    if not gates or SCHEDULING_GATES not in profile.pre_enqueue_plugins:
+        return None
+    reason = f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, SCHEDULING_GATES, (reason,))
 
 
-def not_schedulable(snapshot: Snapshot, pod: Pod) -> str | None:
+def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | None:
     """Return why the pod may not preempt, because it needs no node (any more); None if it may.
 
     kube-scheduler asks for no such pod, unless its cache is behind: then the one here knows that the pod is bound,
@@ -46,8 +53,8 @@ def not_schedulable(snapshot: Snapshot, pod: Pod) -> str | None:
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
         reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
-    if reason is None and pod.spec.scheduling_gates:
-        reason = f"waits for {len(pod.spec.scheduling_gates)} scheduling gates"
+    if reason is None and run_pre_enqueue_plugins(pod, profile) is not None:
+        reason = f"waits for {len(pod.spec.scheduling_gates or ())} scheduling gates"
     return None if reason is None else f"the pod may not preempt ({reason})"
 
 
@@ -61,13 +68,27 @@ def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
     if context.pod.spec.preemption_policy == "Never":
         return False, PREEMPTION_POLICY_NEVER
     nominated = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
-    if nominated is None or filter_run.codes[nominated] != Code.UNSCHEDULABLE:
+    if nominated is None or not _is_worth_waiting_for(filter_run, nominated):
         return True, ""
     terminating = (
         pod.priority < context.pod.priority and is_terminating_by_preemption(pod)
         for pod in context.snapshot.pods_on(context.snapshot.node_names[nominated])
     )
     return (False, TERMINATING_POD_ON_NOMINATED_NODE) if any(terminating) else (True, "")
+
+
+def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
+    """Return whether evictions on the nominated node may still help, by the status that kube-scheduler keeps for it.
+
+    It keeps none for a node that fits or that a PreFilterResult leaves out; that counts as unresolvable, and up to
+    v1.31 as success (framework.NodeToStatusMap), so that the pod waits.
+    """
+    code = filter_run.codes[nominated]
+    if filter_run.context.features.left_out_nodes_are_unresolvable:
+        return bool(code == Code.UNSCHEDULABLE)
+    left = filter_run.prefilter_node_names
+    is_left_out = left is not None and filter_run.context.snapshot.node_names[nominated] not in left
+    return is_left_out or bool(code != Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
 def nominated_node(snapshot: Snapshot, pod: Pod) -> str:

@@ -18,7 +18,7 @@ def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
     Mirrors noderesources.shouldDelegateResourceToDRA (v1.36, feature DRAExtendedResource). Where
     DeviceClasses may not be read, any extended resource may be backed by one.
     """
-    if not (
+    if not snapshot.features.dra_extended_resource or not (
         is_extended(resource)
         if "device_classes" in snapshot.unreadable_tables
         else resource in device_class_resources(snapshot)

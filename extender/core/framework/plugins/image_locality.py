@@ -69,11 +69,15 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     # sum   = sum over the pod's images on the node of size * (nodes with the image / all nodes): the spread factor
     #         keeps pods from piling up on the few nodes that have a rare image
     # score = 100 * (sum - min) / (max - min), sum clipped to min..max, max = 1000 MB * containers
-    snapshot, spec = context.snapshot, context.pod.spec
+    snapshot, spec, features = context.snapshot, context.pod.spec, context.features
     image_bytes = np.zeros(len(snapshot.nodes), np.int64)
-    containers = [*(spec.init_containers or ()), *(spec.containers or ())]
-    volumes = [volume.image.reference for volume in spec.volumes or () if volume.image]
-    for image in [container.image for container in containers] + volumes:
+    containers = list(spec.containers or ())
+    if features.image_locality_counts_init_containers:
+        containers = [*(spec.init_containers or ()), *containers]
+    images = [container.image for container in containers]
+    if features.image_locality_counts_image_volumes:
+        images += [volume.image.reference for volume in spec.volumes or () if volume.image]
+    for image in images:
         # The tag is `latest` if there is none; the colon of a registry port does not start a tag.
         tagged = image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
         size, holders = _image(snapshot, tagged)

@@ -19,6 +19,7 @@ from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -36,9 +37,10 @@ class HostPort(NamedTuple):
         return self.protocol, self.port
 
 
-def host_ports(pod: Pod) -> frozenset[HostPort]:
+def host_ports(pod: Pod, features: Features = DEFAULT_FEATURES) -> frozenset[HostPort]:
     """Return the host ports of containers and sidecars; the default address is any, the default protocol TCP."""
-    sidecars = (c for c in pod.spec.init_containers or () if c.restart_policy == "Always")
+    inits = (pod.spec.init_containers or ()) if features.host_ports_of_sidecars else ()
+    sidecars = (container for container in inits if container.restart_policy == "Always")
     return frozenset(
         HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
         for container in chain(pod.spec.containers or (), sidecars)
@@ -124,11 +126,12 @@ class HostPortIndex(KeyIndex):
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
+        self._features = snapshot.features
         self.addresses: dict[tuple[str, int], set[str]] = {}
         """(protocol, port) -> addresses with which running pods use it."""
 
     def keys_of(self, pod: Pod) -> frozenset[HostPort]:
-        return host_ports(pod)
+        return host_ports(pod, self._features)
 
     def pod_added(self, row: int, pod: Pod) -> None:
         super().pod_added(row, pod)
@@ -146,7 +149,7 @@ class HostPortIndex(KeyIndex):
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
     """Return one constraint, or none for a pod without host ports."""
-    ports = host_ports(context.pod)
+    ports, features = host_ports(context.pod, context.features), context.features
     if not ports:
         return ()
     snapshot, wanted = context.snapshot, WantedPorts(ports)
@@ -154,6 +157,6 @@ def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
     conflicting = [index.users[port] for port in wanted.held(index)]
     demand = snapshot.pod_amounts(dict.fromkeys(chain.from_iterable(conflicting), 1))
     headroom, ranked = -demand.per_node(len(snapshot.nodes)), RankedDemand(context.layout, (demand,))
-    nominated = context.nominated_demand(1, lambda pod, _node: [any(map(wanted.conflict, host_ports(pod)))])
+    nominated = context.nominated_demand(1, lambda pod, _node: [any(map(wanted.conflict, host_ports(pod, features)))])
     users = PortUsers.of(context, conflicting)
     return (PortConflictConstraint(NAME, headroom[np.newaxis], ranked, nominated, REASON, users),)

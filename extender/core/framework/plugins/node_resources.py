@@ -29,7 +29,14 @@ from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
-from extender.k8s.requests import incoming_requests, is_extended, is_scalar, running_usage, scoring_request
+from extender.k8s.requests import (
+    balanced_scoring_request,
+    fit_scoring_request,
+    incoming_requests,
+    is_extended,
+    is_scalar,
+    running_usage,
+)
 
 FIT_NAME = "NodeResourcesFit"
 BALANCED_ALLOCATION_NAME = "NodeResourcesBalancedAllocation"
@@ -53,14 +60,14 @@ class ResourceConstraint(ColumnwiseConstraint):
 
     names: tuple[str, ...]
     """[column]: resource name."""
-    exceeds_allocatable: BoolArray
+    unresolvable: BoolArray
     """[node]: True if the pod requests more of some resource than the empty node has; no eviction helps there."""
     absent: tuple[str, ...] = ()
     """Further requested resources that no node has; one column stands for all of them."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
         rejected = np.where(
-            self.exceeds_allocatable, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
+            self.unresolvable, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
         )
         return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), rejected)
 
@@ -96,7 +103,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     BASE_RESOURCES behind the last requested one are left out to save columns.
     """
     snapshot, profile = context.snapshot, context.profile
-    requests = incoming_requests(context.pod) | {"pods": 1}
+    requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
     extended, absent = _without_absent(snapshot, [name for name in scalars if not _is_ignored(name, profile)])
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
@@ -116,7 +123,8 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         return [clamped(usage.get(name, 0)) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)
-    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, np.logical_or.reduce(exceeds), absent),)
+    unresolvable = np.logical_or.reduce(exceeds) & context.features.fit_above_allocatable_is_unresolvable
+    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, unresolvable, absent),)
 
 
 def _without_absent(snapshot: Snapshot, extended: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -175,11 +183,9 @@ def _usages(
     balanced allocation does the opposite.
     """
     snapshot, usages = context.snapshot, []
-    for index, (name, weight) in enumerate(resources):
-        # Upstream quirk: each summing of the requests may add the overhead again. By now upstream has summed them once
-        # in PreFilter and once per resource before this one.
-        kinds = {"non_zero": not balanced, "pod_level": balanced, "use_status": balanced}
-        requested = scoring_request(context.pod, name, **kinds, calls_before=1 + index)
+    request_of = balanced_scoring_request if balanced else fit_scoring_request
+    for name, weight in resources:
+        requested = request_of(context.pod, name, context.features)
         if requested == 0 and is_scalar(name):
             continue
         if name in ("cpu", "memory", "ephemeral-storage"):
@@ -244,14 +250,16 @@ def _shape_score(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> I
 
 def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """Return [row]: 50-100, 75 if the pod does not change the balance; None (Skip) if it requests no such resource."""
-    # score = 50 + (50 + balance(with the pod) - balance(without it)) / 2
-    names = context.profile.balanced_resources
-    requested = (scoring_request(context.pod, name, non_zero=False, pod_level=True, use_status=True) for name in names)
-    if not any(requested):
+    names, features = context.profile.balanced_resources, context.features
+    requested = (balanced_scoring_request(context.pod, name, features) for name in names)
+    if features.balanced_allocation_skips_best_effort and not any(requested):
         return None
     usages = _usages(context, rows, tuple((name, 1) for name in names), balanced=True)
     counted = [usage.capacity > 0 for usage in usages]
     after = _balance([usage.after for usage in usages], usages, counted)
+    if not features.balanced_allocation_scores_change:
+        return after
+    # score = 50 + (50 + balance(with the pod) - balance(without it)) / 2
     before = _balance([usage.before for usage in usages], usages, counted)
     half = MAX_NODE_SCORE // 2
     return half + (half + after - before) // 2
