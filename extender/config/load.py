@@ -92,7 +92,9 @@ def _settings(section: type[Section], prefix: str, path: KeyPath) -> Iterator[tu
 
 def _takes_text(annotation: Any) -> bool:
     """Return whether the annotation is `str`, `Annotated[str, …]`, or either with `| None`."""
-    return annotation is str or (get_origin(annotation) is not list and any(map(_takes_text, get_args(annotation)[:1])))
+    return annotation is str or (
+        get_origin(annotation) not in (list, dict) and any(map(_takes_text, get_args(annotation)[:1]))
+    )
 
 
 def _env_value(name: str, text: str) -> object:

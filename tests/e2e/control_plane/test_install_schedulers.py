@@ -4,6 +4,7 @@ import base64
 import contextlib
 import re
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -56,12 +57,13 @@ def _leave_no_pods(cluster):
 
 
 @contextlib.contextmanager
-def kube_scheduler(plane, text, identity, version="1.36"):
-    """Run a kube-scheduler with this text as its whole configuration file, as the user of a kubeconfig."""
+def kube_scheduler(plane, config, identity, version="1.36"):
+    """Run a kube-scheduler with a configuration file, or a text as the whole of it, as the user of a kubeconfig."""
     port = free_port()
     name = f"kube-scheduler-{version}-{port}"
-    file = plane.directory / f"{name}.yaml"
-    file.write_text(text)
+    file = config if isinstance(config, Path) else plane.directory / f"{name}.yaml"
+    if file is not config:
+        file.write_text(config)
     argv = [
         binaries.binary(binaries.SCHEDULERS[version]), f"--config={file}", f"--authentication-kubeconfig={identity}",
         f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--v=2",
@@ -141,8 +143,10 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
     account = pod_of(objects)["spec"]["serviceAccountName"]
     (secret,) = of_kind(objects, "Secret")
     api.apply(objects)
+    file = cluster.directory / f"second-{account}-kube-scheduler.yaml"
+    file.write_text(files["kube-scheduler.yaml"])
     service = Service(
-        cluster, yaml.safe_load(files["extender.yaml"]), kubeconfig=kubeconfig_of_secret(cluster, secret),
+        cluster, yaml.safe_load(files["extender.yaml"]) | {"scheduler": {"config": str(file)}}, kubeconfig=kubeconfig_of_secret(cluster, secret),
         name=f"second-{account}-{free_port()}",
     )  # fmt: skip
     api.apply(objects)  # Service applies the role of the other variants
@@ -151,7 +155,7 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
         config = yaml.safe_load(files["kube-scheduler.yaml"].replace(ADDRESS, address(recorder.url)))
         own = cluster.service_account_kubeconfig("kube-system", account)
         text = yaml.safe_dump(config | {"clientConnection": {"kubeconfig": str(own)}})
-        (profile,) = config["profiles"]
+        profile = config["profiles"][0]
         api.create(pod("of-another", cpu="1m"))
         with kube_scheduler(cluster, text, own) as scheduler:
             assert len(one_round(cluster, "second", schedulerName=profile["schedulerName"])) == 1

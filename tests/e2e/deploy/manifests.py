@@ -39,10 +39,10 @@ KUSTOMIZED: Mapping[str, tuple[str, ...]] = {
     "second-scheduler, everything": ("careful", "bind", "pod-groups", "network-policy", "../../monitoring"),
     "service": (),
     "service, everything": (
-        "strict", "bind", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls",
+        "strict", "bind", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls", "scheduler-config",
     ),
     "control-plane": (),
-    "control-plane, everything": ("careful", "bind", "pod-groups"),
+    "control-plane, everything": ("careful", "bind", "pod-groups", "scheduler-config-host"),
 }  # fmt: skip
 """Name, which begins with its overlay -> components."""
 
@@ -58,6 +58,12 @@ CHARTED: Mapping[str, Object] = {
         "scheduler": {
             "name": "careful-scheduler",
             "extender": {"bindVerb": "bind", "prioritizeVerb": "prioritize", "weight": 2},
+            "image": "registry.example.com:5000/kube-scheduler:v1.33.2",
+            "profiles": [
+                {"schedulerName": "careful-scheduler"},
+                {"schedulerName": "other", "plugins": {"score": {"disabled": [{"name": "ImageLocality"}]}}},
+            ],
+            "featureGates": {"PodLevelResources": True, "InPlacePodVerticalScaling": False},
         },
         "networkPolicy": {"enabled": True},
         "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
@@ -74,6 +80,7 @@ CHARTED: Mapping[str, Object] = {
         "imagePullSecrets": [{"name": "pull"}],
         "replicas": 1,
         "listenAddress": "::",
+        "schedulerConfig": {"configMap": "kube-scheduler-config"},
         "podLabels": {"team": "platform"},
         "nodeSelector": {"kubernetes.io/os": "linux"},
     },
@@ -83,6 +90,7 @@ CHARTED: Mapping[str, Object] = {
         "config": {"bind": {"enabled": True}},
         "networkPolicy": {"enabled": True},
         "fullnameOverride": "other",
+        "schedulerConfig": {"hostPath": "/etc/kubernetes/scheduler"},
         "env": [{"name": "TZ", "value": "UTC"}],
     },
 }
@@ -100,6 +108,27 @@ def composed(overlay: str, components: Sequence[str], directory: Path) -> Path:
     }
     (own / "kustomization.yaml").write_text(yaml.safe_dump(file), encoding="utf-8")
     return own
+
+
+SCHEDULER_FILE = DEPLOY / "scheduler" / "two-profiles.yaml"
+"""What stands for a kube-scheduler's own configuration where a user brings it: in a ConfigMap, or on the node."""
+
+
+def scheduler_file(name: str) -> tuple[str, str] | None:
+    """Return (place, content) of the KubeSchedulerConfiguration that is mounted in that extender; None: none is."""
+    pod = pod_of(rendered(name))
+    volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+    mounts = {one["mountPath"]: volumes[one["name"]] for one in extender_of(pod)["volumeMounts"]}
+    volume = mounts.get("/etc/extender/scheduler")
+    if volume is None:
+        return None
+    if "hostPath" in volume or volume["configMap"]["name"] == "kube-scheduler-config":
+        return "config.yaml", SCHEDULER_FILE.read_text(encoding="utf-8")
+    named = [
+        one for one in of_kind(rendered(name), "ConfigMap") if one["metadata"]["name"] == volume["configMap"]["name"]
+    ]
+    ((file, text),) = named[0]["data"].items()
+    return file, text
 
 
 STATIC = "static-pod"

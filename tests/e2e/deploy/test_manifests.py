@@ -17,6 +17,8 @@ from extender import __version__, cli
 from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.preemption import BuiltinProtectionsSection
+from extender.config.scheduler import load_kube_scheduler
+from extender.k8s.version.features import Features
 from extender.server.admin import app as admin
 from tests.e2e.deploy.manifests import (
     ALL,
@@ -29,11 +31,14 @@ from tests.e2e.deploy.manifests import (
     ROOT,
     STATIC,
     chart,
+    composed,
     containers,
     extender_of,
+    kustomize,
     of_kind,
     pod_of,
     rendered,
+    scheduler_file,
     workload,
 )
 from tests.e2e.deploy.schemas import KINDS_OF_OTHERS, VERSIONS, mistakes
@@ -102,7 +107,16 @@ def configuration(name) -> Configuration:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / file.name
         path.write_text(config_files(name)[file.name], encoding="utf-8")
+        if "EXTENDER_SCHEDULER__CONFIG" in env:
+            env["EXTENDER_SCHEDULER__CONFIG"] = str(written(name, Path(directory)))
         return load_config(path, env, {"--kubernetes": ("cluster.source", "kubernetes")})
+
+
+def written(name, directory):
+    """Write the file of kube-scheduler that is mounted there."""
+    file, text = scheduler_file(name)
+    (directory / file).write_text(text, encoding="utf-8")
+    return directory / file
 
 
 def config_files(name):
@@ -123,6 +137,54 @@ def test_what_the_pod_says_is_a_valid_configuration(name):
     assert config.cluster.source == "kubernetes"
     if "everything" not in name:
         assert config.mode == "Observe"  # nothing changes before somebody has looked
+
+
+# --- kube-scheduler's own file --------------------------------------------------------------------------------------
+
+
+WITH_A_FILE = [one for one in ALL if "econd" in str(one) or ("everything" in str(one) and str(one) != STATIC)]
+
+
+def scheduler_of(name, directory):
+    """The profiles and the version by which that extender decides."""
+    container = extender_of(pod_of(rendered(name)))
+    env = {one["name"]: one["value"] for one in container["env"]}
+    path = env.pop("EXTENDER_SCHEDULER__CONFIG")
+    assert path == f"/etc/extender/scheduler/{scheduler_file(name)[0]}"
+    env["EXTENDER_SCHEDULER__CONFIG"] = str(written(name, directory))
+    return load_kube_scheduler(load_config(None, env, {"--kubernetes": ("cluster.source", "kubernetes")}))
+
+
+@pytest.mark.parametrize("name", WITH_A_FILE)
+def test_the_extender_decides_by_the_file_of_its_kube_scheduler(name, tmp_path):
+    file = yaml.safe_load(scheduler_file(name)[1])
+    found = {one.scheduler_name for one in scheduler_of(name, tmp_path).profiles}
+    assert found == {one["schedulerName"] for one in file["profiles"]}
+
+
+@pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
+def test_a_second_schedulers_version_and_gates_are_those_of_its_container(name, tmp_path):
+    (container,) = [one for one in containers(pod_of(rendered(name))) if one["name"] == "kube-scheduler"]
+    scheduler = scheduler_of(name, tmp_path)
+    assert f":v1.{scheduler.minor}." in container["image"]
+    gates = [word.removeprefix("--feature-gates=") for word in container["command"] if "--feature-gates=" in word]
+    told = {gate: value == "true" for gate, _, value in (one.partition("=") for one in gates)}
+    assert scheduler.features == Features.of(scheduler.minor, told)
+
+
+@pytest.mark.parametrize("name", [one for one in ALL if one not in WITH_A_FILE])
+def test_without_a_file_nothing_of_it_is_mounted(name):
+    assert scheduler_file(name) is None
+    assert not [one for one in extender_of(pod_of(rendered(name)))["env"] if "SCHEDULER__" in one["name"]]
+
+
+def test_static_pods_read_the_file_of_the_node(tmp_path):
+    """The component patches a Pod as it does a DaemonSet."""
+    pod = kustomize(composed("static-pod", ["scheduler-config-host"], tmp_path))
+    other = pod_of(rendered("control-plane, everything"))
+    for both in (lambda one: extender_of(one)["volumeMounts"][-1], lambda one: one["spec"]["volumes"][-1]):
+        assert both(pod[0]) == both(other)
+    assert extender_of(pod[0])["env"][-1] == extender_of(other)["env"][-1]
 
 
 @everywhere
@@ -242,7 +304,8 @@ def unrestricted(pod):
 def test_pods_are_restricted_but_for_the_nodes_network_and_files(name):
     allowed = {"control-plane": {"hostNetwork"}, STATIC: {"hostNetwork", "hostPath"}}
     kind = "control-plane" if "ControlPlane" in name else name.partition(",")[0]
-    assert unrestricted(pod_of(rendered(name))) == allowed.get(kind, set())
+    of_node = {"hostPath"} if kind == "control-plane" and "everything" in name else set()
+    assert unrestricted(pod_of(rendered(name))) == allowed.get(kind, set()) | of_node
 
 
 @everywhere
@@ -308,7 +371,7 @@ def test_volumes_are_mounted_and_mounts_have_a_volume(name):
     pod = pod_of(rendered(name))
     volumes = {one["name"] for one in pod["spec"]["volumes"]}
     assert {mount["name"] for one in containers(pod) for mount in one["volumeMounts"]} == volumes
-    maps = {one["metadata"]["name"] for one in of_kind(rendered(name), "ConfigMap")}
+    maps = {one["metadata"]["name"] for one in of_kind(rendered(name), "ConfigMap")} | {"kube-scheduler-config"}
     assert {one["configMap"]["name"] for one in pod["spec"]["volumes"] if "configMap" in one} <= maps
 
 
@@ -385,6 +448,10 @@ def test_a_service_is_for_one_scheduler_and_one_pod(name):
         ({"scheduler": {"extender": {"prioritizeVerb": "prioritize"}}}, r"\bweight\b"),
         ({"variant": "Service", "networkPolicy": {"enabled": True}}, "say from where kube-scheduler calls"),
         ({"tls": {"allowedNames": []}}, r"\btls[./]allowedNames\b"),
+        ({"config": {"scheduler": {"config": "/a"}}}, r"\bconfig[./]scheduler\b"),
+        ({"scheduler": {"image": "a/kube-scheduler:latest"}}, "set config.scheduler.version"),
+        ({"schedulerConfig": {"configMap": "a"}}, "SecondScheduler has a file of its own"),
+        ({"variant": "Service", "schedulerConfig": {"hostPath": "/a"}}, "is for ControlPlane"),
     ],
     ids=lambda value: value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).strip(),
 )

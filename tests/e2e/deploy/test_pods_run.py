@@ -14,14 +14,14 @@ import httpx
 import pytest
 import yaml
 
-from tests.e2e.deploy.manifests import extender_of, of_kind, pod_of, rendered
+from tests.e2e.deploy.manifests import extender_of, of_kind, pod_of, rendered, scheduler_file
 from tests.e2e.deploy.test_manifests import PROBES
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.certificates import Certificates
 from tests.server.conftest import CLUSTER, filter_body
 
 
-@pytest.fixture(params=["second-scheduler", "service, everything", "control-plane"])
+@pytest.fixture(params=["second-scheduler", "service, everything", "control-plane, everything"])
 def started(request, tmp_path):
     """(name, address of each listener, certificates) of the pod's process."""
     pod = pod_of(rendered(request.param))
@@ -69,6 +69,10 @@ def run(container, directory):
 def mounted(pod, name, directory, certificates):
     """Write what the pod's volumes hold to where they are mounted, below the directory."""
     (directory / "config").mkdir()
+    held = scheduler_file(name)
+    if held is not None:
+        (directory / "scheduler").mkdir()
+        (directory / "scheduler" / held[0]).write_text(held[1], encoding="utf-8")
     for volume in pod["spec"]["volumes"]:
         if volume["name"] == "config":
             (data,) = [

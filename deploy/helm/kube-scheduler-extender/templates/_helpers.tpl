@@ -42,6 +42,24 @@ labels:
 {{- dig "server" "httpTimeout" "5s" .Values.config -}}
 {{- end -}}
 
+{{- /* Name of kube-scheduler's file in /etc/extender/scheduler, or nothing. */ -}}
+{{- define "extender.schedulerConfigFile" -}}
+{{- if eq .Values.variant "SecondScheduler" -}}
+kube-scheduler.yaml
+{{- else if or .Values.schedulerConfig.configMap .Values.schedulerConfig.hostPath -}}
+{{ .Values.schedulerConfig.key }}
+{{- end -}}
+{{- end -}}
+
+{{- /* Minor of a second scheduler: `auto` would find the cluster's own kube-scheduler. */ -}}
+{{- define "extender.schedulerVersion" -}}
+{{- $tag := regexFind ":v?1\\.[0-9]+[^:/@]*(@.*)?$" .Values.scheduler.image -}}
+{{- if not $tag -}}
+{{- fail "scheduler.image: has no tag that says the version; set config.scheduler.version" -}}
+{{- end -}}
+{{- regexFind "1\\.[0-9]+" $tag -}}
+{{- end -}}
+
 {{- define "extender.probe" -}}
 httpGet:
   path: {{ .path }}
@@ -88,6 +106,20 @@ httpGet:
   - name: EXTENDER_ADMIN__TLS__KEY
     value: /etc/extender/tls/tls.key
   {{- end }}
+  {{- with include "extender.schedulerConfigFile" . }}
+  - name: EXTENDER_SCHEDULER__CONFIG
+    value: /etc/extender/scheduler/{{ . }}
+  {{- end }}
+  {{- if eq .Values.variant "SecondScheduler" }}
+  {{- if not (dig "scheduler" "version" "" .Values.config) }}
+  - name: EXTENDER_SCHEDULER__VERSION
+    value: {{ include "extender.schedulerVersion" . | quote }}
+  {{- end }}
+  {{- with .Values.scheduler.featureGates }}
+  - name: EXTENDER_SCHEDULER__FEATURE_GATES
+    value: {{ toJson . | quote }}
+  {{- end }}
+  {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -120,6 +152,11 @@ httpGet:
   - name: config
     mountPath: /etc/extender/config
     readOnly: true
+  {{- if include "extender.schedulerConfigFile" . }}
+  - name: scheduler-config
+    mountPath: /etc/extender/scheduler
+    readOnly: true
+  {{- end }}
   {{- if eq .Values.variant "SecondScheduler" }}
   - name: extender-token  # replaces the scheduler's token
     mountPath: /var/run/secrets/kubernetes.io/serviceaccount
@@ -141,7 +178,12 @@ capabilities:
 {{- define "extender.schedulerContainer" -}}
 - name: kube-scheduler
   image: {{ .Values.scheduler.image }}
-  command: [kube-scheduler, --config=/etc/kubernetes/kube-scheduler.yaml]
+  command:
+  - kube-scheduler
+  - --config=/etc/kubernetes/kube-scheduler.yaml
+  {{- range $name, $value := .Values.scheduler.featureGates }}
+  - --feature-gates={{ $name }}={{ $value }}
+  {{- end }}
   ports:
   - name: scheduler
     containerPort: 10259
