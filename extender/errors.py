@@ -6,6 +6,8 @@
     │   ├── BodyTooSlow         408  the body did not arrive in time
     │   ├── RequestTooLarge     413  the body exceeds the limits of the configuration
     │   └── UnsupportedBody     415  the body has another media type or encoding
+    ├── UnknownScheduler        503  no profile of kube-scheduler's has the pod's schedulerName
+    ├── PluginFailed            503  a plugin of kube-scheduler's fails for the pod, which ends its scheduling cycle
     ├── UnknownNode             503  a node is not in the cluster cache: no safe answer is possible
     ├── NotReady                503  the cluster cache is not synced yet, or is stale
     ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
@@ -50,6 +52,14 @@ class RequestTooLarge(RequestError):
 
 class UnsupportedBody(RequestError):
     status = 415
+
+
+class UnknownScheduler(ExtenderError):
+    status = 503
+
+
+class PluginFailed(ExtenderError):
+    status = 503
 
 
 class UnknownNode(ExtenderError):

@@ -48,6 +48,7 @@ from extender.core.preemption.sent_candidates import (
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import PluginFailed
 from extender.k8s.objects import ObjectMeta, Pod
 
 MAX_EXTENDER_SCORE = 10
@@ -181,18 +182,27 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
     return snapshot
 
 
+def _raise_error(error: str | None) -> None:
+    """Raise PluginFailed for an error that would have ended kube-scheduler's cycle: no answer can be derived then."""
+    if error is not None:
+        raise PluginFailed(error)
+
+
 # --- /filter --------------------------------------------------------------------------------------------------------
 
 
 def filter(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> FilterDecision:
-    """Decide which of the requested nodes take the pod. Raises UnknownNode if one is not in the snapshot.
+    """Decide which of the requested nodes take the pod.
+
+    Raises UnknownNode if one is not in the snapshot, PluginFailed if a plugin fails there.
 
     kube-scheduler offers nodes that passed its own filters: there, the room of terminating pods counts as free.
     """
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
+    _raise_error(filter_run.error(rows))
     plugins, _ = not_evaluated_on(filter_run.context, rows)
     beside_terminating = fits_without_terminating_pods(filter_run, rows)[rows]
     fits = (filter_run.codes[rows] == Code.SUCCESS) | beside_terminating
@@ -238,18 +248,22 @@ def _rows_preemption_may_help(filter_run: FilterRun, rows: NodeRows) -> NodeRows
 def prioritize(
     snapshot: Snapshot, pod: Pod, nodes: Sequence[str], profile: Profile, history: EvictionHistory = NO_HISTORY
 ) -> PrioritizeDecision:
-    """Score each requested node from 0 to 10. Raises UnknownNode if one is not in the snapshot.
+    """Score each requested node from 0 to 10.
+
+    Raises UnknownNode if one is not in the snapshot, PluginFailed if a plugin fails there.
 
     If the pod fits on all nodes, the score is the weighted plugin total as a share of the best possible total. If some
     nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by their rank, and all others 0.
     """
     rows = node_rows(snapshot, nodes)
     filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
-    plugins, _ = not_evaluated_on(filter_run.context, rows)
+    _raise_error(filter_run.error(rows))
+    plugins = (*not_evaluated_on(filter_run.context, rows)[0], *profile.not_evaluated_scores)
     fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
     fitting = np.flatnonzero(mask_of(rows, len(fits)) & fits)
     result = np.zeros(len(fits), np.int64)
     scores = score(filter_run.context, fitting)
+    _raise_error(scores.error)
     floor = 0 if fits[rows].all() else _MIN_FITTING_SCORE
     if len(fitting):
         # score = floor + total / highest possible total * (10 - floor), rounded down
@@ -286,11 +300,13 @@ def preempt(
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     context = scheduling_context(snapshot, pod, profile, history)
     plugins, scheduler_decides = not_evaluated_on(context, resolved.rows)
-    refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else not_schedulable(snapshot, pod)
+    refusal = not_schedulable(snapshot, pod, profile)
+    refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else refusal
     refusal = preemption_refusal(context) if refusal is None else refusal
     if refusal is not None:
         return _vetoed(Dropped(DropCode.REFUSED, refusal), sent, plugins, DecisionContext(context, resolved.rows))
     filter_run = run_filter_plugins(context)
+    _raise_error(filter_run.error(resolved.rows))
     # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
     codes = filter_run.codes
     tried = mask_of(resolved.rows, len(codes))

@@ -16,7 +16,7 @@ from extender.core.framework.status import Code, Status
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, waiting_for_gates
+from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -29,6 +29,8 @@ class Evaluation:
     context: SchedulingContext
     filter_run: FilterRun
     scores: Scores
+    pre_enqueue: Status | None
+    """Status of the PreEnqueue plugin that keeps the pod out of the queue; the rest is evaluated all the same."""
     eligible: tuple[bool, str]
     """(whether the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns them."""
     dry_run: DryRun
@@ -53,25 +55,24 @@ class Evaluation:
         """Render as plain values.
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
-        `notTried` for a gated pod, `prefilter` where PreFilter rejects the pod, `prefilterNodes` where a
-        PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a plugin that is not modelled
-        decides.
+        `preEnqueue` where a plugin keeps the pod out of the queue, `prefilter` where PreFilter rejects it,
+        `prefilterNodes` where a PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a
+        plugin that is not modelled decides; `cycleError`, `scoreError` and `dryRunError` where a plugin fails, which
+        ends the scheduling cycle.
         """
-        result: dict[str, Any] = {}
-        if gates := waiting_for_gates(self.context.pod):
-            result["notTried"] = gates
-        if not_evaluated := self._not_evaluated():
-            result["notEvaluated"] = not_evaluated
-        statuses = {}
-        if self.filter_run.prefilter_status is not None:
-            result["prefilter"] = _plain(self.filter_run.prefilter_status)
-        else:
-            names = self.context.snapshot.node_names
-            statuses = {name: _plain(self.filter_run.status(row)) for row, name in enumerate(names)}
-        if self.filter_run.prefilter_node_names is not None:
-            result["prefilterNodes"] = sorted(self.filter_run.prefilter_node_names)
-        return result | {
-            "filter": statuses,
+        run, names = self.filter_run, self.context.snapshot.node_names
+        optional = {
+            "preEnqueue": _plain(self.pre_enqueue) if self.pre_enqueue else None,
+            "notEvaluated": self._not_evaluated() or None,
+            "prefilter": _plain(run.prefilter_status) if run.prefilter_status else None,
+            "prefilterNodes": None if run.prefilter_node_names is None else sorted(run.prefilter_node_names),
+            "cycleError": run.error(),
+            "scoreError": self.scores.error,
+            "dryRunError": self._dry_run_error(),
+        }
+        statuses = {name: _plain(run.status(row)) for row, name in enumerate(names)}
+        return {key: value for key, value in optional.items() if value is not None} | {
+            "filter": statuses if run.prefilter_status is None else {},
             "feasible": len(self.scores.rows),
             "scores": self._scores(),
             "eligible": list(self.eligible),
@@ -85,7 +86,13 @@ class Evaluation:
         nodes = {plugin: np.flatnonzero(mask) for plugin, mask in filters_not_evaluated(self.context).items()}
         return {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
 
+    def _dry_run_error(self) -> str | None:
+        failed = np.flatnonzero(self.dry_run.emptied.codes == Code.ERROR)
+        return self.dry_run.emptied.status(int(failed[0])).message if len(failed) else None
+
     def _scores(self) -> dict[str, Any]:
+        if self.scores.error is not None:
+            return {}
         names, totals = self.context.snapshot.node_names, self.scores.total
         return {
             names[row]: {
@@ -119,4 +126,5 @@ def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHi
     filter_run = run_filter_plugins(context)
     scores = score(context, filter_run.rows(Code.SUCCESS))
     run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
-    return Evaluation(context, filter_run, scores, pod_eligible_to_preempt_others(filter_run), run)
+    eligible = pod_eligible_to_preempt_others(filter_run)
+    return Evaluation(context, filter_run, scores, run_pre_enqueue_plugins(pod, profile), eligible, run)

@@ -19,6 +19,8 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""
 
 DEFAULT_PREEMPTION = "DefaultPreemption"
+DYNAMIC_RESOURCES = "DynamicResources"
+SCHEDULING_GATES = "SchedulingGates"
 
 PREFILTER_PLUGINS = (
     "NodeAffinity",
@@ -30,9 +32,10 @@ PREFILTER_PLUGINS = (
     "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
+    DYNAMIC_RESOURCES,
     "NodeDeclaredFeatures",
 )
-"""PreFilter plugins that are modelled, in the order of kube-scheduler's default profile."""
+"""PreFilter plugins of kube-scheduler's default profile, in its order."""
 
 FILTER_PLUGINS = (
     "NodeUnschedulable",
@@ -47,9 +50,10 @@ FILTER_PLUGINS = (
     "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
+    DYNAMIC_RESOURCES,
     "NodeDeclaredFeatures",
 )
-"""Filter plugins that are modelled, in the order of kube-scheduler's default profile."""
+"""Filter plugins of kube-scheduler's default profile, in its order."""
 
 PRESCORE_PLUGINS = (
     "TaintToleration",
@@ -60,7 +64,7 @@ PRESCORE_PLUGINS = (
     "InterPodAffinity",
     "NodeResourcesBalancedAllocation",
 )
-"""PreScore plugins that are modelled, in the order of kube-scheduler's default profile."""
+"""PreScore plugins of kube-scheduler's default profile, in its order."""
 
 SCORE_WEIGHTS = {
     "TaintToleration": 3,
@@ -69,10 +73,11 @@ SCORE_WEIGHTS = {
     "VolumeBinding": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
+    DYNAMIC_RESOURCES: 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
 }
-"""Score plugins that are modelled, with kube-scheduler's default weights."""
+"""Score plugins of kube-scheduler's default profile, in its order, with their weights."""
 
 StrategyType = Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]
 
@@ -204,20 +209,24 @@ class Profile:
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     """spec.schedulerName of the pods that this profile schedules."""
-    pre_enqueue_plugins: tuple[str, ...] = ("SchedulingGates", DEFAULT_PREEMPTION)
-    """Plugins that may keep a pod out of the queue, in order."""
+    pre_enqueue_plugins: tuple[str, ...] = (SCHEDULING_GATES, DYNAMIC_RESOURCES, DEFAULT_PREEMPTION)
+    """In-tree plugins that may keep a pod out of the queue, in order."""
     prefilter_plugins: tuple[str, ...] = PREFILTER_PLUGINS
-    """Enabled PreFilter plugins that are modelled, in order. The first that rejects gives the reason."""
+    """Enabled in-tree PreFilter plugins, in order. The first that rejects gives the reason."""
     filter_plugins: tuple[str, ...] = FILTER_PLUGINS
-    """Enabled Filter plugins that are modelled, in order. The first that rejects a node gives its status."""
-    post_filter_plugins: tuple[str, ...] = (DEFAULT_PREEMPTION,)
-    """Enabled PostFilter plugins that are modelled, in order; without DefaultPreemption nothing is preempted."""
+    """Enabled in-tree Filter plugins, in order. The first that rejects a node gives its status."""
+    post_filter_plugins: tuple[str, ...] = (DYNAMIC_RESOURCES, DEFAULT_PREEMPTION)
+    """Enabled in-tree PostFilter plugins, in order; without DefaultPreemption nothing is preempted."""
     prescore_plugins: tuple[str, ...] = PRESCORE_PLUGINS
-    """Enabled PreScore plugins that are modelled, in order."""
+    """Enabled in-tree PreScore plugins, in order."""
     score_weights: tuple[tuple[str, int], ...] = tuple(SCORE_WEIGHTS.items())
-    """(Enabled Score plugin that is modelled, weight), in order."""
-    not_evaluated_plugins: tuple[str, ...] = ()
-    """Enabled plugins that have a say in verdicts and are not evaluated here: plugins that are not in-tree, sorted."""
+    """(Enabled in-tree Score plugin, weight), in order."""
+    not_evaluated_filters: tuple[str, ...] = ()
+    """Enabled PreFilter and Filter plugins that are not in-tree, sorted: kube-scheduler alone evaluates them."""
+    not_evaluated_scores: tuple[str, ...] = ()
+    """Enabled PreScore and Score plugins that are not in-tree, sorted."""
+    not_evaluated_others: tuple[str, ...] = ()
+    """Enabled PreEnqueue and PostFilter plugins that are not in-tree, sorted, and GangScheduling."""
     fit_strategy: ScoringStrategy = ScoringStrategy()
     balanced_resources: tuple[str, ...] = ("cpu", "memory")
     ignored_resources: frozenset[str] = frozenset()
@@ -246,6 +255,11 @@ class Profile:
     pod's own."""
     preemption: PreemptionPolicy = PreemptionPolicy()
 
+    @property
+    def not_evaluated_plugins(self) -> tuple[str, ...]:
+        """Return the enabled plugins that have a say in verdicts and are not evaluated here at all, sorted."""
+        return tuple(sorted({*self.not_evaluated_filters, *self.not_evaluated_scores, *self.not_evaluated_others}))
+
 
 UPSTREAM = Profile()
 """kube-scheduler v1.36 with its default configuration."""
@@ -271,6 +285,16 @@ class KubeScheduler:
     def profile_of(self, pod: Pod) -> Profile | None:
         """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""
         return next((one for one in self.profiles if one.scheduler_name == pod.spec.scheduler_name), None)
+
+    @property
+    def version(self) -> str:
+        """Return the version as kube-scheduler writes it, without patch: 1.36."""
+        return f"1.{self.minor}"
+
+    @property
+    def changed_gates(self) -> dict[str, bool]:
+        """Return the feature gates that differ from the version's defaults, by name, with their values."""
+        return self.features.changed_gates(self.minor)
 
     @property
     def preemption(self) -> PreemptionPolicy:

@@ -393,7 +393,7 @@ def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ..
     """Record the request; `nominees`: the nominated pods that an explanation shows."""
     context, pod = decision_context.context, RecordedPod.of(decision_context.context.pod)
     unable = plugins_missing_permissions(context, "filter")
-    filters = tuple(name for name in FILTERS if name in context.profile.filter_plugins and name not in unable)
+    filters = tuple(name for name in context.profile.filter_plugins if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
     return RecordedRequest(pod, reduced, filters)
 

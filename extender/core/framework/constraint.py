@@ -74,25 +74,34 @@ class SchedulingContext:
 
 @dataclass(frozen=True, slots=True)
 class StaticCheck:
-    """A check without columns: it rejects nodes whichever pods are evicted (UnschedulableAndUnresolvable)."""
+    """A check without columns: whichever pods are evicted, it rejects the same nodes."""
 
     plugin: str
     rejected: BoolArray
     """[node]: True if the plugin rejects it."""
     rejection_reasons: tuple[str, ...]
+    code: Code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    """Code of the rejected nodes."""
+    reason_of: IntArray | None = None
+    """[node]: index of its only reason in `rejection_reasons`; None: every node has all of them."""
 
     nominated_demand: ClassVar[None] = None
     headroom: ClassVar[IntArray] = np.empty((0, 0), np.int64)
     """A static check has no columns."""
 
     def codes(self, _headroom: IntArray) -> CodeArray:
-        return np.where(self.rejected, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.SUCCESS))
+        return np.where(self.rejected, np.uint8(self.code), np.uint8(Code.SUCCESS))
 
     def at(self, rows: NodeRows) -> Self:
-        return replace(self, rejected=self.rejected[rows])
+        reason_of = None if self.reason_of is None else self.reason_of[rows]
+        return replace(self, rejected=self.rejected[rows], reason_of=reason_of)
 
-    def reasons(self, _headroom: IntArray, _row: int) -> tuple[str, ...]:
-        return self.rejection_reasons
+    def reason_keys(self, _headroom: IntArray, rows: NodeRows) -> IntArray:
+        """Return [row]: as `Constraint.reason_keys`."""
+        return np.zeros(len(rows), np.int64) if self.reason_of is None else self.reason_of[rows]
+
+    def reasons(self, _headroom: IntArray, row: int) -> tuple[str, ...]:
+        return self.rejection_reasons if self.reason_of is None else (self.rejection_reasons[self.reason_of[row]],)
 
 
 @dataclass(frozen=True, slots=True)

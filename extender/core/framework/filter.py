@@ -4,11 +4,11 @@ Mirrors schedule_one findNodesThatFitPod and the framework runtime's RunPreFilte
 RunFilterPluginsWithNominatedPods (v1.36): filters run twice, first with the nominated pods of equal or higher priority
 added to their nodes, then, where that pass succeeds, without them. The first plugin that rejects sets the status.
 
-Rule: all nodes are evaluated in one pass; plugins are evaluated in kube-scheduler's order.
+Rule: all nodes are evaluated in one pass; plugins are evaluated in the profile's order.
 """
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,9 +23,10 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins import FILTERS, PREFILTERS, UNEVALUATED_FILTERS
+from extender.core.framework.plugins import FILTERS, PREFILTERS, UNEVALUATED_FILTERS, volume_restrictions
+from extender.core.framework.plugins.cycle_state import WITHOUT_PREFILTER, is_switched_off
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
-from extender.core.framework.status import SUCCESS, Code, Status
+from extender.core.framework.status import SUCCESS, Code, Status, filter_error
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
 from extender.core.snapshot.derived import derived
@@ -36,11 +37,11 @@ from extender.k8s.objects import Pod
 _CODE_LIMIT = max(Code) + 1
 """Every Code is less than this number."""
 
-# NodeAffinity is the only evaluated plugin whose PreFilterResult names nodes, hence the literal plugin list.
-FILTERED_OUT_BY_PREFILTER = Status(
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
-)
-"""Status of a node that a PreFilterResult leaves out (schedule_one findNodesThatFitPod, v1.36)."""
+
+def left_out_by_prefilter(plugins: Iterable[str]) -> Status:
+    """Return the status of a node that the PreFilterResults of these plugins leave out (findNodesThatFitPod, v1.36)."""
+    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", (reason,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class FilterResults:
         for rejected_by in np.flatnonzero(np.bincount(keys + 1)[1:]).tolist():
             (index, filter_pass), own = divmod(rejected_by, 2), keys == rejected_by
             check = self.checks[index]
-            if isinstance(check, Constraint):
+            if isinstance(check, Constraint) or check.reason_of is not None:
                 keys[own] += key_limit * check.reason_keys(self.headrooms[filter_pass][index], rows[own])
         keys = (keys + 1) * _CODE_LIMIT + self.codes[rows]
         small_keys = keys.astype(np.min_scalar_type(keys.max()))  # numpy radix-sorts 8- and 16-bit integers
@@ -115,8 +116,18 @@ class FilterRun(FilterResults):
     context: SchedulingContext
     prefilter_node_names: frozenset[str] | None = None
     """Node names of the merged PreFilterResult, including names that no node has; None: all nodes."""
+    prefilter_plugins: frozenset[str] = frozenset()
+    """Plugins whose PreFilterResult names nodes."""
     prefilter_status: Status | None = None
     """Rejection by a PreFilter plugin: the pod fits on no node, and no filter ran."""
+
+    def error(self, rows: NodeRows | None = None) -> str | None:
+        """Return the error that ends the scheduling cycle, of the first of `rows` that has one; None: no plugin fails.
+
+        `rows`: nodes that kube-scheduler filters; None: all.
+        """
+        failed = np.flatnonzero(self.codes == Code.ERROR) if rows is None else rows[self.codes[rows] == Code.ERROR]
+        return self.status(int(failed[0])).message if len(failed) else None
 
 
 def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictablePods | None = None) -> FilterResults:
@@ -166,30 +177,55 @@ def scheduling_context(
 
 
 def run_filter_plugins(context: SchedulingContext) -> FilterRun:
-    """Run the enabled PreFilter and Filter plugins for every node of the snapshot.
+    """Run the profile's PreFilter and Filter plugins for every node of the snapshot, in the profile's order.
 
     Plugins without permission to read their objects are skipped; see `filters_not_evaluated`.
     """
     names, skipped = context.snapshot.node_names, plugins_missing_permissions(context, "filter")
-    enabled = [name for name in context.profile.filter_plugins if name not in skipped]
-    left: frozenset[str] | None = None
+    left, restricting, rejection = _run_prefilter_plugins(context, skipped)
     checks: list[Check] = []
-    rejection: Status | None = None
-    for name in (name for name in PREFILTERS if name in enabled):
-        result = PREFILTERS[name](context)
-        if result.status is not None:
-            rejection, left = result.status, None
-            checks = [StaticCheck(rejection.plugin, np.ones(len(names), np.bool_), rejection.reasons)]
-            break
-        # PreFilterResult.Merge: the intersection of the node names; None stands for all nodes.
-        left = result.node_names if left is None else left & (result.node_names or left)
-    if rejection is None:
+    if rejection is not None:
+        checks = [StaticCheck(rejection.plugin, np.ones(len(names), np.bool_), rejection.reasons, rejection.code)]
+    else:
         if left is not None:
             left_out = np.fromiter((name not in left for name in names), np.bool_, len(names))
-            checks.append(StaticCheck("", left_out, FILTERED_OUT_BY_PREFILTER.reasons))
-        checks += [check for name, build in FILTERS.items() if name in enabled for check in build(context)]
+            checks.append(StaticCheck("", left_out, left_out_by_prefilter(restricting).reasons))
+        enabled = (name for name in context.profile.filter_plugins if name not in skipped)
+        checks += [check for name in enabled for check in _checks(context, name)]
     results = evaluate_constraints(checks, len(names))
-    return FilterRun(checks, results.headrooms, results.codes, results.rejected_by, context, left, rejection)
+    return FilterRun(
+        checks, results.headrooms, results.codes, results.rejected_by, context, left, restricting, rejection
+    )
+
+
+def _run_prefilter_plugins(
+    context: SchedulingContext, skipped: Container[str]
+) -> tuple[frozenset[str] | None, frozenset[str], Status | None]:
+    """Return the names of the nodes that are left, None for all, the plugins that name them, and a rejection."""
+    left, restricting = None, set[str]()
+    for name in context.profile.prefilter_plugins:
+        if name in skipped or name not in PREFILTERS:
+            continue
+        result = PREFILTERS[name](context)
+        if result.status is not None:
+            return None, frozenset(), result.status
+        if result.node_names is not None:
+            # PreFilterResult.Merge: the intersection of the node names; None stands for all nodes.
+            left = result.node_names if left is None else left & result.node_names
+            restricting.add(name)
+    return left, frozenset(restricting), None
+
+
+def _checks(context: SchedulingContext, name: str) -> Sequence[Check]:
+    """Return the checks of a filter plugin; it may fail on all nodes because its PreFilter is not enabled."""
+    if name in WITHOUT_PREFILTER and name not in context.profile.prefilter_plugins:
+        if is_switched_off(name, context.features):
+            return ()
+        error, all_nodes = filter_error(name, WITHOUT_PREFILTER[name]), np.ones(len(context.snapshot.nodes), np.bool_)
+        failing = StaticCheck(name, all_nodes, error.reasons, error.code)
+        # VolumeRestrictions looks at disks first.
+        return (*volume_restrictions.disk_checks(context), failing) if name == volume_restrictions.NAME else (failing,)
+    return FILTERS[name](context) if name in FILTERS else ()
 
 
 def last_filter_run(context: SchedulingContext) -> FilterRun:
@@ -257,17 +293,24 @@ def _last_rows(_snapshot: Snapshot) -> list[tuple[list[str], NodeRows]]:
 def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]:
     """Return filter plugin -> [node] where kube-scheduler evaluates it and this extender does not.
 
-    These are the plugins that are not implemented (UNEVALUATED_FILTERS) and, on all nodes, the enabled ones that
-    lack permission to read the objects that they need.
+    These are the in-tree plugins that are not implemented (UNEVALUATED_FILTERS) and, on all nodes, the enabled ones
+    that lack permission to read the objects that they need, and those that are not in-tree.
     """
-    all_nodes = np.ones(len(context.snapshot.nodes), np.bool_)
-    skipped = plugins_missing_permissions(context, "filter") & set(context.profile.filter_plugins)
-    masks = {name: nodes_not_evaluated(context) for name, nodes_not_evaluated in UNEVALUATED_FILTERS.items()}
-    return masks | dict.fromkeys(sorted(skipped), all_nodes)
+    profile, size = context.profile, len(context.snapshot.nodes)
+    enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
+    masks = {
+        name: nodes_of(context)
+        for name, nodes_of in UNEVALUATED_FILTERS.items()
+        if name in enabled and not is_switched_off(name, context.features)
+    }
+    skipped = {*(plugins_missing_permissions(context, "filter") & enabled), *profile.not_evaluated_filters}
+    return masks | {name: np.ones(size, np.bool_) for name in sorted(skipped)} if skipped else masks
 
 
 def not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
     """Return the plugins that only kube-scheduler evaluates on some of `rows`, and [node] where any of them decides."""
     masks = filters_not_evaluated(context)
-    scheduler_decides = np.logical_or.reduce([*masks.values()])
+    scheduler_decides = np.zeros(len(context.snapshot.nodes), np.bool_)
+    for mask in masks.values():
+        scheduler_decides |= mask
     return tuple(name for name, mask in masks.items() if mask[rows].any()), scheduler_decides

@@ -1,6 +1,6 @@
 """Run the score plugins: each gives a node 0 to 100, times the plugin's weight.
 
-Mirrors the framework runtime's RunScorePlugins (v1.36).
+Mirrors the framework runtime's RunPreScorePlugins and RunScorePlugins (v1.36).
 
 Rule: total score of a node = sum over the plugins of (normalized score * weight).
 """
@@ -11,6 +11,12 @@ import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.plugins import SCORES
+from extender.core.framework.plugins.cycle_state import (
+    NOT_FOUND,
+    SCORES_READING_PREFILTER,
+    WITHOUT_PRESCORE,
+    is_score_switched_off,
+)
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.snapshot.arrays import IntArray
@@ -25,6 +31,8 @@ class Scores:
     """Plugin -> [row]: 0 to 100 times the plugin's weight."""
     highest: int
     """Highest possible total: 100 times the sum of the weights of these plugins."""
+    error: str | None = None
+    """Error of a score plugin, which ends the scheduling cycle; there are no scores then."""
 
     @property
     def total(self) -> IntArray:
@@ -37,12 +45,45 @@ def score(context: SchedulingContext, rows: NodeRows) -> Scores:
 
     Plugins without permission to read their objects are skipped.
     """
+    if not len(rows):
+        return Scores(rows, {}, 0)
+    error = _prescore_error(context) or _score_error(context)
+    if error is not None:
+        return Scores(rows, {}, 0, error)
     plugins, highest, skipped = {}, 0, plugins_missing_permissions(context, "score")
     for name, weight in context.profile.score_weights:
-        if name in skipped:
+        if name in skipped or name not in SCORES:
             continue
-        normalized = SCORES[name](context, rows) if len(rows) else None
+        normalized = SCORES[name](context, rows)
+        if normalized is None and name not in context.profile.prescore_plugins:
+            normalized = np.zeros(len(rows), np.int64)  # only PreScore skips a plugin
         if normalized is not None:
             plugins[name] = normalized * weight
             highest += weight * MAX_NODE_SCORE
     return Scores(rows, plugins, highest)
+
+
+def _prescore_error(context: SchedulingContext) -> str | None:
+    """Return the error of the first PreScore plugin that fails; None: none does."""
+    for name in context.profile.prescore_plugins:
+        if _lacks_prefilter(context, name):
+            return f'running PreScore plugin "{name}": {NOT_FOUND}'
+    return None
+
+
+def _score_error(context: SchedulingContext) -> str | None:
+    """Return the error of the first Score plugin that fails, on all nodes alike; None: none does."""
+    for name, _ in context.profile.score_weights:
+        error = None if name in context.profile.prescore_plugins else WITHOUT_PRESCORE.get(name)
+        if error is None and _lacks_prefilter(context, name):
+            error = NOT_FOUND
+        if error is not None:
+            return f'running Score plugins: plugin "{name}" failed with: {error}'
+    return None
+
+
+def _lacks_prefilter(context: SchedulingContext, name: str) -> bool:
+    """Return whether the plugin reads what its PreFilter writes, which is not enabled."""
+    if name not in SCORES_READING_PREFILTER or name in context.profile.prefilter_plugins:
+        return False
+    return not is_score_switched_off(name, context.features)

@@ -17,6 +17,8 @@ class Code(enum.IntEnum):
     """framework.Code, restricted to the codes that a filter plugin returns for a node."""
 
     SUCCESS = 0
+    ERROR = 1
+    """A plugin failed, which ends the scheduling cycle of the pod, whatever the other nodes say."""
     UNSCHEDULABLE = 2
     """Preemption may help: evicting lower-priority pods can make the node fit."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
@@ -30,6 +32,7 @@ class Code(enum.IntEnum):
 
 _CODE_TEXTS = {
     Code.SUCCESS: "Success",
+    Code.ERROR: "Error",
     Code.UNSCHEDULABLE: "Unschedulable",
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
 }
@@ -67,6 +70,11 @@ def _cut(text: str) -> str:
 
 
 _CUT_SUFFIX = " ..."
+
+
+def filter_error(plugin: str, error: str) -> Status:
+    """Return the status of a node on which a filter plugin fails, as RunFilterPlugins words it (v1.36)."""
+    return Status(Code.ERROR, plugin, (f'running "{plugin}" filter plugin: {error}',))
 
 
 SUCCESS = Status()

@@ -5,11 +5,10 @@ Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the pl
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.filter import FILTERED_OUT_BY_PREFILTER, FilterRun, evaluate_constraints
+from extender.core.framework.filter import FilterRun, evaluate_constraints, left_out_by_prefilter
 from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status
 from extender.core.preemption.dry_run import DryRun
 from extender.core.simulator.result import CyclePostFilter
@@ -75,7 +74,7 @@ def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
     if filter_run.prefilter_status is not None:
         return frozenset({filter_run.prefilter_status.plugin})
     places = np.unique(filter_run.rejected_by[filter_run.rejected_by >= 0] // 2)
-    rejecting = {filter_run.checks[place].plugin for place in places.tolist()} - {FILTERED_OUT_BY_PREFILTER.plugin}
+    rejecting = {filter_run.checks[place].plugin for place in places.tolist()} - {""}
     return _plugins_before_filters(filter_run, _nominated_status(filter_run)) | rejecting
 
 
@@ -84,7 +83,7 @@ def _plugins_before_filters(filter_run: FilterRun, nominated: Status | None) -> 
     if filter_run.prefilter_node_names is None:
         return frozenset()
     rejected = frozenset[str]() if nominated is None or nominated == SUCCESS else frozenset({nominated.plugin})
-    return rejected | {"NodeAffinity"}
+    return rejected | filter_run.prefilter_plugins
 
 
 def _nominated_status(filter_run: FilterRun) -> Status | None:
@@ -107,10 +106,10 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
         return _count_reasons(filter_run.statuses(rows).to_list())
     # UnschedulablePlugins is one map, to which filtering the nominated node adds the plugin that rejected it; the
     # status of the nodes that the PreFilterResult leaves out is worded afterwards, with the plugins that are in it.
-    plugins = " ".join(sorted(_plugins_before_filters(filter_run, nominated)))
-    left_out = replace(FILTERED_OUT_BY_PREFILTER, reasons=(f"node(s) didn't satisfy plugin(s) [{plugins}]",))
+    plain = left_out_by_prefilter(filter_run.prefilter_plugins)
+    left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated))
     statuses = filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]).to_list()
-    return _count_reasons([left_out if one == FILTERED_OUT_BY_PREFILTER else one for one in [*statuses, nominated]])
+    return _count_reasons([left_out if one == plain else one for one in [*statuses, nominated]])
 
 
 def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:

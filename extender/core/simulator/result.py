@@ -135,6 +135,14 @@ class Simulation(SimulationStruct, frozen=True):
     cluster: ClusterSize
     profile: str
     """Name of the policies; empty if they have none."""
+    version: str
+    """Version of kube-scheduler whose verdicts these are, such as 1.36."""
+    version_source: str
+    """Where the version was found; `default` if nothing says which one."""
+    feature_gates: dict[str, bool]
+    """Feature gates that differ from the version's defaults."""
+    notes: list[str]
+    """What kube-scheduler's configuration says that a simulation leaves out, one sentence each."""
     seed: int | None
     """Seed of the choice among equal nodes; null: by name."""
     cycles: list[CycleReport]

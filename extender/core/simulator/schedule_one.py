@@ -26,9 +26,9 @@ from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, skip_reason, waiting_for_gates
+from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins, skip_reason
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.core.simulator.fit_error import (
     NO_CANDIDATE,
     NO_NODES,
@@ -42,7 +42,7 @@ from extender.core.simulator.fit_error import (
 from extender.core.simulator.result import CycleOutcome, CyclePostFilter, CycleScore
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.objects import Pod, PodSpec
+from extender.k8s.objects import Pod
 from extender.k8s.priority import PRIORITY_OFFSET
 
 Draw = Callable[[int], int]
@@ -103,18 +103,14 @@ class Cycle:
 def schedule_one(
     snapshot: Snapshot,
     pod: Pod,
-    profile: Profile,
+    scheduler: KubeScheduler,
     history: EvictionHistory = NO_HISTORY,
     draw: Draw | None = None,
-    schedulers: frozenset[str] = frozenset(),
 ) -> Cycle:
-    """Try to schedule the pod. `draw` chooses among equal nodes; None: the first by name.
-
-    `schedulers`: schedulerNames that are served (`served_schedulers`); empty: all.
-    """
-    skipped = not_tried_reason(pod, schedulers or profile.scheduler_names)
-    if skipped is not None:
-        return Cycle(pod, "Skipped", skipped, nominated_node=pod.status.nominated_node_name)
+    """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: the first by name."""
+    profile, skipped = scheduler.profile_of(pod), not_tried_reason(pod, scheduler)
+    if profile is None or skipped is not None:
+        return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
     # kube-scheduler's own preemption rules instead of the profile's policies
@@ -135,26 +131,15 @@ def schedule_one(
     )
 
 
-def served_schedulers(snapshot: Snapshot, profile: Profile) -> frozenset[str]:
-    """Return the schedulerNames that a scheduler is known to serve.
-
-    Those of the profile, or else the default and those of the pods that have a node.
-    """
-    pods = snapshot.objects.pods.values()
-    return profile.scheduler_names or frozenset(
-        (PodSpec().scheduler_name, *(pod.spec.scheduler_name for pod in pods if pod.spec.node_name))
-    )
-
-
-def not_tried_reason(pod: Pod, schedulers: frozenset[str]) -> str | None:
-    """Return why no kube-scheduler tries the pod; None: one does. `schedulers`: those that are served; empty: all."""
+def not_tried_reason(pod: Pod, scheduler: KubeScheduler) -> str | None:
+    """Return why this kube-scheduler does not try the pod; None: it does."""
     if (skipped := skip_reason(pod)) is not None:
         return skipped
-    if gates := waiting_for_gates(pod):
-        return f"not tried: {gates}"
-    if schedulers and pod.spec.scheduler_name not in schedulers:
-        return f'not tried: no scheduler named "{pod.spec.scheduler_name}" is known (schedulerNames)'
-    return None
+    profile = scheduler.profile_of(pod)
+    if profile is None:
+        return f'not tried: not ours: no profile has schedulerName "{pod.spec.scheduler_name}"'
+    gated = run_pre_enqueue_plugins(pod, profile)
+    return None if gated is None else f"not tried: {gated.message}"
 
 
 # --- scheduled ------------------------------------------------------------------------------------------------------

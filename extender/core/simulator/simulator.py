@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
-from extender.core.profile import Profile
+from extender.core.profile import UPSTREAM, KubeScheduler
 from extender.core.simulator import effects
 from extender.core.simulator.arrivals import add_arrivals, pending_pods
 from extender.core.simulator.result import (
@@ -28,7 +28,7 @@ from extender.core.simulator.result import (
     Simulation,
     SimulationSummary,
 )
-from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one, served_schedulers
+from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
@@ -90,13 +90,16 @@ class Scheduler:
     """Run scheduling cycles until the active queue is empty; each iteration yields one `Step` before its effects."""
 
     def __init__(
-        self, snapshot: Snapshot, profile: Profile, history: EvictionHistory = NO_HISTORY, draw: Draw | None = None
+        self,
+        snapshot: Snapshot,
+        scheduler: KubeScheduler,
+        history: EvictionHistory = NO_HISTORY,
+        draw: Draw | None = None,
     ) -> None:
         self.snapshot = snapshot
-        self.profile = profile
+        self.scheduler = scheduler
         self.history = history
         self._draw = draw
-        self._schedulers = served_schedulers(snapshot, profile)
         self._queue = SchedulingQueue()
         self._arrived: dict[Key, Pod] = {}
 
@@ -113,13 +116,13 @@ class Scheduler:
         while (turn := self._queue.pop()) is not None:
             key, attempt = turn
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
-            cycle = schedule_one(self.snapshot, pod, self.profile, self.history, self._draw, self._schedulers)
+            cycle = schedule_one(self.snapshot, pod, self.scheduler, self.history, self._draw)
             yield Step(cycle, self._report(cycle, attempt))
             if cycle.outcome != "Skipped":
                 self._apply(cycle)
 
     def _report(self, cycle: Cycle, attempt: int) -> CycleReport:
-        empty_selector = self.profile.preemption.empty_selector
+        empty_selector = self.scheduler.preemption.empty_selector
         victims = [
             EvictedPod(
                 pod=victim.key,
@@ -171,9 +174,11 @@ class Scheduler:
 
     def _evict(self, cycle: Cycle) -> None:
         """Evict the victims, clear nominations of lower priority, and add the evictions that rate limits read."""
+        profile = self.scheduler.profile_of(cycle.pod)
         assert cycle.node is not None
-        effects.clear_nominations(self.snapshot, cycle.pod, cycle.node, self.profile.scheduler_names)
-        effects.evict(self.snapshot, cycle.victims, self.profile.preemption.empty_selector)
+        assert profile is not None
+        effects.clear_nominations(self.snapshot, cycle.pod, cycle.node, profile.scheduler_names)
+        effects.evict(self.snapshot, cycle.victims, self.scheduler.preemption.empty_selector)
         evicted = [workload_of(one) for one in cycle.victims if one.metadata.deletion_timestamp is None]
         if evicted:
             evictions = (*(Eviction(0, workload) for workload in evicted), *self.history.evictions)
@@ -186,7 +191,7 @@ class Scheduler:
 
 def simulate(
     snapshot: Snapshot,
-    profile: Profile,
+    scheduler: KubeScheduler,
     pods: Iterable[Pod] = (),
     *,
     include_pending: bool = False,
@@ -198,18 +203,18 @@ def simulate(
 ) -> Simulation:
     """Simulate the arrival of `pods`, and with `include_pending` new attempts for the pending pods of the snapshot.
 
-    The snapshot is modified. `draw` chooses among equal nodes, as in `schedule_one`; `name` and `seed` only label the
+    The snapshot is modified; it was built for `scheduler.features`. `draw` chooses among equal nodes, as in `schedule_one`; `name` and `seed` only label the
     result. `on_step` is called with every step before its effects. Raises RequestError for a pod that is not admitted.
     """
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
     arrived = add_arrivals(snapshot, list(pods))
     own = {pod.key for pod in arrived}
     before = [pod for pod in pending_pods(snapshot) if pod.key not in own] if include_pending else []
-    scheduler = Scheduler(snapshot, profile, history, draw)
-    scheduler.add([*before, *arrived])
+    runs = Scheduler(snapshot, scheduler, history, draw)
+    runs.add([*before, *arrived])
     cycles: list[CycleReport] = []
     requests_before: dict[str, NodeAmounts] = {}
-    for step in scheduler:
+    for step in runs:
         if on_step is not None:
             on_step(step)
         cycles.append(step.report)
@@ -217,11 +222,33 @@ def simulate(
         if changed is not None and changed not in requests_before:
             requests_before[changed] = _requests_on(snapshot, changed)
     nodes = [_node_usage(snapshot, node, requests_before[node]) for node in sorted(requests_before)]
-    return _result(cluster, name, seed, cycles, nodes)
+    return _result(cluster, scheduler, name, seed, cycles, nodes)
+
+
+def left_out(scheduler: KubeScheduler) -> list[str]:
+    """Return what the configuration says that a simulation leaves out: plugins, and that kube-scheduler samples."""
+    notes = []
+    if scheduler.percentage_of_nodes_to_score not in (0, 100):
+        share = f"percentageOfNodesToScore is {scheduler.percentage_of_nodes_to_score}"
+        notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")
+    for profile in scheduler.profiles:
+        name = f"profile {profile.scheduler_name}"
+        asked = profile.min_candidate_nodes_percentage, profile.min_candidate_nodes_absolute
+        if asked != (UPSTREAM.min_candidate_nodes_percentage, UPSTREAM.min_candidate_nodes_absolute):
+            limits = f"minCandidateNodesPercentage is {asked[0]} and minCandidateNodesAbsolute {asked[1]}"
+            notes.append(f"{name}: {limits}: kube-scheduler's dry run tries that many nodes; here all are tried")
+        if profile.not_evaluated_plugins:
+            notes.append(f"{name}: plugins that are not evaluated: {', '.join(profile.not_evaluated_plugins)}")
+    return notes
 
 
 def _result(
-    cluster: ClusterSize, name: str, seed: int | None, cycles: list[CycleReport], nodes: list[NodeUsage]
+    cluster: ClusterSize,
+    scheduler: KubeScheduler,
+    name: str,
+    seed: int | None,
+    cycles: list[CycleReport],
+    nodes: list[NodeUsage],
 ) -> Simulation:
     last = {one.pod: one for one in cycles}.values()
     evicted = [victim for one in cycles for victim in one.victims]
@@ -248,7 +275,17 @@ def _result(
         nodes=nodes,
     )
     return Simulation(
-        cluster=cluster, profile=name, seed=seed, cycles=cycles, pending=pending, evicted=evicted, summary=summary
+        cluster=cluster,
+        profile=name,
+        version=scheduler.version,
+        version_source=scheduler.version_source,
+        feature_gates=scheduler.changed_gates,
+        notes=left_out(scheduler),
+        seed=seed,
+        cycles=cycles,
+        pending=pending,
+        evicted=evicted,
+        summary=summary,
     )
 
 

@@ -21,7 +21,6 @@ DEFAULTS: Nano = {"cpu": 100 * 10**6, "memory": 200 * 2**20 * 10**9}
 """What a container without a request counts as when nodes are scored."""
 
 _QUANTITY = re.compile(r"([+-]?\d*\.?\d*)(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d+))?")
-_BINARY_FRACTION = re.compile(r"\d*\.\d+[KMGTPE]i")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _LARGEST = (2**63 - 1) * 10**9
@@ -90,24 +89,6 @@ def nonzero_requests(pod: JSON) -> Amounts:
         missing = {name: value for name, value in DEFAULTS.items() if name not in exact}
     counted = amounts(pod_requests(pod, resized=True, missing=missing))
     return {name: counted.get(name, 0) for name in DEFAULTS}
-
-
-def leaked_overhead(pod: JSON) -> Nano:
-    """What every call of upstream's `PodRequests` adds to the pod itself, for good.
-
-    Upstream's quirk: a pod-level request goes uncopied into the sum that the overhead is then added to. It shares its
-    memory with the pod's spec if it is held as a big decimal, as a binary one with a fraction is ("2048.0Mi"). An API
-    server writes "2Gi" instead, so that this shows on objects from files only.
-    """
-    if status(pod).get("resources") is not None:
-        return {}
-    spec = (pod["spec"].get("resources") or {}).get("requests") or {}
-    overhead = parse_all(pod["spec"].get("overhead"))
-    return {
-        name: overhead[name]
-        for name, text in spec.items()
-        if name in overhead and _may_be_pod_level(name) and _BINARY_FRACTION.fullmatch(str(text))
-    }
 
 
 def has_pod_level_requests(pod: JSON) -> bool:

@@ -74,15 +74,8 @@ def node_resources_fit(_: Cluster, pod: Pod, nodes: list[Node]) -> Scores:
 
 
 def node_resources_balanced_allocation(_: Cluster, pod: Pod, nodes: list[Node]) -> Scores | None:
-    """Around 75; more if the pod brings the shares of cpu and memory in use closer together, less if further apart.
-
-    Upstream asks for the pod's requests for the second time here when it takes the cpu, for the third when the memory.
-    """
-    exact, leaked = quantities.pod_requests(pod.raw, resized=True), quantities.leaked_overhead(pod.raw)
-    for name, calls_before in (("cpu", 1), ("memory", 2)):
-        if name in leaked:
-            exact[name] += calls_before * leaked[name]
-    asked = quantities.amounts(exact)
+    """Around 75; more if the pod brings the shares of cpu and memory in use closer together, less if further apart."""
+    asked = quantities.amounts(quantities.pod_requests(pod.raw, resized=True))
     if not any(asked.get(name) for name in SCORED):
         return None
 

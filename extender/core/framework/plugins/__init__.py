@@ -1,9 +1,8 @@
 """The plugin registry: the one literal place where plugins are registered, each under its Kubernetes name.
 
 Counterpart of pkg/scheduler/framework/plugins/registry.go and of the default profile's plugin lists (v1.36): one table
-per extension point (PreFilter, Filter, Score), in kube-scheduler's evaluation order. UNEVALUATED_FILTERS lists the
-filter plugins that are not implemented and the nodes that they would evaluate, so that decisions report them as not
-evaluated instead of as passed.
+per extension point (PreFilter, Filter, Score). UNEVALUATED_FILTERS lists the in-tree filter plugins that are not
+implemented and the nodes that they would evaluate, so that decisions report them as not evaluated instead of as passed.
 
 Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
@@ -35,7 +34,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 
-# The order of every table is kube-scheduler's: the first plugin that rejects sets the status of a node.
+# The profile says which of them are enabled, and in which order: the first that rejects sets the status of a node.
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     node_affinity.NAME: node_affinity.prefilter,
     volume_restrictions.NAME: volume_restrictions.prefilter,
@@ -44,7 +43,7 @@ PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
 }
-"""PreFilter plugins: run once per pod, before any node is filtered."""
+"""PreFilter plugins that may reject the pod or leave only some nodes, before any node is filtered."""
 
 FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     node_unschedulable.NAME: node_unschedulable.filter,
@@ -89,4 +88,4 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
 UNEVALUATED_FILTERS: dict[str, Callable[[SchedulingContext], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated
 }
-"""Filter plugins that are not implemented here -> [node] where kube-scheduler evaluates them for the pod."""
+"""In-tree filter plugins that are not implemented here -> [node] where kube-scheduler evaluates them for the pod."""

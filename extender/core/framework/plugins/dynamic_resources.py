@@ -19,7 +19,7 @@ NAME = "DynamicResources"
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
     """Return [node]: whether kube-scheduler evaluates DynamicResources for the pod there."""
     mask = np.full(len(context.snapshot.nodes), bool(context.pod.spec.resource_claims))
-    requested = (name for name, amount in incoming_requests(context.pod).items() if amount)
+    requested = (name for name, amount in incoming_requests(context.pod, context.features).items() if amount)
     for resource in (name for name in requested if name not in BASE_RESOURCES):
         delegated = delegated_to_dra(context.snapshot, resource)
         if delegated is not None:

@@ -1,8 +1,10 @@
 """TaintToleration: NoSchedule and NoExecute taints must be tolerated; fewer untolerated PreferNoSchedule taints score
 higher.
 
-Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36, Gt and Lt tolerations off as by default).
+Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36).
 """
+
+import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.normalize import normalize
@@ -18,22 +20,32 @@ _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, even for clusters without taints: each distinct taint list is evaluated only once."""
-    tolerations = context.pod.spec.tolerations or ()
-    rejected = context.snapshot.taints.map_bool(
-        lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS) is not None
-    )
-    return (StaticCheck(NAME, rejected, (REASON,)),)
+    tolerations, features, taints = context.pod.spec.tolerations or (), context.features, context.snapshot.taints
+    compares = features.taint_toleration_comparison_operators
+    found = [find_untolerated(one, tolerations, _HARD_EFFECTS, compares=compares) for one in taints.values]
+    rejected = np.fromiter((taint is not None for taint in found), np.bool_, len(found))[taints.codes]
+    if features.reasons_of_1_34:
+        return (StaticCheck(NAME, rejected, (REASON,)),)
+    reasons = [_reason_until_1_33(taint) if taint is not None else "" for taint in found]
+    place = {reason: nth for nth, reason in enumerate(dict.fromkeys(reasons))}
+    reason_of = np.fromiter(map(place.__getitem__, reasons), np.int64, len(reasons))[taints.codes]
+    return (StaticCheck(NAME, rejected, tuple(place), reason_of=reason_of),)
+
+
+def _reason_until_1_33(taint: Taint) -> str:
+    return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     """Return [row]: 0-100 by the number of untolerated PreferNoSchedule taints, 100 for none."""
     # raw = number of PreferNoSchedule taints that no toleration tolerates; score = 100 - 100 * raw / max(raw)
     soft_tolerations = [t for t in context.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
+    compares = context.features.taint_toleration_comparison_operators
 
     def count_untolerated(taints: list[Taint]) -> int:
         return sum(
             taint.effect == "PreferNoSchedule"
-            and not any(tolerates(toleration, taint) for toleration in soft_tolerations)
+            and not any(tolerates(toleration, taint, compares=compares) for toleration in soft_tolerations)
             for taint in taints
         )
 

@@ -23,6 +23,7 @@ REASON_DISK = "node(s) had no available disk"
 REASON_CLAIM = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
+REASON_CLAIM_UNTIL_1_33 = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 
 
 # --- disks ----------------------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
     headroom = np.full(len(snapshot.nodes), -in_use)
     return _conflict_constraint(
         context,
-        REASON_CLAIM,
+        REASON_CLAIM if context.features.reasons_of_1_34 else REASON_CLAIM_UNTIL_1_33,
         headroom,
         snapshot.pod_amounts(uses),
         lambda pod: sum(name in names for name in named_claims(pod)),
@@ -147,11 +148,16 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
     return PreFilterResult()
 
 
+def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
+    """Return the constraint for disks, or none for a pod that mounts none."""
+    requested = _disks_of(context.pod)
+    return (_disk_conflicts(context, requested),) if requested else ()
+
+
 def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """Return a constraint for disks and one for claims; none (Skip) without disks while no claim is in use."""
-    requested, names = _disks_of(context.pod), _exclusive_claims(context)
+    disks, names = disk_checks(context), _exclusive_claims(context)
     in_use = _count_in_use(context, names)
-    if not requested and not in_use:
+    if not disks and not in_use:
         return ()
-    disks = (_disk_conflicts(context, requested),) if requested else ()
     return (*disks, _claim_conflicts(context, names, in_use)) if names else disks

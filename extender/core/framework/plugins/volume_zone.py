@@ -60,13 +60,15 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, or none if no volume has a zone or region label.
 
-    A node without any of the labels accepts all volumes: the cluster is then taken as having a single zone.
+    A node without any of the labels accepts all volumes: the cluster is then taken as having a single zone. A claim
+    without a volume rejects every node, unless PreFilter, where it is enabled, has rejected the pod.
     """
     volumes, snapshot = _pod_volumes(context), context.snapshot
+    if isinstance(volumes, str):
+        return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (volumes,)),)
     topologies = [
         (key, zones)
         for volume in volumes
-        if isinstance(volume, PersistentVolume)
         for key in _GA_LABEL
         if (zones := _parse_zones((volume.metadata.labels or {}).get(key)))
     ]

@@ -7,9 +7,9 @@ import pytest
 
 import extender
 from extender.core import engine
-from extender.core.framework.plugins import FILTERS, SCORES, UNEVALUATED_FILTERS
+from extender.core.framework.plugins import FILTERS, PREFILTERS, SCORES, UNEVALUATED_FILTERS
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile
+from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, SCORE_WEIGHTS, KubeScheduler, Profile
 from extender.k8s.objects import TopologySpreadConstraint
 from extender.k8s.storage.csi_migration import migrated_volume
 from extender.k8s.storage.objects import PersistentVolumeSpec
@@ -20,7 +20,7 @@ BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
 
 def said(cluster, pod, profile=None):
-    return extender.evaluate(cluster, pod, profile or Profile()).to_dict()
+    return extender.evaluate(cluster, pod, scheduler=KubeScheduler((profile or Profile(),))).to_dict()
 
 
 def codes(evaluation):
@@ -31,8 +31,9 @@ def codes(evaluation):
 
 
 def test_the_registry_and_the_default_profile_name_the_same_plugins():
-    assert tuple(FILTERS) == FILTER_PLUGINS
-    assert set(SCORES) == set(SCORE_WEIGHTS)
+    assert set(FILTER_PLUGINS) <= {*FILTERS, *UNEVALUATED_FILTERS}
+    assert set(PREFILTERS) <= set(PREFILTER_PLUGINS) <= {*FILTERS, *UNEVALUATED_FILTERS}
+    assert {*SCORES, *UNEVALUATED_FILTERS} == set(SCORE_WEIGHTS)
 
 
 def test_every_plugin_is_documented():
@@ -44,7 +45,7 @@ def test_every_plugin_is_documented():
     cells = [line.split("|") for line in scores.splitlines() if line.startswith("| ")]
     weights = {cell[1].strip(): cell[2].strip() for cell in cells}
     del weights["plugin"]
-    assert weights == {name: str(weight) for name, weight in SCORE_WEIGHTS.items()}
+    assert weights == {name: str(weight) for name, weight in SCORE_WEIGHTS.items() if name in SCORES}
 
 
 # --- volumes of plugins that CSI drivers took over ------------------------------------------------------------------
