@@ -141,7 +141,6 @@ class ReplayedCall(NamedTuple):
 def _settings_override(config: Path | None, preset: PresetName | None) -> "SettingsOverride":
     """Return a function from recorded settings to the settings to decide by."""
     from extender.config import Configuration
-    from extender.core.profile import KubeScheduler
     from extender.server.settings import Settings
 
     if config is not None:
@@ -150,16 +149,17 @@ def _settings_override(config: Path | None, preset: PresetName | None) -> "Setti
     if preset is None:
         return lambda settings: settings
     policies = Settings.from_config(Configuration.model_validate({"preemption": {"preset": preset}}))
-    policy = policies.profile.preemption
+    policy = policies.scheduler.preemption
 
     def under(settings: "Settings") -> "Settings":
         """Replace the preemption policy, keep everything else.
 
         Calls recorded in mode Observe or with the kill switch on are decided too.
         """
-        keep = 1 if policy.budget_accounting == "Live" else settings.profile.keep_candidates
-        profile = replace(settings.profile, preemption=policy, keep_candidates=keep)
-        return Settings(KubeScheduler((profile,)), policies.on_preempt_failure)
+        recorded = settings.scheduler
+        keep = 1 if policy.budget_accounting == "Live" else recorded.profiles[0].keep_candidates
+        profiles = tuple(replace(one, preemption=policy, keep_candidates=keep) for one in recorded.profiles)
+        return Settings(replace(recorded, profiles=profiles), policies.on_preempt_failure)
 
     return under
 

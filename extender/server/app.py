@@ -5,7 +5,7 @@ Rule: importing this module starts nothing; all state belongs to the application
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,13 @@ from pathlib import Path
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
+from extender.core.profile import KubeScheduler
 from extender.daemon_thread import run_in_daemon_thread
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
 from extender.server.observability import tracing
 from extender.server.observability.audit_log import AuditLog
-from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
+from extender.server.observability.cache_status import NO_SOURCE, ClusterSource, NoSource
 from extender.server.observability.decision_log import ALLOCATOR_SHARE, DecisionLog
 from extender.server.recording.recorder import Recorder
 from extender.server.scheduler.routes import SchedulerApp
@@ -42,7 +43,7 @@ def create_app(
     threads = ThreadPoolExecutor(MAX_CONCURRENT_BINDINGS, "bind")
     server_context = ServerContext(
         cache,
-        LiveSettings(config, file),
+        LiveSettings(config, file, source.found_version),
         source,
         Binder(api, config.bind.timeout, threads) if config.bind.enabled and api is not None else None,
         max_node_names_body_bytes=config.server.max_node_names_body_bytes,
@@ -59,12 +60,21 @@ def create_app(
         tracing=tracing.start_tracing(config.tracing.endpoint),
     )
     cache.prepare_for(server_context.settings.scheduler)
-    server_context.live_settings.prepare_cache = source.adopt
+    live_settings = server_context.live_settings
+    live_settings.cache = cache
+    live_settings.adopt = partial(_adopt_at_once, cache) if isinstance(source, NoSource) else source.adopt
+    source.watch_version(live_settings.use_version)
     waits = EventLoopCollector()
     register_collectors(server_context.metrics, server_context, waits)
     app = SchedulerApp(server_context)
     app.lifespan = partial(_run_tasks, app, waits, records=config.recording.directory is not None)
     return app
+
+
+async def _adopt_at_once(cache: ClusterCache, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
+    """Prepare a cluster cache that has no source, such as the example."""
+    cache.prepare_for(scheduler)
+    activate()
 
 
 @contextlib.asynccontextmanager

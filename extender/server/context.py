@@ -13,9 +13,11 @@ from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import NotReady
+from extender.errors import NotReady, UnknownScheduler
+from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
+from extender.k8s.objects import Pod
 from extender.log_throttle import ThrottledLoggers
 from extender.server.catch_up import CatchUp
 from extender.server.http.deadline import Clock
@@ -90,16 +92,25 @@ class ServerContext:
         """The settings in effect now; a reload replaces them between requests."""
         return self.live_settings.settings
 
-    def decision_inputs(self, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
-        """Return the snapshot, the policies and the history to decide on; None: the current history.
+    def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
+        """Return the snapshot, the pod's profile and the history to decide on; None: the current history.
 
-        Raises NotReady. The snapshot comes first: the first one after a start seeds the history.
+        Raises UnknownScheduler and NotReady. The snapshot comes before the history: the first one after a start seeds
+        it.
         """
-        return self.snapshot(), self.settings.profile, history or self.history()
+        scheduler = self.settings.scheduler
+        profile = scheduler.profile_of(pod)
+        if profile is None:
+            raise UnknownScheduler(not_ours_message(pod, scheduler))
+        return self.snapshot(), profile, history or self.history()
+
+    def simulation_inputs(self) -> tuple[Snapshot, KubeScheduler, EvictionHistory]:
+        """Return the snapshot, kube-scheduler and the history to simulate on; raises NotReady."""
+        return self.snapshot(), self.settings.scheduler, self.history()
 
     def history(self) -> EvictionHistory:
         """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""
-        return self.eviction_log.history(self.settings.profile.preemption.limits)
+        return self.eviction_log.history(self.settings.scheduler.preemption.limits)
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot to decide on; raises NotReady if the cluster cache is empty or stale."""
@@ -110,3 +121,10 @@ class ServerContext:
         if self.source.is_live:
             self.eviction_log.record_terminating(snapshot)
         return snapshot
+
+
+def not_ours_message(pod: Pod, scheduler: KubeScheduler) -> str:
+    """Return why the pod is not judged: no profile has its schedulerName."""
+    name, known = pod.spec.scheduler_name, ", ".join(one.scheduler_name for one in scheduler.profiles)
+    shown = name if len(name) <= MAX_NAME_CHARACTERS else f"{name[:MAX_NAME_CHARACTERS]}…"
+    return f"not ours: no profile of kube-scheduler has schedulerName {shown!r}; profiles: {known}"

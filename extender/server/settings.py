@@ -1,24 +1,31 @@
-"""The settings in effect, and the reload of the configuration file they come from.
+"""The settings in effect, and the reload of the two configuration files they come from: ours and kube-scheduler's.
 
-`extender.file_watch` decides when a changed file is reloaded: at most 6 s after the change.
+`extender.file_watch` decides when a changed file is reloaded: at most 6 s after the change. An upgrade of
+kube-scheduler, where its version is looked for in the cluster, changes the settings too.
 
 Rule: an invalid file never replaces valid settings.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.core.profile import KubeScheduler, Profile
+from extender.config.scheduler import SchedulerSource, load_kube_scheduler, read_scheduler
+from extender.core.profile import KubeScheduler
 from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
+from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
+
+Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
+"""Prepares the cluster cache for a kube-scheduler and calls the second argument at the moment of the change."""
 
 RESTART_ONLY_SECTIONS = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
 """Sections whose changes take effect only after a restart."""
@@ -37,17 +44,19 @@ class Settings:
     """The answer to `/preempt` while the kill switch is on and nothing is decided; None: the kill switch is off."""
 
     @classmethod
-    def from_config(cls, config: Configuration) -> "Settings":
+    def from_config(cls, config: Configuration, found: FoundVersion | None = None) -> "Settings":
+        """Return the settings; `found`: the version of kube-scheduler in the cluster. Raises ConfigError."""
+        return cls.of(config, load_kube_scheduler(config, found))
+
+    @classmethod
+    def of(cls, config: Configuration, scheduler: KubeScheduler) -> "Settings":
+        """Return the settings for this kube-scheduler."""
         return cls(
-            KubeScheduler((config.profile(),)),
+            scheduler,
             config.preemption.on_failure,
             config.mode == "Observe",
             config.kill_switch.preempt if config.kill_switch.enabled else None,
         )
-
-    @property
-    def profile(self) -> Profile:
-        return self.scheduler.profiles[0]
 
     @property
     def needs_cluster(self) -> bool:
@@ -66,26 +75,54 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Loaded:
+    """What one load of the configuration files read: nothing is read again when kube-scheduler's version changes."""
+
+    config: Configuration
+    scheduler: SchedulerSource
+    """kube-scheduler's own configuration, from its file or inline."""
+
+    @classmethod
+    def from_config(cls, config: Configuration) -> "Loaded":
+        """Read kube-scheduler's own configuration; raises ConfigError."""
+        return cls(config, read_scheduler(config))
+
+    def settings(self, found: FoundVersion | None) -> Settings:
+        """Return the settings, given the version that was found in the cluster; raises ConfigError."""
+        return Settings.of(self.config, self.scheduler.resolve(found))
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigFile:
     """The configuration file and how to reload it."""
 
-    path: Path
+    path: Path | None
+    """None: there is no file of ours, and only kube-scheduler's is followed."""
     load: Callable[[], Configuration]
     """Function that returns the configuration that a restart would use now; raises ConfigError if it is invalid."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class LiveSettings:
-    """The settings in effect; `run()`, as a task, reloads them when the configuration file changes."""
+    """The settings in effect; `run()`, as a task, reloads them when a configuration file changes."""
 
-    def __init__(self, config: Configuration, file: ConfigFile | None = None) -> None:
-        self.settings = Settings.from_config(config)
-        self.prepare_cache: Callable[[KubeScheduler], Awaitable[None]] | None = None
-        """Function that prepares the cluster cache for new policies while decisions are still made by the old ones."""
+    def __init__(
+        self, config: Configuration, file: ConfigFile | None = None, found: FoundVersion | None = None
+    ) -> None:
+        """`found`: the version of kube-scheduler that is in the cluster; raises ConfigError."""
+        self._loaded = Loaded.from_config(config)
+        self._found = found
+        self.settings = self._loaded.settings(found)
+        self.cache: ClusterCache | None = None
+        """Cluster cache of which decisions are made; None: there is none that depends on the settings."""
+        self.adopt: Adopt | None = None
+        """Function that prepares `cache` for other settings while decisions are still made by the old ones."""
         self.last_error: str | None = None
-        """Reason why the last reload failed, one line per error; None if the file as it is now is in effect."""
+        """Reason why the last reload failed, one line per error; None if the files as they are now are in effect."""
         self.restart_required: tuple[str, ...] = ()
         """Changed keys that take effect only after a restart."""
+        self._version_error: str | None = None
+        """Reason why the configuration does not fit the version that was found; None: it does."""
         self._desired = self.settings
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
@@ -98,16 +135,17 @@ class LiveSettings:
         lines = self.settings.notes() + self._thread.warnings()
         if self.last_error is not None:
             lines += [f"configuration: {error}; using the previous one" for error in self.last_error.splitlines()]
+        if self._version_error is not None:
+            lines.append(f"configuration: {self._version_error}; using the previous settings")
         if self._desired != self.settings:
-            lines.append(
-                "configuration: changed, the preemption policies take effect once the cluster cache is prepared"
-            )
+            lines.append("configuration: changed, takes effect once the cluster cache is prepared")
         if self.restart_required:
             lines.append(f"configuration: changed, restart required: {', '.join(self.restart_required)}")
         return lines
 
     async def run(self) -> None:
-        """Poll the file until cancelled."""
+        """Poll the files until cancelled."""
+        _log_scheduler(self.settings.scheduler)
         for note in self.settings.notes():
             log.warning("%s", note)
         while self._file is not None:
@@ -115,54 +153,84 @@ class LiveSettings:
             await self.poll(self._file)
 
     async def poll(self, file: ConfigFile) -> bool:
-        """Check the file once; return whether new settings took effect. Never raises: an error is logged and kept."""
+        """Check the files once; return whether other settings are wanted. Never raises: an error is logged and kept."""
         try:
-            now = await self._thread.run(_signature, file.path)
+            now = await self._thread.run(_signature, self._paths(file))
             if not self._changes.should_reload(now):
                 return False
-            config = await self._thread.run(file.load)
-            return self._apply(config, Settings.from_config(config))
+            loaded = await self._thread.run(lambda: Loaded.from_config(file.load()))
+            return self._apply(loaded, loaded.settings(self._found))
         except Exception as error:  # even a bug of ours must not end the reload loop
             self._record_failure(error)
             return False
 
-    def _apply(self, config: Configuration, settings: Settings) -> bool:
-        is_new, self._desired = settings != self._desired, settings
+    def use_version(self, found: FoundVersion | None) -> None:
+        """Use the version of kube-scheduler that is in the cluster from now on. Never raises, as `poll`."""
+        self._found = found
+        try:
+            settings, self._version_error = self._loaded.settings(found), None
+        except Exception as error:
+            self._version_error = str(error)
+            log.error("kube-scheduler's version has changed, keeping the previous settings: %s", error)
+        else:
+            self._want(settings)
+
+    def _paths(self, file: ConfigFile) -> list[Path]:
+        """Return the files to follow: ours, and the one of kube-scheduler that it names."""
+        named = self._loaded.config.scheduler.config
+        return [path for path in (file.path, Path(named) if named is not None else None) if path is not None]
+
+    def _apply(self, loaded: Loaded, settings: Settings) -> bool:
+        self._loaded, self._version_error = loaded, None
+        is_new = settings != self._desired
         if is_new or self.last_error is not None:
             log.info("configuration reloaded")
         self.last_error = None
-        restart_required = tuple(_changed_keys(self._startup_config, config))
+        restart_required = tuple(_changed_keys(self._startup_config, loaded.config))
         if restart_required and restart_required != self.restart_required:
             log.warning("configuration: changed, restart required: %s", ", ".join(restart_required))
         self.restart_required = restart_required
-        if is_new:
-            self._activate(settings)
-            for note in settings.notes():
-                log.warning("%s", note)
+        self._want(settings)
         return is_new
 
+    def _want(self, settings: Settings) -> None:
+        """Make these settings take effect, unless they are the ones that are wanted already."""
+        if settings == self._desired:
+            return
+        if settings.scheduler != self._desired.scheduler:
+            _log_scheduler(settings.scheduler)
+        self._desired = settings
+        for note in settings.notes():
+            log.warning("%s", note)
+        self._activate(settings)
+
     def _activate(self, settings: Settings) -> None:
-        """Apply the settings at once, but new preemption policies only once the cluster cache is prepared for them."""
-        was_preparing = self._preparing is not None and self._preparing.cancel()
-        current = self.settings.scheduler
-        same = settings.scheduler.preemption == current.preemption and settings.scheduler.features == current.features
-        if self.prepare_cache is None or (same and not was_preparing):
+        """Apply the settings at once; but preemption policies and switches once the cluster cache is prepared for them.
+
+        Until then, calls are judged by the previous kube-scheduler as a whole: a profile belongs to its version.
+        """
+        if self._preparing is not None:
+            self._preparing.cancel()
+        current, wanted = self.settings.scheduler, settings.scheduler
+        if self.cache is None or self.adopt is None or not self.cache.version:
+            if self.cache is not None:
+                self.cache.prepare_for(wanted)
+            self.settings = settings
+        elif wanted.preemption == current.preemption and wanted.features == current.features:
             self.settings = settings
         else:
             self.settings = replace(settings, scheduler=current)
-            self._preparing = asyncio.create_task(
-                self._activate_when_prepared(settings, self.prepare_cache), name="prepare-cache"
-            )
+            self._preparing = asyncio.create_task(self._activate_when_prepared(settings, self.adopt), name="adopt")
 
-    async def _activate_when_prepared(
-        self, settings: Settings, prepare_cache: Callable[[KubeScheduler], Awaitable[None]]
-    ) -> None:
+    async def _activate_when_prepared(self, settings: Settings, adopt: Adopt) -> None:
+        def activate() -> None:
+            self.settings, self._preparing = settings, None
+            log.info("the changed settings are in effect")
+
         try:
-            await prepare_cache(settings.scheduler)
-        except Exception:  # then the first request computes it
-            log.exception("failed to prepare the cluster cache for the new preemption policies")
-        self.settings = settings
-        log.info("new preemption policies in effect")
+            await adopt(settings.scheduler, activate)
+        except Exception:
+            log.exception("failed to prepare the cluster cache for the changed settings, keeping the previous ones")
 
     def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
@@ -174,11 +242,37 @@ class LiveSettings:
         self.last_error = message
 
 
-def _signature(path: Path) -> Signature:
-    try:
-        return file_signature(path)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
+def _signature(paths: Sequence[Path]) -> Signature:
+    signatures = []
+    for path in paths:
+        try:
+            signatures.append((str(path), *file_signature(path)))
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+    return tuple(signatures)
+
+
+def scheduler_line(scheduler: KubeScheduler) -> str:
+    """Return kube-scheduler in one line: version, where it was found, changed feature gates, profiles."""
+    gates = ", ".join(f"{name}={str(value).lower()}" for name, value in scheduler.changed_gates.items())
+    names = ", ".join(profile.scheduler_name for profile in scheduler.profiles)
+    version = f"kube-scheduler {scheduler.version} ({scheduler.version_source})"
+    return f"{version}; profiles: {names}" + (f"; feature gates: {gates}" if gates else "")
+
+
+def not_evaluated_lines(scheduler: KubeScheduler) -> list[str]:
+    """Return one line per profile with plugins that only kube-scheduler evaluates."""
+    return [
+        f"profile {one.scheduler_name}: not evaluated, left to kube-scheduler: {', '.join(one.not_evaluated_plugins)}"
+        for one in scheduler.profiles
+        if one.not_evaluated_plugins
+    ]
+
+
+def _log_scheduler(scheduler: KubeScheduler) -> None:
+    log.info("%s", scheduler_line(scheduler))
+    for line in not_evaluated_lines(scheduler):
+        log.warning("%s", line)
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:

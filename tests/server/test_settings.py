@@ -107,25 +107,28 @@ async def test_a_file_that_is_still_being_written_is_read_after_three_looks_all_
     await following.look(2)
     seen = []
     for number in range(6):
-        write(path, f"schedulerNames: [s{number}]")
+        write(path, f"scheduler: {{percentageOfNodesToScore: {number + 1}}}")
         seen += await following.look(1)
     assert seen == [False, False, True, False, False, True]
 
 
 async def test_what_decisions_depend_on_changes_all_at_once(path):
     following = Following(path)
-    write(path, "preemption: {preset: careful}\nmode: Observe\nschedulerNames: [a]\nfilter: {plugins: [NodeName]}")
+    plugins = "{filter: {disabled: [{name: '*'}], enabled: [{name: NodeName}]}}"
+    scheduler = f"{{profiles: [{{schedulerName: a, plugins: {plugins}}}]}}"
+    write(path, f"preemption: {{preset: careful}}\nmode: Observe\nscheduler: {scheduler}")
     await following.look(2)
     found = following.settings
-    assert found.profile.preemption.disruption_budgets == "Strict"
-    assert found.profile.scheduler_names == {"a"}
-    assert found.profile.filter_plugins == ("NodeName",)
+    (profile,) = found.scheduler.profiles
+    assert profile.preemption.disruption_budgets == "Strict"
+    assert profile.scheduler_names == {"a"}
+    assert profile.filter_plugins == ("NodeName",)
     assert (found.is_observing, found.on_preempt_failure) == (True, "Veto")
 
 
 async def test_environment_and_command_line_stay_over_the_file(path):
     following = Following(path, {"EXTENDER_MODE": "Observe"}, {"--port": ("server.port", 9000)})
-    write(path, "mode: Enforce\nserver: {port: 1}\nschedulerNames: [a]")
+    write(path, "mode: Enforce\nserver: {port: 1}\npreemption: {preset: careful}")
     assert await following.look(2) == [False, True]
     assert following.settings.is_observing
     assert following.live.restart_required == ()

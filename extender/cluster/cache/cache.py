@@ -124,18 +124,31 @@ class ClusterCache:
     def prepare_for(self, scheduler: KubeScheduler) -> None:
         """Build the indexes that decisions for this kube-scheduler need, at once.
 
-        ValueError if the snapshot was built for another version: see `adopt`.
+        For another version than the snapshot's, the whole snapshot is built: see `adopt` for doing that in steps.
         """
-        self._scheduler = scheduler
-        if self._snapshot is not None:
+        if self._snapshot is None:
+            self._scheduler = scheduler
+        elif self._snapshot.features == scheduler.features:
+            self._scheduler = scheduler
             self._snapshot.refresh_layout()
             prepare(self._snapshot, scheduler)
+        else:
+            for _ in self.adopt(scheduler, lambda: None):
+                pass
 
-    def adopt(self, scheduler: KubeScheduler, on_skipped: OnSkipped | None = None) -> Iterator[None]:
-        """Rebuild the snapshot for other settings in steps, while decisions continue with the previous one."""
-        self._scheduler = scheduler
-        if self._snapshot is not None:
-            yield from self.rebuild(on_skipped)
+    def adopt(
+        self, scheduler: KubeScheduler, activate: Callable[[], None], on_skipped: OnSkipped | None = None
+    ) -> Iterator[None]:
+        """Rebuild the snapshot for another kube-scheduler in steps, while decisions continue with the previous one.
+
+        `activate` is called at the moment at which the new snapshot replaces the previous one, so that no decision
+        mixes the settings of one with the snapshot of the other; if the rebuild is abandoned before, nothing changes.
+        """
+        if self._snapshot is None:
+            self._scheduler = scheduler
+            activate()
+        else:
+            yield from self._rebuild({}, self.unread, on_skipped, scheduler, activate)
 
     def mutable_snapshot(self) -> Snapshot:
         """Return the snapshot for updates and lookups, not for decisions, as its arrays may lag.
@@ -182,14 +195,20 @@ class ClusterCache:
             pass
 
     def build(
-        self, objects: Mapping[str, Sequence[Object]], unread: Iterable[str] = (), on_skipped: OnSkipped | None = None
+        self,
+        objects: Mapping[str, Sequence[Object]],
+        unread: Iterable[str] = (),
+        on_skipped: OnSkipped | None = None,
+        scheduler: KubeScheduler | None = None,
+        activate: Callable[[], None] | None = None,
     ) -> Iterator[None]:
         """Replace all objects in steps.
 
-        `objects`: kind -> objects; `unread`: kinds without list permission. ValueError for an unreadable object if
-        `on_skipped` is None.
+        `objects`: kind -> objects; `unread`: kinds without list permission; `scheduler`, `activate`: see `adopt`.
+        ValueError for an unreadable object if `on_skipped` is None.
         """
-        snapshot = prepare(Snapshot(self._scheduler.features), self._scheduler)
+        scheduler = scheduler or self._scheduler
+        snapshot = prepare(Snapshot(scheduler.features), scheduler)
         snapshot.departed = self.departed
         snapshot.unreadable_tables = _field_names(unread)
         for kind in KIND_LOAD_ORDER:
@@ -199,8 +218,10 @@ class ClusterCache:
                     yield
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
-        prepare(snapshot, self._scheduler)
-        previous, self._snapshot = self._snapshot, snapshot
+        prepare(snapshot, scheduler)
+        previous, self._snapshot, self._scheduler = self._snapshot, snapshot, scheduler
+        if activate is not None:
+            activate()
         self.assumed.reapply()
         self._changed()
         if previous is None:
@@ -261,13 +282,18 @@ class ClusterCache:
         return self._rebuild({}, self.unread, on_skipped)
 
     def _rebuild(
-        self, relisted: dict[str, Sequence[Object]], unread: Iterable[str], on_skipped: OnSkipped | None
+        self,
+        relisted: dict[str, Sequence[Object]],
+        unread: Iterable[str],
+        on_skipped: OnSkipped | None,
+        scheduler: KubeScheduler | None = None,
+        activate: Callable[[], None] | None = None,
     ) -> Iterator[None]:
         """Build a new snapshot while decisions continue on the old one, then dismantle the old one in steps."""
         previous = self.mutable_snapshot()
         objects: dict[str, Sequence[Object]] = {kind: tuple(previous.objects.of(kind).values()) for kind in KINDS}
         objects["Pod"] = tuple(self.assumed.api_objects(previous.objects.pods).values())
-        yield from self.build(objects | relisted, unread, on_skipped)
+        yield from self.build(objects | relisted, unread, on_skipped, scheduler, activate)
         yield from previous.dismantle()
 
     @property

@@ -19,6 +19,8 @@ from extender.core.profile import KubeScheduler
 from extender.daemon_thread import ReloadThread
 from extender.errors import ClusterFileError
 from extender.file_watch import ChangeDetector, Signature, file_signature
+from extender.k8s.version.found import OnVersionFound, version_of_pods
+from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,11 @@ class FileSource:
         """Reason why the current file is not loaded; None if it is."""
         self.report: LoadReport | None = None
         """Report of the last successful load."""
+        self.found_version: FoundVersion | None = None
+        """Version of the kube-scheduler whose pods are in the files; None: there are none."""
+        self._on_found: OnVersionFound = lambda _: None
+        self._changing = asyncio.Lock()
+        """Held while a snapshot is built: for changed files in their thread, or for another kube-scheduler."""
         self._sleep = sleep
         self._changes = ChangeDetector()
         self._thread = ReloadThread("cluster file")
@@ -66,9 +73,15 @@ class FileSource:
     def reflector_statuses(self) -> Sequence[ReflectorStatus]:
         return ()
 
-    async def adopt(self, scheduler: KubeScheduler) -> None:
-        """Build the indexes that decisions for this kube-scheduler need."""
-        self.cache.prepare_for(scheduler)
+    def watch_version(self, on_found: OnVersionFound) -> None:
+        """Call `on_found` after a reload that changed `found_version`."""
+        self._on_found = on_found
+
+    async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
+        """Prepare the cache for decisions for this kube-scheduler, while decisions continue with the previous one."""
+        async with self._changing:
+            for _ in self.cache.adopt(scheduler, activate):
+                await asyncio.sleep(0)
 
     def load(self) -> LoadReport:
         """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""
@@ -81,6 +94,7 @@ class FileSource:
             except ValueError as error:
                 raise ClusterFileError(f"{self.path}: {error}") from error
         self.report = report
+        self.found_version = version_of_pods(report.objects.pods)
         self.last_error = None
         return report
 
@@ -95,7 +109,11 @@ class FileSource:
         try:
             if not self._changes.should_reload(await self._thread.run(_signature, self.path)):
                 return False
-            await self._thread.run(self.load)
+            before = self.found_version
+            async with self._changing:
+                await self._thread.run(self.load)
+            if self.found_version != before:
+                self._on_found(self.found_version)
         except Exception as error:  # even a bug must not end the reloading
             self._record_failure(error)
             return False

@@ -22,6 +22,7 @@ from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus, identity
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
+from extender.cluster.watch.garbage import collect_periodically
 from extender.cluster.watch.list_watch import (
     POD_GROUP_RESOURCES,
     RESOURCES,
@@ -31,11 +32,14 @@ from extender.cluster.watch.list_watch import (
 )
 from extender.cluster.watch.reflector import Reflector
 from extender.cluster.watch.retry import Outage
+from extender.cluster.watch.version_finder import VersionFinder
 from extender.core.profile import KubeScheduler
 from extender.daemon_thread import run_in_daemon_thread
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import Key
-from extender.k8s.objects import Object
+from extender.k8s.objects import Object, Pod
+from extender.k8s.version.found import OnVersionFound, is_kube_scheduler
+from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +66,6 @@ RELIST_DELAY_SECONDS = 1.0
 
 JOIN_SECONDS = 2.5
 """Seconds for which the end of the source waits for its threads, all of them together."""
-
-GC_INTERVAL_SECONDS = 10.0
-"""Seconds between two garbage collections while no kind is being listed."""
-
-GC_INTERVAL_WHILE_LISTING_SECONDS = 0.5
-"""Seconds between two garbage collections while a kind is being listed."""
 
 
 @dataclass(eq=False)
@@ -101,6 +99,7 @@ class KubernetesSource:
             for one in resources
         }
         """Kind -> reflector, for the watched kinds; a kind without a reflector counts as having no objects."""
+        self._version = VersionFinder(self.api)
         self._synced = asyncio.Event()
         self._changing = asyncio.Lock()
         """Held while the cache is changed: by one list, some events, or the preparation for a profile."""
@@ -172,6 +171,15 @@ class KubernetesSource:
             divergences=self._divergences[kind],
         )
 
+    @property
+    def found_version(self) -> FoundVersion | None:
+        """Return the version of kube-scheduler's pods, else the API server's; None before the first sync."""
+        return self._version.found
+
+    def watch_version(self, on_found: OnVersionFound) -> None:
+        """Call `on_found` when `found_version` has changed: before the first sync, and after an upgrade."""
+        self._version.on_found = on_found
+
     # --- running ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -183,12 +191,14 @@ class KubernetesSource:
         ]
         for thread in threads:
             thread.start()
-        gc.disable()  # see _collect
+        gc.disable()  # see collect_periodically
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._apply_all())
                 tasks.create_task(self._await_fatal())
-                tasks.create_task(self._collect())
+                states = [reflector.state for reflector in self.reflectors.values()]
+                tasks.create_task(collect_periodically(states, self.sleep))
+                tasks.create_task(self._version.follow())
                 tasks.create_task(self._verify_periodically())
                 tasks.create_task(self._verify_after_interruptions())
         except* ClusterLost:
@@ -228,28 +238,10 @@ class KubernetesSource:
                     self.fatal = reflector.state.fatal
                     raise ClusterLost(self.fatal)
 
-    async def _collect(self) -> None:
-        """Collect reference cycles among objects created since the last collection, and freeze the survivors.
-
-        A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
-        automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are
-        listed: each one then has few objects to visit. Skipping them would freeze garbage for ever.
-        """
-        states = [reflector.state for reflector in self.reflectors.values()]
-        relists, is_listing, left = 0, False, GC_INTERVAL_SECONDS
-        while True:
-            await self.sleep(GC_INTERVAL_WHILE_LISTING_SECONDS)
-            left -= GC_INTERVAL_WHILE_LISTING_SECONDS
-            before = relists, is_listing
-            relists, is_listing = sum(one.relists for one in states), any(one.phase == "listing" for one in states)
-            if left <= 0 or is_listing or before != (relists, is_listing):
-                gc.collect()
-                gc.freeze()
-                left = GC_INTERVAL_SECONDS
-
     # --- applying ---------------------------------------------------------------------------------------------
 
     async def _apply_all(self) -> None:
+        await self._version.read_first()
         while True:
             item = await self.queue.get()
             async with self._changing:
@@ -270,10 +262,10 @@ class KubernetesSource:
                 await asyncio.sleep(0)
                 ends = time.perf_counter() + turn
 
-    async def adopt(self, scheduler: KubeScheduler) -> None:
+    async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
         """Prepare the cache for decisions for this kube-scheduler, while decisions continue with the previous one."""
         async with self._changing:
-            await self._in_turns(self.cache.adopt(scheduler, self._skip))
+            await self._in_turns(self.cache.adopt(scheduler, activate, self._skip))
 
     def _apply(self, item: Replaced | Deltas) -> Iterator[None]:
         """Apply a list or events in steps."""
@@ -286,6 +278,8 @@ class KubernetesSource:
             yield from self.cache.relist(item.kind, item.objects, self._skip, item.is_forbidden)
         else:
             yield from self._apply_changes(item.changes)
+        if item.kind == "Pod" and (isinstance(item, Replaced) or any(map(_is_of_kube_scheduler, item.changes))):
+            yield from self._version.look_at(tuple(self.cache.mutable_snapshot().objects.pods.values()))
         while not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
             yield
 
@@ -311,6 +305,7 @@ class KubernetesSource:
         self._forbidden = self._forbidden - {item.kind} | ({item.kind} if item.is_forbidden else set())
         if self._initial.keys() == self.reflectors.keys():
             gc.collect()
+            yield from self._version.look_at([one for one in self._initial["Pod"] if isinstance(one, Pod)])
             yield from self.cache.build(self._initial, self._forbidden, self._skip)
             gc.freeze()
             yield from self._apply_changes(self._early_changes)
@@ -394,3 +389,7 @@ class KubernetesSource:
 
         await self._in_turns(compare())
         return found
+
+
+def _is_of_kube_scheduler(change: Change) -> bool:
+    return isinstance(change.object, Pod) and is_kube_scheduler(change.object)

@@ -4,6 +4,12 @@
 `validation` its limits; `load` turns all of it into the KubeScheduler that decisions read.
 """
 
-from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration
+from extender.config.scheduler.load import (
+    SchedulerSource,
+    kube_scheduler_of,
+    load_kube_scheduler,
+    read_configuration,
+    read_scheduler,
+)
 
-__all__ = ["kube_scheduler_of", "load_kube_scheduler", "read_configuration"]
+__all__ = ["SchedulerSource", "kube_scheduler_of", "load_kube_scheduler", "read_configuration", "read_scheduler"]

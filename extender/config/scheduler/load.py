@@ -44,17 +44,37 @@ def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None
 
     `found` is the version that `scheduler.version: auto` stands for; without one it is DEFAULT_MINOR.
     """
+    return read_scheduler(config).resolve(found)
+
+
+def read_scheduler(config: Configuration) -> SchedulerSource:
+    """Read what `scheduler` of the configuration says, its file included; raises ConfigError."""
     section = config.scheduler
-    version = _version(None if section.version == "auto" else section.version, section.feature_gates, found)
-    keep = config.preemption.keep_candidates
-    base = replace(UPSTREAM, preemption=config.preemption.policy(), keep_candidates=None if keep == "All" else keep)
     if section.config is not None:
-        return _kube_scheduler(Document.read(Path(section.config), _EXAMPLE), version, base)
+        return SchedulerSource(config, Document.read(Path(section.config), _EXAMPLE))
     inline = {
         "profiles": [one.model_dump(by_alias=True, exclude_unset=True) for one in section.profiles or ()],
         "percentageOfNodesToScore": section.percentage_of_nodes_to_score,
     }
-    return _kube_scheduler(Document(INLINE_NAME, {"scheduler": inline}), version, base, ("scheduler",))
+    return SchedulerSource(config, Document(INLINE_NAME, {"scheduler": inline}), ("scheduler",))
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSource:
+    """What was read of kube-scheduler's configuration; the version may still be found in the cluster, and change."""
+
+    config: Configuration
+    document: Document
+    at: KeyPath = ()
+    """Path of the KubeSchedulerConfiguration in the document."""
+
+    def resolve(self, found: FoundVersion | None) -> KubeScheduler:
+        """Return the kube-scheduler, given the version that `scheduler.version: auto` stands for; ConfigError."""
+        section, preemption = self.config.scheduler, self.config.preemption
+        version = _version(None if section.version == "auto" else section.version, section.feature_gates, found)
+        keep = None if preemption.keep_candidates == "All" else preemption.keep_candidates
+        base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=keep)
+        return _kube_scheduler(self.document, version, base, self.at)
 
 
 def kube_scheduler_of(

@@ -38,15 +38,17 @@ from extender.core.explain.schema import (
     RankingReport,
     ResourceAmounts,
     RunningPodReport,
+    SchedulerReport,
     StatusReport,
 )
 from extender.core.framework.status import SUCCESS, Code, Status
 from extender.core.preemption.dry_run import REPRIEVE, SCHEDULER_PREFERRED, VICTIM_SELECTION_METHODS
 from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim, protection_reasons
-from extender.core.profile import UPSTREAM, Profile
+from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.k8s import requests
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND
+from extender.k8s.version.features import Features
 
 FITS_AFTER_EVICTION = "the pod would fit after an eviction; scored by what that would cost"
 NO_EVICTION_HELPS = "the pod does not fit, and no eviction that is allowed would change that"
@@ -82,10 +84,21 @@ def render(record: DecisionRecord, *, node: str | None = None, every_pod: bool =
 # --- the pod and the rules --------------------------------------------------------------------------------------------
 
 
-def render_incoming_pod(pod: Pod) -> PodReport:
+def render_incoming_pod(pod: Pod, features: Features) -> PodReport:
     """Render an incoming or nominated pod with its requests."""
-    amounts = requests.incoming_requests(pod)
+    amounts = requests.incoming_requests(pod, features)
     return PodReport(key=pod.key, uid=pod.metadata.uid, priority=pod.priority, requests=dict(amounts))
+
+
+def render_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> SchedulerReport:
+    """Render the version and the profile that judged a pod; None: no profile has the pod's schedulerName."""
+    return SchedulerReport(
+        version=scheduler.version,
+        version_source=scheduler.version_source,
+        feature_gates=scheduler.changed_gates,
+        profile=None if profile is None else profile.scheduler_name,
+        not_evaluated_plugins=[] if profile is None else list(profile.not_evaluated_plugins),
+    )
 
 
 def changed_policies(profile: Profile) -> list[str]:
@@ -235,7 +248,7 @@ class _TriedNode:
             used=_relevant_amounts(wanted, _sum(pods)),
             freed=_relevant_amounts(wanted, _sum([pod for pod in pods if pod.role == "victim"])),
             nominated=[
-                render_incoming_pod(pod)
+                render_incoming_pod(pod, request.context.features)
                 for pod in request.context.nominees
                 if pod.status.nominated_node_name == self.name
             ],
@@ -329,7 +342,7 @@ def _pods_on(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> Iterato
             named=bool(flag & SCHEDULER_VICTIM),
             terminating=pod.metadata.deletion_timestamp is not None,
             protected_by=_protected_by(record.request, pod, flag) if role == "protected" else [],
-            requests=requests.running_usage(pod).requests,
+            requests=requests.running_usage(pod, record.request.context.features).requests,
         )
 
 

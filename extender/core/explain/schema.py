@@ -168,6 +168,21 @@ class RankingReport(ReportStruct, frozen=True, kw_only=True):
     """Nodes that cost the same as the best, including the best."""
 
 
+class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
+    """The kube-scheduler whose verdicts a decision follows."""
+
+    version: str
+    """Its minor version, such as 1.36."""
+    version_source: str
+    """Where the version was found, or who set it."""
+    feature_gates: dict[str, bool] = {}
+    """Feature gates that differ from the version's defaults."""
+    profile: str | None = None
+    """schedulerName of the profile that judged the pod; None: no profile has the pod's schedulerName."""
+    not_evaluated_plugins: list[str] = []
+    """Plugins of the profile that only kube-scheduler evaluates, for every pod."""
+
+
 class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """One line in the list of decisions."""
 
@@ -180,7 +195,7 @@ class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
     """Duration of the decision."""
     outcome: Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
     """Outcome of the call. `noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not
-    answered; `passthrough`: the kill switch was on, and nothing was decided."""
+    answered; `passthrough`: nothing was decided, because the kill switch was on or the pod is not ours."""
     sentence: str
     """The decision and what it was based on, in one sentence."""
     pod: str
@@ -198,6 +213,8 @@ class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
 
     cache: str = ""
     """State of the cluster cache at the decision: its version, and for a live cluster each kind's version and age."""
+    scheduler: SchedulerReport
+    """Version and profile by which the pod was judged."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's behaviour, with their values."""
     incoming: PodReport

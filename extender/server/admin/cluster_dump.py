@@ -56,5 +56,5 @@ async def _chunks_of_child(server_context: ServerContext, decision_thread: Decis
 
 
 def _encode(server_context: ServerContext, objects: ClusterObjects) -> Iterator[bytes]:
-    annotations = server_context.settings.profile.preemption.annotations
+    annotations = server_context.settings.scheduler.preemption.annotations
     return encode_list(objects, annotations, server_context.cache.assumed.effects())

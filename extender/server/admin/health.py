@@ -10,12 +10,13 @@ cannot fix.
 from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
 
-from extender.errors import ExtenderError
+from extender.errors import ExtenderError, UnknownScheduler
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_response
 from extender.server.observability import metrics
 from extender.server.observability.cache_status import check_lines
+from extender.server.settings import not_evaluated_lines, scheduler_line
 
 DRAINING = "shutting down: draining in-flight requests"
 
@@ -57,12 +58,17 @@ def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
     cache_problem, cluster = _cluster(server_context)
     draining = DRAINING if server_context.lifecycle.is_draining else ""
     checks = [cluster, *check_lines(server_context.source)]
+    scheduler = server_context.settings.scheduler
+    checks.append(f"[+] {scheduler_line(scheduler)}")
+    checks += [f"[!] {line}" for line in not_evaluated_lines(scheduler)]
     warnings = (
         *server_context.source.warnings(),
         *server_context.live_settings.warnings(),
         *server_context.lifecycle.warnings(),
     )
     checks += [f"[!] {warning}" for warning in warnings]
+    if not_ours := server_context.metrics.failures(UnknownScheduler):
+        checks.append(f"[!] {not_ours} calls for pods that are not ours: no profile has their schedulerName")
     rejections = server_context.metrics.guard_rejections()
     checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")
     checks.append(f"[-] {draining}" if draining else "[+] not draining")

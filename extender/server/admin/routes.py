@@ -22,7 +22,7 @@ from extender.config.preemption import PRESETS
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import render
 from extender.core.explain.schema import MAX_LISTED_DECISIONS
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
@@ -117,7 +117,7 @@ async def show_pod(request: Request) -> Response:
     kept = await _kept_decision(request)
     if kept is None:
         return error_response(404, NOT_KEPT)
-    return _json(strip_unread_fields("Pod", kept.pod.decode(), kept.profile.preemption.annotations))
+    return _json(strip_unread_fields("Pod", kept.pod.decode(), kept.scheduler.preemption.annotations))
 
 
 async def _kept_decision(request: Request) -> KeptDecision | None:
@@ -166,16 +166,16 @@ async def _simulate(request: Request, body: bytes) -> bytes:
     server_context, decision_thread = _server_context(request), _decision_thread(request)
 
     def start() -> ForkedWorker:
-        snapshot, profile, history = server_context.decision_inputs(None)
+        snapshot, scheduler, history = server_context.simulation_inputs()
         return ForkedWorker.start(
-            lambda: [_simulate_in_child(snapshot, profile, body, history)],
+            lambda: [_simulate_in_child(snapshot, scheduler, body, history)],
             SIMULATION_TIMEOUT_SECONDS,
             MAX_SIMULATION_MEMORY_BYTES,
         )
 
-    def inputs() -> tuple[ClusterObjects, Profile, bytes, EvictionHistory]:
-        snapshot, profile, history = server_context.decision_inputs(None)
-        return snapshot.frozen(), profile, body, history
+    def inputs() -> tuple[ClusterObjects, KubeScheduler, bytes, EvictionHistory]:
+        snapshot, scheduler, history = server_context.simulation_inputs()
+        return snapshot.frozen(), scheduler, body, history
 
     async with request.app.state.simulating:
         if fork_worker.IS_FORK_SUPPORTED:
@@ -184,21 +184,25 @@ async def _simulate(request: Request, body: bytes) -> bytes:
         return await run_in_threadpool(_simulate_to_bytes, *await decision_thread.run(inputs))
 
 
-def _simulate_in_child(snapshot: Snapshot, profile: Profile, body: bytes, history: EvictionHistory) -> bytes:
+def _simulate_in_child(snapshot: Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory) -> bytes:
     """Simulate on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
     try:
-        return _simulate_to_bytes(snapshot.frozen(), profile, body, history, snapshot)
+        return _simulate_to_bytes(snapshot.frozen(), scheduler, body, history, snapshot)
     except MemoryError:
         return b"503" + error_body(f"the simulation needs more than {MAX_SIMULATION_MEMORY_BYTES >> 20} MiB of memory")
 
 
 def _simulate_to_bytes(
-    objects: ClusterObjects, profile: Profile, body: bytes, history: EvictionHistory, spare: Snapshot | None = None
+    objects: ClusterObjects,
+    scheduler: KubeScheduler,
+    body: bytes,
+    history: EvictionHistory,
+    spare: Snapshot | None = None,
 ) -> bytes:
     """Return the HTTP status in three digits, followed by the body."""
     try:
-        return b"200" + msgspec.json.encode(simulate_request(objects, profile, body, history, spare))
+        return b"200" + msgspec.json.encode(simulate_request(objects, scheduler, body, history, spare))
     except ExtenderError as error:
         return b"%d%b" % (error.status, error_body(str(error)))
 
@@ -219,7 +223,7 @@ def _status(server_context: ServerContext) -> dict[str, Any]:
             *server_context.live_settings.warnings(),
             *server_context.lifecycle.warnings(),
         ],
-        "policies": render.changed_policies(server_context.settings.profile),
+        "policies": render.changed_policies(server_context.settings.scheduler.profiles[0]),
         "presets": list(PRESETS),
         "decisions": server_context.decisions.counts(),
         "recording": None if server_context.recorder is None else server_context.recorder.status(),

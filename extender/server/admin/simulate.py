@@ -18,7 +18,7 @@ from extender.config import load_config
 from extender.config.preemption import PRESETS, PreemptionSection
 from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 from extender.core.simulator.result import CycleReport, Simulation, SimulationStruct
 from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import Step, simulate
@@ -41,19 +41,21 @@ StepObserver = Callable[[Step], object]
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPolicy:
-    """The profile of a simulation, and its name in the result."""
+    """The kube-scheduler of a simulation, with our policies in its profiles, and their name in the result."""
 
     name: str
-    profile: Profile
+    scheduler: KubeScheduler
 
 
-def with_preemption(base: Profile, section: PreemptionSection) -> Profile:
-    """Return the profile with another preemption policy and unchanged filters and scores."""
-    keep = section.keep_candidates
-    return replace(base, preemption=section.policy(), keep_candidates=None if keep == "All" else keep)
+def with_preemption(base: KubeScheduler, section: PreemptionSection) -> KubeScheduler:
+    """Return the kube-scheduler with another preemption policy and unchanged filters and scores."""
+    keep = None if section.keep_candidates == "All" else section.keep_candidates
+    policy = section.policy()
+    profiles = tuple(replace(one, preemption=policy, keep_candidates=keep) for one in base.profiles)
+    return replace(base, profiles=profiles)
 
 
-def preset_policy(base: Profile, name: str) -> SimulatedPolicy:
+def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
     """Return a preset on top of the defaults, or the configured policies; RequestError for any other name."""
     if name == CONFIGURED:
         return SimulatedPolicy(name, base)
@@ -63,7 +65,7 @@ def preset_policy(base: Profile, name: str) -> SimulatedPolicy:
     return SimulatedPolicy(name, with_preemption(base, PreemptionSection.model_validate({"preset": name})))
 
 
-def custom_policy(base: Profile, section: Any, name: str = "the request's own") -> SimulatedPolicy:
+def custom_policy(base: KubeScheduler, section: Any, name: str = "the request's own") -> SimulatedPolicy:
     """Return the policy of a `preemption` section; RequestError with one line per mistake if it is invalid."""
     try:
         config = load_config(None, {}, {"body": ("preemption", section)})
@@ -121,16 +123,16 @@ def run_simulation(
 ) -> Simulation:
     """Simulate under one policy; RequestError for pods that cannot be created.
 
-    `scratch`: a snapshot of these objects that the simulation may change; built if omitted.
+    `scratch`: a snapshot of these objects, for the same version, that the simulation may change; built if omitted.
     """
     if scratch is None:
         try:
-            scratch = Snapshot.build(objects)
+            scratch = Snapshot.build(objects, policy.scheduler.features)
         except ValueError as error:
             raise ClusterFileError(str(error)) from error
     return simulate(
         scratch,
-        policy.profile,
+        policy.scheduler,
         request.pods,
         include_pending=request.pending,
         history=request.history,
@@ -238,14 +240,14 @@ class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 def simulate_request(
     objects: ClusterObjects,
-    base: Profile,
+    base: KubeScheduler,
     body: bytes,
     history: EvictionHistory | None = None,
     scratch: Snapshot | None = None,
 ) -> dict[str, Any]:
     """Answer `POST /simulate`: a `Simulation` or a `Comparison`, as plain values.
 
-    `base`: the policies in effect. `history`: the time and the recent evictions; by default now, without evictions.
+    `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by default now, without evictions.
     `scratch`: see `run_simulation`.
     Raises RequestError for an invalid body, or for more than MAX_SIMULATED_PODS pods.
     """
@@ -276,7 +278,7 @@ def _decode(body: bytes) -> SimulateBody:
     return parsed
 
 
-def _policies(base: Profile, parsed: SimulateBody) -> list[SimulatedPolicy]:
+def _policies(base: KubeScheduler, parsed: SimulateBody) -> list[SimulatedPolicy]:
     if parsed.compare is not None:
         return [preset_policy(base, name) for name in parsed.compare]
     if parsed.preemption is not None:

@@ -10,7 +10,7 @@ HttpToolsProtocol and reads its attributes `cycle`, `pipeline`, `flow` and `time
 
 Rule: an error is never written before the response to an earlier, pipelined request: the client would take the error
 for that response. A closed connection leaves no reference cycle: TLS buffers hold 256 KiB per connection, and the
-garbage collector skips frozen objects (`KubernetesSource._collect`).
+garbage collector skips frozen objects (`cluster.watch.garbage`).
 """
 
 import asyncio

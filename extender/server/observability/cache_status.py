@@ -3,11 +3,13 @@
 Rule: this module renders the state of the source and decides nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.core.profile import KubeScheduler
+from extender.k8s.version.found import OnVersionFound
+from extender.k8s.version.minor import FoundVersion
 
 
 class ClusterSource(Protocol):
@@ -30,9 +32,21 @@ class ClusterSource(Protocol):
         """Keep the cluster cache in sync with the source until cancelled."""
         return
 
-    async def adopt(self, scheduler: KubeScheduler) -> None:
-        """Prepare the cluster cache for this kube-scheduler, while decisions continue with the old settings."""
+    @property
+    def found_version(self) -> FoundVersion | None:
+        """Return the version of the kube-scheduler that was found in the cluster; None: none was found."""
+        return None
+
+    def watch_version(self, on_found: OnVersionFound) -> None:
+        """Call `on_found`, on the event loop's thread, when `found_version` has changed."""
         return
+
+    async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
+        """Prepare the cluster cache for this kube-scheduler, while decisions continue with the old settings.
+
+        `activate` is called at the moment from which decisions must use the new ones.
+        """
+        activate()
 
     def problem(self) -> str | None:
         """Return why the cluster cache is not ready for decisions; None: it is ready."""

@@ -22,7 +22,7 @@ from extender.core.explain import render
 from extender.core.explain import summary as sentences
 from extender.core.explain.record import DecisionRecord, PreemptRecord, RecordedPod, shared_size
 from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
-from extender.core.profile import Profile
+from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Departed
 from extender.k8s.cost.memory import pod_parts
 from extender.k8s.objects import Pod
@@ -61,7 +61,8 @@ class KeptDecision:
     """Time of the decision, nanoseconds since the Unix epoch."""
     milliseconds: float
     pod: RecordedPod
-    profile: Profile
+    profile: Profile | None
+    """Profile that judged the pod; None: no profile has its schedulerName."""
     mode: DecisionMode
     cache: str
     record: DecisionRecord | None
@@ -70,6 +71,8 @@ class KeptDecision:
     """Reason why the decision failed, or why its details are not kept."""
     kept_summary: DecisionSummary | None = None
     """Summary of a decision whose details are not kept."""
+    scheduler: KubeScheduler = UNCONFIGURED
+    """The kube-scheduler in effect."""
 
     @cached_property
     def size(self) -> int:
@@ -141,8 +144,9 @@ class KeptDecision:
         return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
             cache=self.cache,
-            policies=render.changed_policies(self.profile),
-            incoming=render.render_incoming_pod(self.pod.decode()),
+            scheduler=render.render_scheduler(self.scheduler, self.profile),
+            policies=render.changed_policies(self.profile or self.scheduler.profiles[0]),
+            incoming=render.render_incoming_pod(self.pod.decode(), self.scheduler.features),
             filters=list(record.request.filters) if record else [],
             nodes=rendered.nodes,
             ranking=rendered.ranking,

@@ -28,7 +28,16 @@ from extender.core.engine import PreemptDecision
 from extender.core.framework.plugins import UNEVALUATED_FILTERS
 from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
 from extender.core.preemption.sent_candidates import DropCode, Dropped
-from extender.errors import CallerGone, DeadlineMissed, ExtenderError, GuardError, NotReady, Overloaded, UnknownNode
+from extender.errors import (
+    CallerGone,
+    DeadlineMissed,
+    ExtenderError,
+    GuardError,
+    NotReady,
+    Overloaded,
+    UnknownNode,
+    UnknownScheduler,
+)
 from extender.server.guard.guard import DUPLICATE_NODE, rules
 from extender.server.observability.decision_log import VERBS
 from extender.version import __version__
@@ -73,6 +82,7 @@ COUNTED_ERRORS: tuple[type[ExtenderError], ...] = (
     Overloaded,
     DeadlineMissed,
     CallerGone,
+    UnknownScheduler,
     UnknownNode,
     GuardError,
 )
@@ -107,14 +117,15 @@ COUNTERS = {
         list(product(REFUSAL_STATUSES)),
     ),
     "failures": Series(
-        "Number of calls answered by the failure policy (in mode Observe: that would have been), by reason.",
+        "Number of calls answered by the failure policy (in mode Observe: that would have been), by reason; "
+        "UnknownScheduler counts the calls for pods whose schedulerName no profile has, of every verb.",
         ("reason",),
         list(product(FAILURE_REASONS)),
     ),
     "answers": Series(
         "Number of answers by result: at least one node fits (fits) or none (nowhere); nodes are scored (scored); "
         "pods are evicted (evicted) or no pod is (vetoed); the decision is left to kube-scheduler by killSwitch or "
-        "mode Observe (passthrough); the failure policy answered (failed).",
+        "mode Observe, or the pod is not ours (passthrough); the failure policy answered (failed).",
         ("verb", "result"),
         [(verb, result) for verb, results in ANSWER_RESULTS.items() for result in results],
     ),
@@ -264,6 +275,11 @@ class Metrics:
     def register(self, collector: Collector) -> None:
         """Add a collector whose metrics are computed at scrape time."""
         self._registry.register(collector)
+
+    def failures(self, error: type[ExtenderError]) -> int:
+        """Return the number of calls that failed with one of COUNTED_ERRORS."""
+        (family,) = self._counters["failures",].collect()
+        return int(next(one.value for one in family.samples if one.labels["reason"] == error.__name__))
 
     def guard_rejections(self) -> dict[str, int]:
         """Return rule -> number of rejected candidates, for the rules with at least one."""

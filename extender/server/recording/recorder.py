@@ -288,7 +288,7 @@ class SegmentWriter(WriterThread[WriterItem]):
             return
         if self.segment is None or self._current_start is None:
             raise RuntimeError("a line was queued before the first segment")
-        annotations = self._current_start.settings.profile.preemption.annotations
+        annotations = self._current_start.settings.scheduler.preemption.annotations
         line: lines.RecordingLine
         if isinstance(item, ObjectChange):
             kept_annotations = annotations if item.kind == "Pod" else frozenset[str]()
@@ -315,6 +315,6 @@ class SegmentWriter(WriterThread[WriterItem]):
             self.segment = None
         self._current_start = start
         header = lines.encode_line(lines.SegmentHeader(lines.FORMAT, __version__, start.settings))
-        annotations = start.settings.profile.preemption.annotations
+        annotations = start.settings.scheduler.preemption.annotations
         cluster = None if start.cluster is None else encode_list(start.cluster, annotations)
         self.segment = OpenSegment(self.directory, start.now, header, cluster, self._disk)

@@ -6,6 +6,8 @@
     /preempt      503, or 200 with no victims (preemption.onFailure: Error | Veto)
     /bind         200 with the error
 
+A pod whose schedulerName no profile has is not ours: /filter accepts every node and /prioritize scores none.
+
 Rule: every failure is counted once, here. Of failures of one verb for the same reason, at most one line per 10 s is
 logged; a bug is logged each time.
 """
@@ -33,6 +35,13 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
     if verb == "preempt" and server_context.settings.on_preempt_failure == "Veto":
         return passthrough.NO_VICTIMS
     return Answer(error_body(error_message(error)), "error", 503)
+
+
+def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
+    """Log and count the error, and return the pass-through answer to the request."""
+    record_failure(verb, server_context, error)
+    server_context.metrics.count_answer(verb, "passthrough")
+    return passthrough.ANSWERS[verb](request)
 
 
 def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:

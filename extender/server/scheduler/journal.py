@@ -25,6 +25,8 @@ from extender.core.explain.record import (
     record_prioritize,
 )
 from extender.core.explain.render import changed_policies
+from extender.core.profile import Profile
+from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 from extender.server.context import ServerContext
 from extender.server.observability import audit
@@ -32,7 +34,7 @@ from extender.server.observability.audit import AuditLine, AuditPod, BindLine, P
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
-from extender.server.scheduler.result import CallResult, CallVerb
+from extender.server.scheduler.result import CallResult, CallVerb, Decision
 from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
 
 log = logging.getLogger(__name__)
@@ -114,11 +116,12 @@ def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
             now=call.history.now,
             milliseconds=call.milliseconds,
             pod=pod,
-            profile=server_context.settings.profile,
+            profile=_profile(server_context, request.pod, call.result.decision),
             mode=call.result.mode,
             cache=cache,
             record=record,
             error=call.result.error,
+            scheduler=server_context.settings.scheduler,
         )
     )
 
@@ -183,6 +186,13 @@ def _decision_record(request: FilterRequest | PreemptRequest, decision: object) 
     return record_prioritize(decision) if isinstance(decision, PrioritizeDecision) else None
 
 
+def _profile(server_context: ServerContext, pod: Pod, decision: Decision | None) -> Profile | None:
+    """Return the profile that judged the pod, or that would; None: the pod is not ours."""
+    if decision is None or decision.decision_context is None:
+        return server_context.settings.scheduler.profile_of(pod)
+    return decision.decision_context.context.profile
+
+
 def _audit_line(
     server_context: ServerContext, call: Call, cache: audit.AuditCache, decided: dict[str, Any]
 ) -> AuditLine:
@@ -205,6 +215,13 @@ def _audit_line(
             keys |= {"pod": pod, "node": node, "outcome": binding.outcome, "tries": binding.tries}
         return BindLine(error=result.error or "", **keys)
     if isinstance(request, PreemptRequest):
-        policies = changed_policies(server_context.settings.profile)
-        keys |= {"preemptor": audit.preemptor(request.pod), "sent": len(request.sent), "policies": policies}
+        scheduler = server_context.settings.scheduler
+        profile = _profile(server_context, request.pod, result.decision)
+        keys |= {
+            "preemptor": audit.preemptor(request.pod),
+            "sent": len(request.sent),
+            "policies": changed_policies(profile or scheduler.profiles[0]),
+            "scheduler_version": scheduler.version,
+            "profile": None if profile is None else profile.scheduler_name,
+        }
     return PreemptLine(answer=result.answer.kind, error=result.error, cache=cache, **keys, **decided)

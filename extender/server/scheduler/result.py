@@ -12,6 +12,8 @@ from extender.server.observability.decision_log import DecisionMode
 
 CallVerb = VerbName | Literal["bind"]
 
+Decision = FilterDecision | PreemptDecision | PrioritizeDecision
+
 AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
 """Content of an answer: the decision; no victims (an empty map in answer to /preempt); what changes nothing for
 kube-scheduler (every node, no scores, its own candidates); an error."""
@@ -48,6 +50,8 @@ class CallSummary:
     """Number of nodes in the request."""
     kept: int = 0
     """Number of nodes that the decision accepts, scores or evicts from."""
+    scheduler_name: str = ""
+    """spec.schedulerName of the pod; a binding does not name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,6 @@ class CallResult:
 
     answer: Answer
     mode: DecisionMode
-    decision: FilterDecision | PrioritizeDecision | PreemptDecision | None = None
+    decision: Decision | None = None
     error: str | None = None
     """Reason why nothing was decided; None: the call did not fail."""

@@ -196,6 +196,7 @@ def _trace(tracing: Tracing, name: str, request: Request, answer: Answer, second
             "extender.nodes.kept": summary.kept,
             "k8s.namespace.name": summary.namespace,
             "k8s.pod.name": summary.pod,
+            "extender.pod.scheduler_name": summary.scheduler_name,
         }
     failed = answer.status >= 500 or (answer.summary is not None and answer.summary.mode == "failed")
     parent = request.headers.get("traceparent")

@@ -24,7 +24,7 @@ from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import GuardError
+from extender.errors import GuardError, UnknownScheduler
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
@@ -32,7 +32,7 @@ from extender.server.http.body import too_large
 from extender.server.http.deadline import NO_DEADLINE, Deadline
 from extender.server.observability.cache_status import cache_summary
 from extender.server.scheduler import journal, passthrough
-from extender.server.scheduler.failure_policy import error_message, failure_answer, record_failure
+from extender.server.scheduler.failure_policy import error_message, failure_answer, pass_through, record_failure
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
 from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
@@ -132,9 +132,10 @@ def _finish(
                 verb.apply_effects(server_context, request, result.decision)
                 server_context.metrics.count_answer(verb.name, verb.results[0 if kept else 1])
             except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
-                call.result, kept = _failed(verb.name, server_context, error), 0
+                call.result, kept = _failed(verb.name, server_context, request, error), 0
     pod, result = request.pod.metadata, call.result
-    return replace(result.answer, id=call_id, summary=CallSummary(pod.namespace, pod.name, result.mode, sent, kept))
+    summary = CallSummary(pod.namespace, pod.name, result.mode, sent, kept, request.pod.spec.scheduler_name)
+    return replace(result.answer, id=call_id, summary=summary)
 
 
 def _decide(
@@ -161,7 +162,7 @@ def _decide(
         deadline.check()
     except Exception as error:
         if not settings.is_observing:
-            return _failed(verb.name, server_context, error)
+            return _failed(verb.name, server_context, request, error)
         record_failure(verb.name, server_context, error)
         metrics.count_observed_answer(verb.name, "failed")
         metrics.count_answer(verb.name, "passthrough")
@@ -177,7 +178,11 @@ def _decide(
     return CallResult(given, "observed", decision)
 
 
-def _failed(verb: schema.VerbName, server_context: ServerContext, error: Exception) -> CallResult:
+def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, error: Exception) -> CallResult:
+    """Return the answer to a call that failed; /filter and /prioritize pass a pod through that is not ours."""
+    if isinstance(error, UnknownScheduler) and verb != "preempt":
+        given = pass_through(verb, server_context, request, error)
+        return CallResult(given, "passthrough", error=error_message(error))
     return CallResult(failure_answer(verb, server_context, error), "failed", error=error_message(error))
 
 
@@ -241,7 +246,7 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         is_first: bool,
     ) -> FilterDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
-        snapshot, profile, history = server_context.decision_inputs(history)
+        snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
         _count_not_evaluated(server_context, "filter", request.pod, decision.not_evaluated, is_first)
         guard_filter(request.nodes, decision)
@@ -272,7 +277,7 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
         *,
         is_first: bool,
     ) -> PrioritizeDecision:
-        snapshot, profile, history = server_context.decision_inputs(history)
+        snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
         _count_not_evaluated(server_context, "prioritize", request.pod, decision.not_evaluated, is_first)
         guard_scores(request.nodes, decision.scores)
@@ -304,7 +309,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         is_first: bool,
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
-        snapshot, profile, current = server_context.decision_inputs(history)
+        snapshot, profile, current = server_context.decision_inputs(request.pod, history)
         history = history or _with_recent_deletions(current, server_context, snapshot, request)
         sent, rejected = dict(request.sent), dict[str, str]()
         for attempt in range(MAX_GUARDED_ATTEMPTS):

@@ -389,13 +389,13 @@ def test_everything_is_set_there():
     """A lost field would go unnoticed if it had its default; keepCandidates has to be 1 there."""
     settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
     plain = Settings(KubeScheduler())
-    preemption, limits = settings.profile.preemption, settings.profile.preemption.limits
+    preemption, limits = settings.scheduler.profiles[0].preemption, settings.scheduler.profiles[0].preemption.limits
     pairs: list[tuple[Any, Any]] = [
         (settings, plain),
-        (settings.profile, plain.profile),
-        (preemption, plain.profile.preemption),
+        (settings.scheduler.profiles[0], plain.scheduler.profiles[0]),
+        (preemption, plain.scheduler.profiles[0].preemption),
     ]
-    pairs += [(limits, plain.profile.preemption.limits)]
+    pairs += [(limits, plain.scheduler.profiles[0].preemption.limits)]
     same = [
         field.name
         for one, other in pairs
@@ -403,7 +403,7 @@ def test_everything_is_set_there():
         if getattr(one, field.name) == getattr(other, field.name)
     ]
     assert same == ["keep_candidates"]
-    rule = settings.profile.preemption.protections[-1]
+    rule = settings.scheduler.profiles[0].preemption.protections[-1]
     defaults = {field.name: field.default for field in dataclasses.fields(rule) if field.name != "name"}
     assert [name for name, default in defaults.items() if getattr(rule, name) == default] == []
 

@@ -9,6 +9,7 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
+from extender.config.scheduler import load_kube_scheduler
 from extender.core.profile import PreemptionPolicy
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
@@ -158,15 +159,15 @@ async def test_other_policies_are_in_effect_once_the_picture_is_ready_for_them(a
     async with serving(api.url) as (_, live):
         await live.read()
         settings = LiveSettings(configuration())
-        settings.prepare_cache = live.source.adopt
+        settings.cache, settings.adopt = live.cache, live.source.adopt
         before, file = live.cache.snapshot(), ConfigFile(path, lambda: wanted)
         while not await settings.poll(file):
             pass
         assert settings.settings.kill_switch == "Veto"
-        assert settings.settings.profile.preemption == PreemptionPolicy()
+        assert settings.settings.scheduler.profiles[0].preemption == PreemptionPolicy()
         assert any("once the cluster cache is prepared" in line for line in settings.warnings())
-        (preparing,) = (task for task in asyncio.all_tasks() if task.get_name() == "prepare-cache")
+        (preparing,) = (task for task in asyncio.all_tasks() if task.get_name() == "adopt")
         await asyncio.wait_for(preparing, 20)
-        assert settings.settings.profile == wanted.profile()
+        assert settings.settings.scheduler == load_kube_scheduler(wanted)
         assert live.cache.snapshot() is not before
         assert live.holds(api)

@@ -1,0 +1,68 @@
+"""Find the version of the kube-scheduler that runs in a cluster: by its pods, else by the API server's version.
+
+kubeadm runs kube-scheduler as static pods in kube-system, with the label component=kube-scheduler; the tag of their
+image is the version. During an upgrade the tags differ and only one of the pods decides, the leader: the lowest version
+is taken, because kube-scheduler must not be newer than kube-apiserver, which is upgraded first, and the leader is
+usually the one that runs longest.
+
+Rule: values in, a version or None out; a pod whose image has no version as its tag says nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from extender.k8s.objects import Pod
+from extender.k8s.version.minor import FoundVersion, parse_minor, version_of_image
+
+OnVersionFound = Callable[[FoundVersion | None], None]
+"""Called with the version that is found from now on; None: none is."""
+
+NAMESPACE: Final = "kube-system"
+"""Namespace of kube-scheduler's static pods."""
+
+COMPONENT: Final = "kube-scheduler"
+"""Value of the pods' label `component`, and name of their container."""
+
+
+def is_kube_scheduler(pod: Pod) -> bool:
+    """Return whether this is a pod of kube-scheduler, as kubeadm creates them."""
+    labels = pod.metadata.labels
+    return pod.metadata.namespace == NAMESPACE and labels is not None and labels.get("component") == COMPONENT
+
+
+def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
+    """Return the lowest version of kube-scheduler's pods among these; None if there is none with a version."""
+    tags = sorted((parse_minor(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
+    if not tags:
+        return None
+    _, tag, key = tags[0]
+    minors = sorted({minor for minor, _, _ in tags})
+    note = f", the lowest of {', '.join(f'1.{minor}' for minor in minors)}" if len(minors) > 1 else ""
+    return FoundVersion.of(tag, f"image tag {tag} of pod {key}{note}")
+
+
+def _tags(pod: Pod) -> Iterator[str]:
+    """Yield the version of the pod's kube-scheduler, if it runs and its image has one."""
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return
+    for container in pod.spec.containers:
+        tag = version_of_image(container.image) if container.name == COMPONENT else None
+        if tag is not None:
+            yield tag
+
+
+class _VersionInfo(msgspec.Struct, rename="camel"):
+    """version.Info (apimachinery), of which GET /version is the JSON."""
+
+    git_version: str = ""
+
+
+_VERSION_INFO: Final = msgspec.json.Decoder(_VersionInfo)
+
+
+def version_of_api_server(body: bytes) -> FoundVersion:
+    """Return the version in an API server's answer to GET /version; raises ValueError if there is none."""
+    version = _VERSION_INFO.decode(body).git_version
+    return FoundVersion.of(version, f"API server {version}; no pod of kube-scheduler was found")
