@@ -30,6 +30,7 @@ from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import (
+    PODS,
     balanced_scoring_request,
     fit_scoring_request,
     incoming_requests,
@@ -186,7 +187,7 @@ def _usages(
     request_of = balanced_scoring_request if balanced else fit_scoring_request
     for name, weight in resources:
         requested = request_of(context.pod, name, context.features)
-        if requested == 0 and is_scalar(name):
+        if (requested == 0 and is_scalar(name)) or name == PODS:  # upstream finds no capacity under this name
             continue
         if name in ("cpu", "memory", "ephemeral-storage"):
             column = BASE_RESOURCES.index(name)
