@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from extender.k8s.objects import Affinity, Labels, PodAffinity, PodAffinityTerm
-from extender.k8s.selectors import LabelMatcher, compile_label_selector
+from extender.k8s.selectors import NOTHING, LabelMatcher, compile_label_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,18 @@ def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm
     return AffinityTerm(term.topology_key, pods, weight)
 
 
-def merge_namespaces(term: AffinityTerm, namespace_labels: Mapping[str, Labels]) -> AffinityTerm:
+def merge_namespaces(
+    term: AffinityTerm, namespace_labels: Mapping[str, Labels], *, keeps_selector: bool
+) -> AffinityTerm:
     """Return the incoming pod's term, the namespaces that its namespaceSelector matches added to its namespaces.
 
-    Quirk, kept as upstream has it (interpodaffinity.mergeAffinityTermNamespacesIfNotEmpty takes the term by
-    value in v1.36): the selector stays and is later matched against no labels at all, so that one made of
-    NotIn or DoesNotExist matches pods of every namespace.
+    Mirrors interpodaffinity.mergeAffinityTermNamespacesIfNotEmpty. `keeps_selector`: a quirk since v1.34, which takes
+    the term by value: the selector stays and is later matched against no labels at all, so that one made of NotIn or
+    DoesNotExist matches pods of every namespace.
     """
     if term.pods.namespace_selector.is_empty:
         return term
-    matching = {name for name, labels in namespace_labels.items() if term.pods.namespace_selector.matches(labels)}
-    return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | matching))
+    selector = term.pods.namespace_selector
+    matching = {name for name, labels in namespace_labels.items() if selector.matches(labels)}
+    kept = selector if keeps_selector else NOTHING
+    return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | matching, namespace_selector=kept))

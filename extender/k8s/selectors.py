@@ -329,11 +329,11 @@ def _field(one: NodeSelectorRequirement) -> FieldRequirement:
 # --- taints and tolerations -----------------------------------------------------------------------------------------
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
     """Return whether the toleration tolerates the taint; an empty key or effect tolerates any.
 
-    Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36) with comparison operators disabled: Gt, Lt and unknown
-    operators tolerate nothing.
+    `compares`: feature gate TaintTolerationComparisonOperators; without it Gt and Lt tolerate nothing, as unknown
+    operators do. Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36).
     """
     if toleration.effect and toleration.effect != taint.effect:
         return False
@@ -341,15 +341,28 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator in ("", "Equal"):
         return toleration.value == taint.value
+    if compares and toleration.operator in ("Gt", "Lt"):
+        limit, value = _decimal_integer(toleration.value), _decimal_integer(taint.value)
+        if limit is None or value is None:
+            return False
+        return value > limit if toleration.operator == "Gt" else value < limit
     return toleration.operator == "Exists"
 
 
+def _decimal_integer(text: str) -> int | None:
+    """Return the int64 whose canonical form the text is; None: of none (content.IsDecimalInteger, v1.36)."""
+    number = parse_int64(text)
+    return number if str(number) == text else None
+
+
 def find_untolerated(
-    taints: Iterable[Taint] | None, tolerations: Sequence[Toleration] | None, effects: frozenset[str]
+    taints: Iterable[Taint] | None, tolerations: Sequence[Toleration] | None, effects: frozenset[str], *, compares: bool
 ) -> Taint | None:
     """Return the first taint with one of the `effects` that no toleration tolerates; None without one.
 
-    Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
+    `compares` as in `tolerates`. Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
     """
-    concerned = (taint for taint in taints or () if taint.effect in effects)
-    return next((taint for taint in concerned if not any(tolerates(one, taint) for one in tolerations or ())), None)
+    for taint in taints or ():
+        if taint.effect in effects and not any(tolerates(one, taint, compares=compares) for one in tolerations or ()):
+            return taint
+    return None

@@ -375,12 +375,36 @@ TOLERATIONS = {
 
 @pytest.mark.parametrize(("toleration", "expected"), TOLERATIONS.values(), ids=TOLERATIONS)
 def test_tolerates(toleration, expected):
-    assert tolerates(toleration, TAINT) is expected
+    assert tolerates(toleration, TAINT, compares=False) is expected
 
 
 @pytest.mark.parametrize("operator", ["Lt", "Gt"])
 def test_numbers_are_not_compared_either(operator):
-    assert not tolerates(Toleration("sla", operator, "5"), Taint(key="sla", value="5", effect="NoSchedule"))
+    taint = Taint(key="sla", value="5", effect="NoSchedule")
+    assert not tolerates(Toleration("sla", operator, "5"), taint, compares=False)
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "tolerated"),
+    [
+        ("Gt", "4", True),
+        ("Gt", "5", False),
+        ("Lt", "6", True),
+        ("Lt", "5", False),
+        ("Gt", "-9223372036854775808", True),
+        ("Lt", "9223372036854775808", False),  # beyond int64
+        ("Lt", "06", False),
+        ("Lt", "+6", False),
+        ("Lt", "", False),
+        ("Ge", "4", False),
+    ],
+)
+def test_numbers_are_compared_with_the_feature_gate(operator, value, tolerated):
+    taint = Taint(key="sla", value="5", effect="NoSchedule")
+    assert tolerates(Toleration("sla", operator, value), taint, compares=True) is tolerated
+    assert not tolerates(
+        Toleration("sla", operator, value), Taint(key="sla", value="five", effect="NoSchedule"), compares=True
+    )
 
 
 HARD = frozenset({"NoSchedule", "NoExecute"})
@@ -390,15 +414,15 @@ def test_the_first_taint_that_nothing_tolerates_is_found():
     soft = Taint(key="soft", effect="PreferNoSchedule")
     second, third = Taint(key="b", effect="NoExecute"), Taint(key="c", effect="NoSchedule")
     willing = [Toleration("dedicated", "Exists")]
-    assert find_untolerated([soft, TAINT, second, third], willing, HARD) == second
+    assert find_untolerated([soft, TAINT, second, third], willing, HARD, compares=False) == second
 
 
 @pytest.mark.parametrize(
     ("taints", "tolerations"), [(None, None), ([], []), ([TAINT], [Toleration(operator="Exists")])]
 )
 def test_nothing_is_found_where_there_is_nothing(taints, tolerations):
-    assert find_untolerated(taints, tolerations, HARD) is None
+    assert find_untolerated(taints, tolerations, HARD, compares=False) is None
 
 
 def test_a_taint_is_found_without_any_toleration():
-    assert find_untolerated([TAINT], None, HARD) == TAINT
+    assert find_untolerated([TAINT], None, HARD, compares=False) == TAINT

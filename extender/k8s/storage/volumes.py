@@ -98,10 +98,21 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
     return not reference.uid or reference.uid == metadata.uid
 
 
-def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether mode and attributes class match and the volume is not being deleted; ignores the size."""
+def selected_node(claim: PersistentVolumeClaim) -> str | None:
+    """Return the node that a scheduler selected for provisioning the claim's volume."""
+    return (claim.metadata.annotations or {}).get(SELECTED_NODE)
+
+
+def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim, *, compares_classes: bool) -> bool:
+    """Return whether mode and attributes class match and the volume is not being deleted; ignores the size.
+
+    `compares_classes`: False up to v1.30, which does not read attributes classes.
+    """
     return (
         (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
-        and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
+        and (
+            not compares_classes
+            or (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
+        )
         and volume.metadata.deletion_timestamp is None
     )

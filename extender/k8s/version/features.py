@@ -88,10 +88,6 @@ class Features:
         "DRAExtendedResource", (34, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
     )
     """DeviceClasses may back extended resources."""
-    nominated_node_name_for_expectation: bool = gate(
-        "NominatedNodeNameForExpectation", (34, "alpha", False), (35, "beta", True)
-    )
-    """Pods that are being bound name their node in status.nominatedNodeName."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
     """Tolerations may compare by Gt and Lt."""
     storage_capacity_scoring: bool = gate("StorageCapacityScoring", (33, "alpha", False), (37, "beta", True))
@@ -102,8 +98,6 @@ class Features:
     # --- behaviors without a gate
     image_locality_counts_init_containers: bool = since(30)
     """ImageLocality counts the images of init containers, and divides by their number."""
-    prefilter_results_are_merged: bool = since(30)
-    """A PreFilter that rejects does not stop the others; disjoint PreFilterResults are Unresolvable."""
     in_tree_volume_limits: bool = until(30)
     """EBSLimits, GCEPDLimits and AzureDiskLimits are plugins of the default profile."""
     volume_attributes_class_is_ignored: bool = until(30)
@@ -169,9 +163,9 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
 
 def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int) -> bool:
     if "gate" not in metadata:
-        return metadata["since"] <= minor if "since" in metadata else minor <= metadata["until"]
+        return bool(metadata["since"] <= minor if "since" in metadata else minor <= metadata["until"])
     known: Gate = metadata["gate"]
-    for_stage = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
+    for_stage: dict[Stage | None, bool] = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
     return gates.get(known.name, for_stage.get(known.stage(minor), known.default(minor)))
 
 

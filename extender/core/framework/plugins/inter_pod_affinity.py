@@ -74,7 +74,8 @@ def _own_terms(context: SchedulingContext, *lists: Iterator[AffinityTerm]) -> Te
     snapshot, terms = context.snapshot, chain.from_iterable(lists)
     if are_many(context.pod.spec.affinity):
         return ManyTerms(terms, snapshot.node_label_keys)
-    return FewTerms(merge_namespaces(term, snapshot.namespace_labels) for term in terms)
+    keeps_selector = snapshot.features.negative_namespace_selector_matches_all
+    return FewTerms(merge_namespaces(term, snapshot.namespace_labels, keeps_selector=keeps_selector) for term in terms)
 
 
 def _sides(pod: Pod) -> tuple[PodAffinity | None, PodAffinity | None]:
@@ -144,9 +145,11 @@ def _matches_by_key(
 def _own_target(snapshot: Snapshot, namespace: str, labels: Labels | None) -> TargetPod:
     """Return what the incoming pod's terms read of a pod with these labels.
 
-    Quirk (see `merge_namespaces`): a namespaceSelector also matches where it would match no labels at all.
+    Quirk since v1.34 (see `merge_namespaces`): a namespaceSelector also matches where it would match no labels at all.
     """
-    return TargetPod(namespace, labels or {}, (snapshot.namespace_labels.get(namespace, {}), {}))
+    own = snapshot.namespace_labels.get(namespace, {})
+    matched = (own, {}) if snapshot.features.negative_namespace_selector_matches_all else (own,)
+    return TargetPod(namespace, labels or {}, matched)
 
 
 def _label_groups(snapshot: Snapshot) -> Iterator[tuple[IntArray, TargetPod]]:

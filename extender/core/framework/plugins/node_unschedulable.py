@@ -20,7 +20,7 @@ _CORDON_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, or none for a pod that tolerates the cordon taint."""
-    if any(tolerates(toleration, _CORDON_TAINT) for toleration in context.pod.spec.tolerations or ()):
+    if any(tolerates(toleration, _CORDON_TAINT, compares=False) for toleration in context.pod.spec.tolerations or ()):
         return ()
     return (StaticCheck(NAME, _cordoned(context.snapshot), (REASON,)),)
 

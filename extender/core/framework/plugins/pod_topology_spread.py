@@ -132,8 +132,9 @@ def _included(context: SchedulingContext, honors_affinity: bool, honors_taints: 
     if honors_affinity and affinity is not None:
         included &= nodes_matching(context.snapshot, affinity)
     if honors_taints:
+        compares = context.features.taint_toleration_comparison_operators
         included &= context.snapshot.taints.map_bool(
-            lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS) is None
+            lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS, compares=compares) is None
         )
     return included
 
@@ -345,7 +346,12 @@ def _raw_score(
         matches, domains = _match_counts(context, constraint)[scored], len(scored)
     else:
         match_counts, _ = _sums_per_domain(labels, counting, _match_counts(context, constraint))
-        matches, domains = match_counts[labels.codes[scored]], len(np.unique(labels.codes[scored]))
+        codes, empty, absent = labels.codes[scored], labels.code_of.get(""), labels.code_of.get(None)
+        if empty is not None and absent is not None:
+            # Quirk: upstream reads an absent label as "", so that nodes with either are one domain.
+            match_counts[empty] += match_counts[absent]
+            codes = np.where(codes == absent, empty, codes)
+        matches, domains = match_counts[codes], len(np.unique(codes))
     raw = matches * math.log(domains + 2) + (constraint.max_skew - 1)
     return np.where(labels.present[scored], raw, 0.0)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
-from extender.core.framework.status import PreFilterResult
+from extender.core.framework.status import PreFilterResult, filter_error
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_with_labels
@@ -32,7 +32,6 @@ from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, migrated_affini
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
-    SELECTED_NODE,
     WAIT_FOR_FIRST_CONSUMER,
     claim_class,
     claim_uses,
@@ -41,6 +40,7 @@ from extender.k8s.storage.volumes import (
     is_for_pod,
     not_for_pod_message,
     requested_storage,
+    selected_node,
 )
 
 NAME = "VolumeBinding"
@@ -50,6 +50,7 @@ REASONS = (
     "node(s) did not have enough free storage",
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 )
+REASONS_UNTIL_1_32 = ("node(s) had volume node affinity conflict", *REASONS[1:])
 REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 _NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST = (1 << bit for bit in range(len(REASONS)))
@@ -118,11 +119,38 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     if isinstance(claims, str) or not (claims.bound or claims.unbound):
         return ()
     bits = _check_bound(context.snapshot, claims.bound) | _check_unbound(context.snapshot, claims.unbound)
-    return tuple(
-        StaticCheck(NAME, bits == found, tuple(reason for bit, reason in enumerate(REASONS) if found >> bit & 1))
+    reasons = REASONS if context.features.volume_affinity_reason_of_1_33 else REASONS_UNTIL_1_32
+    checks = [
+        StaticCheck(NAME, bits == found, tuple(reason for bit, reason in enumerate(reasons) if found >> bit & 1))
         for found in np.unique(bits).tolist()
         if found
+    ]
+    return (*_attributes_class_errors(context, claims.unbound), *checks)
+
+
+def _attributes_class_errors(
+    context: SchedulingContext, claims: Sequence[PersistentVolumeClaim]
+) -> tuple[StaticCheck, ...]:
+    """Fail on the nodes where an unbound claim with an attributes class is matched with volumes, if that is off.
+
+    Nodes that the annotation of a selected node rules out are not matched.
+    """
+    features = context.features
+    if features.volume_attributes_class or features.volume_attributes_class_is_ignored:
+        return ()
+    failing = [one for one in claims if one.spec.volume_attributes_class_name and selected_node(one) is None]
+    if not failing:
+        return ()
+    first = min(failing, key=requested_storage)  # of equal ones the first, as claims are sorted by size
+    message = (
+        f"unsupported volumeAttributesClassName is set on claim {first.metadata.namespace}/{first.metadata.name} "
+        "when the feature-gate VolumeAttributesClass is disabled"
     )
+    selected = {node for one in claims if (node := selected_node(one)) is not None}
+    error, fails = filter_error(NAME, message), np.full(len(context.snapshot.nodes), not selected, np.bool_)
+    if len(selected) == 1 and (row := context.snapshot.node_row.get(selected.pop())) is not None:
+        fails[row] = True
+    return (StaticCheck(NAME, fails, error.reasons, code=error.code),)
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------
@@ -174,7 +202,7 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
     bits = np.zeros(len(snapshot.nodes), np.int64)
     to_provision, without_node = [], []
     for claim in claims:
-        node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+        node = selected_node(claim)
         if node is None:
             without_node.append(claim)
             continue

@@ -56,7 +56,10 @@ def match_volumes(
     masks: dict[str, list[BoolArray]] = defaultdict(list)
     for claim, own in zip(by_size, reserved, strict=True):
         masks[claim_class(claim)] += [reached for _, reached in own]
-    available = {name: _AvailableVolumes(_free_volumes(snapshot, name), own) for name, own in masks.items()}
+    compares_classes = not snapshot.features.volume_attributes_class_is_ignored
+    available = {
+        name: _AvailableVolumes(_free_volumes(snapshot, name), own, compares_classes) for name, own in masks.items()
+    }
     taken: dict[int, BoolArray] = defaultdict(lambda: np.zeros(len(snapshot.nodes), np.bool_))
     for claim, own in zip(by_size, reserved, strict=True):
         matched, may_use_others = np.full(len(snapshot.nodes), NO_VOLUME_ROW), np.ones(len(snapshot.nodes), np.bool_)
@@ -82,10 +85,12 @@ def affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) ->
 def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[tuple[int, BoolArray]]:
     """Return the volumes that are reserved for the claim and suit it, each with [node]: whether it is accessible."""
     volumes, found = storage(snapshot), []
+    compares_classes = not snapshot.features.volume_attributes_class_is_ignored
     for row in volumes.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
         volume = volumes.by_number[row]
         is_reserved = volume_class(volume) == claim_class(claim) and is_reserved_for(volume, claim)
-        if is_reserved and storage_capacity(volume) >= requested_storage(claim) and is_compatible(volume, claim):
+        is_large_enough = storage_capacity(volume) >= requested_storage(claim)
+        if is_reserved and is_large_enough and is_compatible(volume, claim, compares_classes=compares_classes):
             found.append((row, affinity_matches(snapshot, volume.spec.node_affinity)))
     return found
 
@@ -156,8 +161,9 @@ def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
 class _AvailableVolumes:
     """The free volumes of one class that no earlier claim of the pod got, by site."""
 
-    def __init__(self, free: _FreeVolumes, masks: Sequence[BoolArray]) -> None:
+    def __init__(self, free: _FreeVolumes, masks: Sequence[BoolArray], compares_classes: bool) -> None:
         """`masks`: [node]: sets of nodes that may be matched differently, because a claim has a volume reserved."""
+        self._compares_classes = compares_classes
         self._free, self._site_of, self._first_node = free, free.site_of, free.first_node
         groups = [np.flatnonzero(mask) for mask in masks if not mask.all()]
         self._is_split = bool(groups) and len(free.rows) > 0
@@ -225,7 +231,12 @@ class _AvailableVolumes:
                 selector = EVERYTHING if spec.selector is None else compile_label_selector(spec.selector)
             except SelectorError:
                 selector = NOTHING  # divergence: upstream fails the pod
-            known = self._free.equivalents.map_bool(lambda volume: _is_suitable(volume, claim, selector))
+            known = self._free.equivalents.map_bool(
+                lambda volume: (
+                    _is_suitable(volume, claim, selector)
+                    and is_compatible(volume, claim, compares_classes=self._compares_classes)
+                )
+            )
             self._suitable[key] = known
         return known
 
@@ -239,10 +250,9 @@ def _smallest_of_each(groups: npt.NDArray[np.int32], at_most: int) -> IntArray:
 
 
 def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
-    """Return whether the volume suits the claim, apart from its size."""
+    """Return whether phase, access modes and labels suit the claim."""
     return (
         volume.status.phase == "Available"
-        and is_compatible(volume, claim)
         and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
         and selector.matches(volume.metadata.labels)
     )

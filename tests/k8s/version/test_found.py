@@ -1,0 +1,84 @@
+"""The version of the kube-scheduler that runs in a cluster."""
+
+import pytest
+
+from extender.cluster.files.manifests import load_cluster
+from extender.k8s.version.found import is_kube_scheduler, version_of_api_server, version_of_pods
+from extender.k8s.version.minor import FoundVersion
+
+CALICO = "calico/node:v3.28.0"
+
+
+def scheduler_pod(name="cp-1", image="registry.k8s.io/kube-scheduler:v1.33.2", phase="Running", **metadata):
+    """A mirror pod of kubeadm's static pod."""
+    labels = {"component": "kube-scheduler", "tier": "control-plane"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": f"kube-scheduler-{name}", "namespace": "kube-system", "labels": labels, **metadata},
+        "spec": {"nodeName": name, "containers": [{"name": "kube-scheduler", "image": image}]},
+        "status": {"phase": phase},
+    }
+
+
+def found(*pods):
+    return version_of_pods(load_cluster({"kind": "List", "items": list(pods)}).pods)
+
+
+def test_the_tag_of_kubeadm_s_static_pod_is_the_version():
+    assert found(scheduler_pod()) == FoundVersion(33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"namespace": "shop"},
+        {"labels": {"component": "kube-apiserver"}},
+        {"labels": None},
+        {"image": "registry.k8s.io/kube-scheduler@sha256:" + "a" * 64},
+        {"image": "kube-scheduler:latest"},
+        {"image": CALICO},
+        {"phase": "Failed"},
+        {"phase": "Succeeded"},
+    ],
+)
+def test_a_pod_that_does_not_say_it(changed):
+    assert found(scheduler_pod(**changed)) is None
+
+
+def test_sidecars_of_kube_scheduler_do_not_count():
+    pod = scheduler_pod(image="kube-scheduler:custom")
+    pod["spec"]["containers"].append({"name": "proxy", "image": "proxy:v1.30.0"})
+    assert found(pod) is None
+
+
+def test_during_an_upgrade_the_lowest_version_holds_whatever_the_order():
+    pods = [scheduler_pod(f"cp-{tag}", f"kube-scheduler:{tag}") for tag in ("v1.36.0", "v1.35.4", "v1.36.1")]
+    expected = FoundVersion(
+        35, "image tag v1.35.4 of pod kube-system/kube-scheduler-cp-v1.35.4, the lowest of 1.35, 1.36"
+    )
+    assert found(*pods) == found(*reversed(pods)) == expected
+    assert found(pods[0], pods[2]) == FoundVersion(36, "image tag v1.36.0 of pod kube-system/kube-scheduler-cp-v1.36.0")
+
+
+def test_a_version_that_is_not_supported_is_moved_and_said():
+    assert found(scheduler_pod(image="kube-scheduler:v1.28.9")) == FoundVersion(
+        29,
+        "image tag v1.28.9 of pod kube-system/kube-scheduler-cp-1; 1.28 is not among 1.29 to 1.38, so 1.29 is assumed",
+    )
+
+
+def test_other_pods_are_not_kube_scheduler_s():
+    (pod,) = load_cluster({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}).pods
+    assert not is_kube_scheduler(pod)
+
+
+@pytest.mark.parametrize("version", ["v1.33.2", "v1.33.2+k3s1", "v1.33.5-eks-113cf36", "v1.33.1-gke.1107000"])
+def test_the_api_server_s_version(version):
+    body = b'{"major":"1","minor":"33+","gitVersion":"%s","platform":"linux/amd64"}' % version.encode()
+    assert version_of_api_server(body) == FoundVersion(33, f"API server {version}; no pod of kube-scheduler was found")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"gitVersion": ""}', b"<html>", b'{"gitVersion": "v2.0.0"}', b"[]"])
+def test_an_answer_without_a_version(body):
+    with pytest.raises(ValueError):
+        version_of_api_server(body)
