@@ -17,6 +17,7 @@ import yaml
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Place
 from extender.config.models import Configuration
+from extender.config.scheduler.load import check_inline_profiles
 from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
@@ -44,9 +45,11 @@ def load_config(
     for option, (key, value) in (overrides or {}).items():
         layers.put(tuple(key.split(".")), value, option)
     try:
-        return decode(Configuration, layers.data)
+        config = decode(Configuration, layers.data)
     except DecodingError as error:
         raise layers.refuse(error.mistakes) from error
+    check_inline_profiles(config, layers)
+    return config
 
 
 class _Layers(Document):

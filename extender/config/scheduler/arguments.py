@@ -4,11 +4,14 @@ Rule: types and defaults only; limits are checked by `validation`.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, StrictBool
 
-from extender.config.scheduler.schema import Int32, Int64
+from extender.config.decoding import DecodingError, decode
+from extender.config.document import KeyPath, Mistake
+from extender.config.scheduler.schema import API_VERSION, GoDuration, Int32, Int64
 from extender.config.section import Section
 
 DEFAULT_BIND_TIMEOUT_SECONDS = 600
@@ -131,11 +134,11 @@ class DefaultPreemptionArgs(PluginArgs):
 
 
 class DynamicResourcesArgs(PluginArgs):
-    filter_timeout: str | None = None
-    binding_timeout: str | None = None
+    filter_timeout: GoDuration | None = None
+    binding_timeout: GoDuration | None = None
 
 
-ARGS_OF: dict[str, type[PluginArgs]] = {
+ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
     "DefaultPreemption": DefaultPreemptionArgs,
     "DynamicResources": DynamicResourcesArgs,
     "InterPodAffinity": InterPodAffinityArgs,
@@ -146,3 +149,28 @@ ARGS_OF: dict[str, type[PluginArgs]] = {
     "VolumeBinding": VolumeBindingArgs,
 }
 """Plugin -> type of its arguments."""
+
+DYNAMIC_RESOURCES_ARGS_SINCE: Final = 34
+"""Minor that has DynamicResourcesArgs; before, kube-scheduler does not look at them."""
+
+
+def decode_args(plugin: str, args: Any, path: KeyPath, minor: int) -> PluginArgs | None:
+    """Return the typed arguments of a plugin; None where it has none; raises DecodingError.
+
+    Mirrors PluginConfig.decodeNestedObjects.
+    """
+    kind = ARGS_OF.get(plugin)
+    if kind is None or (plugin == "DynamicResources" and minor < DYNAMIC_RESOURCES_ARGS_SINCE):
+        return None
+    if args is None:
+        return kind()
+    if not isinstance(args, Mapping):
+        raise DecodingError([Mistake(path, "must be a mapping")])
+    decoded = decode(kind, args, path)
+    if decoded.kind not in ("", f"{plugin}Args"):
+        reason = f"args for plugin {plugin} were not of type {plugin}Args, got {decoded.kind}"
+        raise DecodingError([Mistake((*path, "kind"), reason)])
+    if decoded.api_version not in ("", API_VERSION):
+        reason = f'no kind "{plugin}Args" is registered for version "{decoded.api_version}"'
+        raise DecodingError([Mistake((*path, "apiVersion"), reason)])
+    return decoded

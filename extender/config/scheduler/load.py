@@ -5,20 +5,30 @@ Rule: what kube-scheduler refuses is refused here, with place and reason; nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
-from extender.config.scheduler.arguments import ARGS_OF, PluginArgs
-from extender.config.scheduler.expansion import expand, merged
+from extender.config.scheduler.argument_validation import Release
+from extender.config.scheduler.arguments import PluginArgs, decode_args
+from extender.config.scheduler.expansion import Expanded, expand, merge_plugins
 from extender.config.scheduler.profile import profile_of
-from extender.config.scheduler.schema import KIND, KubeSchedulerConfiguration, ProfileSection
+from extender.config.scheduler.schema import (
+    API_VERSION,
+    KIND,
+    PLACEMENT_POINTS,
+    PLACEMENT_POINTS_SINCE,
+    KubeSchedulerConfiguration,
+    PluginSetSection,
+    ProfileSection,
+)
+from extender.config.scheduler.validation import FIT, DefaultedProfile, validate, validate_queue_sorts
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
-from extender.k8s.version.features import DEFAULT_MINOR, Features
+from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, Features
 from extender.k8s.version.minor import FoundVersion, supported_minor
 
 if TYPE_CHECKING:  # models imports the schema of this package
@@ -31,12 +41,37 @@ _EXAMPLE: Final = f"kind: {KIND}"
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """The version that profiles are expanded for."""
+class SchedulerDocument:
+    """A KubeSchedulerConfiguration as it was read: decoded, without defaults."""
 
-    minor: int
+    document: Document
+    """Knows the lines."""
+    config: KubeSchedulerConfiguration
+    at: KeyPath = ()
+    """Path of the KubeSchedulerConfiguration in the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSource:
+    """What was read of kube-scheduler's configuration; the version may still be found in the cluster, and change."""
+
+    config: Configuration
+    read: SchedulerDocument
+
+    def resolve(self, found: FoundVersion | None) -> KubeScheduler:
+        """Return the kube-scheduler, given the version that `scheduler.version: auto` stands for; ConfigError."""
+        section, preemption = self.config.scheduler, self.config.preemption
+        version = None if section.version == "auto" else section.version
+        keep = None if preemption.keep_candidates == "All" else preemption.keep_candidates
+        base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=keep)
+        return _kube_scheduler(self.read, _release(version, section.feature_gates, found), base)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundRelease(Release):
+    """The kube-scheduler that profiles are expanded for, and where its version was found."""
+
     source: str
-    features: Features
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -49,32 +84,36 @@ def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None
 
 def read_scheduler(config: Configuration) -> SchedulerSource:
     """Read what `scheduler` of the configuration says, its file included; raises ConfigError."""
-    section = config.scheduler
-    if section.config is not None:
-        return SchedulerSource(config, Document.read(Path(section.config), _EXAMPLE))
-    inline = {
-        "profiles": [one.model_dump(by_alias=True, exclude_unset=True) for one in section.profiles or ()],
-        "percentageOfNodesToScore": section.percentage_of_nodes_to_score,
-    }
-    return SchedulerSource(config, Document(INLINE_NAME, {"scheduler": inline}), ("scheduler",))
+    if config.scheduler.config is not None:
+        return SchedulerSource(config, _read(Path(config.scheduler.config)))
+    return SchedulerSource(config, _inline(config, Document(INLINE_NAME)))
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerSource:
-    """What was read of kube-scheduler's configuration; the version may still be found in the cluster, and change."""
+def check_inline_profiles(config: Configuration, document: Document) -> None:
+    """Raise ConfigError, with the lines of the document, if no supported version accepts the inline profiles.
 
-    config: Configuration
-    document: Document
-    at: KeyPath = ()
-    """Path of the KubeSchedulerConfiguration in the document."""
+    A configured version is the only one that counts; with `auto`, it is not known yet which.
+    """
+    if config.scheduler.config is not None:
+        return
+    source = SchedulerSource(config, _inline(config, document))
+    found = [FoundVersion(minor, "") for minor in range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)]
+    error: ConfigError | None = None
+    for version in found:
+        try:
+            source.resolve(version)
+        except ConfigError as refused:
+            error = error or refused
+        else:
+            return
+    if error is not None:
+        raise error
 
-    def resolve(self, found: FoundVersion | None) -> KubeScheduler:
-        """Return the kube-scheduler, given the version that `scheduler.version: auto` stands for; ConfigError."""
-        section, preemption = self.config.scheduler, self.config.preemption
-        version = _version(None if section.version == "auto" else section.version, section.feature_gates, found)
-        keep = None if preemption.keep_candidates == "All" else preemption.keep_candidates
-        base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=keep)
-        return _kube_scheduler(self.document, version, base, self.at)
+
+def read_configuration(path: Path) -> tuple[KubeSchedulerConfiguration, Document]:
+    """Return a KubeSchedulerConfiguration file decoded, without defaults, and its document, which knows the lines."""
+    read = _read(path)
+    return read.config, read.document
 
 
 def kube_scheduler_of(
@@ -86,79 +125,141 @@ def kube_scheduler_of(
 ) -> KubeScheduler:
     """Return the kube-scheduler of a KubeSchedulerConfiguration, as a mapping or the path of a file.
 
-    `version` such as "1.33"; `base` holds the preemption policy. Raises ConfigError.
+    `version` such as "1.33"; `base` holds the preemption policy; an empty mapping is kube-scheduler without a file.
+    Raises ConfigError.
     """
-    told = _version(version, feature_gates or {}, None)
+    release = _release(version, feature_gates or {}, None)
     if isinstance(document, Mapping):
-        return _kube_scheduler(Document("KubeSchedulerConfiguration", dict(document)), told, base)
-    return _kube_scheduler(Document.read(Path(document), _EXAMPLE), told, base)
+        data = dict(document) or {"apiVersion": API_VERSION, "kind": KIND}
+        return _kube_scheduler(_decoded(Document(KIND, data)), release, base)
+    return _kube_scheduler(_read(Path(document)), release, base)
 
 
-def read_configuration(path: Path) -> tuple[KubeSchedulerConfiguration, Document]:
-    """Return a KubeSchedulerConfiguration file decoded, without defaults, and its document, which knows the lines."""
-    document = Document.read(path, _EXAMPLE)
-    return _decoded(document, ()), document
+# --- steps ----------------------------------------------------------------------------------------------------------
 
 
-def _version(version: str | None, gates: Mapping[str, bool], found: FoundVersion | None) -> Version:
+def _read(path: Path) -> SchedulerDocument:
+    return _decoded(Document.read(path, _EXAMPLE))
+
+
+def _inline(config: Configuration, document: Document) -> SchedulerDocument:
+    section = config.scheduler
+    values = KubeSchedulerConfiguration(
+        profiles=section.profiles, percentage_of_nodes_to_score=section.percentage_of_nodes_to_score
+    )
+    return SchedulerDocument(document, values, ("scheduler",))
+
+
+def _release(version: str | None, gates: Mapping[str, bool], found: FoundVersion | None) -> _FoundRelease:
     try:
         if version is not None:
             minor, source = supported_minor(version), "configured"
         else:
             minor, source = (found.minor, found.source) if found else (DEFAULT_MINOR, "default")
-        return Version(minor, source, Features.of(minor, gates))
+        return _FoundRelease(minor, Features.of(minor, gates), source)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"scheduler: {error}") from error
 
 
-def _kube_scheduler(document: Document, version: Version, base: Profile, at: KeyPath = ()) -> KubeScheduler:
-    config = _decoded(document, at)
-    sections = config.profiles or [ProfileSection()]
-    profiles, mistakes = [], []
-    for index, section in enumerate(sections):
-        path = (*at, "profiles", index)
-        name = section.scheduler_name
-        if name is None and len(sections) == 1:
-            name = DEFAULT_SCHEDULER_NAME
-        args, wrong = _plugin_args(section, path)
-        expanded, refused = expand(merged(section.plugins, version.features), version.minor, path)
-        mistakes += wrong + refused
-        if not wrong:
-            profiles.append(profile_of(name or "", expanded, args, base))
+def _decoded(document: Document) -> SchedulerDocument:
+    data = document.data
+    if data.get("kind") in (None, "") or data.get("apiVersion") in (None, ""):
+        missing = "kind" if data.get("kind") in (None, "") else "apiVersion"
+        raise document.refuse([Mistake((), f"{missing} is missing: expected {KIND} of {API_VERSION}")])
+    if (data["apiVersion"], data["kind"]) != (API_VERSION, KIND):
+        reason = f'no kind "{data["kind"]}" is registered for version "{data["apiVersion"]}": expected {KIND} of '
+        path = ("kind",) if data["kind"] != KIND else ("apiVersion",)
+        raise document.refuse([Mistake(path, f"{reason}{API_VERSION}")])
+    try:
+        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, data))
+    except DecodingError as error:
+        raise document.refuse(error.mistakes) from None
+
+
+def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profile) -> KubeScheduler:
+    """Default, validate and expand, each step only if the one before found no mistake, as kube-scheduler does."""
+    config = read.config
+    profiles, mistakes = _defaulted(read, release)
+    mistakes = mistakes or list(validate(config, profiles, read.at, release))
+    expanded = [expand(one.sets, release.minor, one.path) for one in profiles]
+    mistakes = mistakes or [mistake for _, refused in expanded for mistake in refused]
+    plugins = [one for one, _ in expanded]
+    mistakes = mistakes or list(validate_queue_sorts(profiles, [_queue_sort(one) for one in plugins]))
+    mistakes = mistakes or list(_ignored_without_fit(config, profiles))
     if mistakes:
-        raise document.refuse(mistakes)
+        raise read.document.refuse(mistakes)
+    # They replace what the profile's arguments say (buildExtenders).
     ignored = frozenset(
         one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
     )
-    names = frozenset(one.scheduler_name for one in profiles)
+    names = frozenset(one.name for one in profiles)
+    built = [profile_of(one, expanded, base) for one, expanded in zip(profiles, plugins, strict=True)]
+    general = config.percentage_of_nodes_to_score or 0
     return KubeScheduler(
         tuple(
-            replace(one, scheduler_names=names, ignored_resources=ignored or one.ignored_resources) for one in profiles
+            replace(
+                one,
+                scheduler_names=names,
+                ignored_resources=ignored or one.ignored_resources,
+                percentage_of_nodes_to_score=general if own is None else own,
+            )
+            for one, own in zip(built, (one.percentage_of_nodes_to_score for one in profiles), strict=True)
         ),
-        version.features,
-        version.minor,
-        version.source,
-        config.percentage_of_nodes_to_score or 0,
+        release.features,
+        release.minor,
+        release.source,
     )
 
 
-def _decoded(document: Document, at: KeyPath) -> KubeSchedulerConfiguration:
-    data: Any = document.data
-    for key in at:
-        data = data[key]
-    try:
-        return decode(KubeSchedulerConfiguration, data, at)
-    except DecodingError as error:
-        raise document.refuse(error.mistakes) from error
+def _defaulted(read: SchedulerDocument, release: Release) -> tuple[list[DefaultedProfile], list[Mistake]]:
+    """Return the profiles after defaulting, and what does not decode in this version."""
+    sections = read.config.profiles or [ProfileSection()]
+    only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
+    profiles: list[DefaultedProfile] = []
+    mistakes: list[Mistake] = []
+    for index, section in enumerate(sections):
+        path = (*read.at, "profiles", index)
+        args, wrong = _plugin_args(section, path, release.minor)
+        mistakes += [*_unknown_points(section, path, release.minor), *wrong]
+        name = only_name if section.scheduler_name is None else section.scheduler_name
+        sets = merge_plugins(section.plugins, release.features)
+        percentage = section.percentage_of_nodes_to_score
+        profiles.append(DefaultedProfile(path, name, percentage, sets, section.plugin_config, args))
+    return profiles, mistakes
 
 
-def _plugin_args(section: ProfileSection, path: KeyPath) -> tuple[dict[str, PluginArgs], list[Mistake]]:
-    args: dict[str, PluginArgs] = {}
+def _plugin_args(section: ProfileSection, path: KeyPath, minor: int) -> tuple[dict[int, PluginArgs], list[Mistake]]:
+    args: dict[int, PluginArgs] = {}
     mistakes: list[Mistake] = []
     for index, one in enumerate(section.plugin_config):
-        if one.name in ARGS_OF:
-            try:
-                args[one.name] = decode(ARGS_OF[one.name], one.args or {}, (*path, "pluginConfig", index, "args"))
-            except DecodingError as error:
-                mistakes += error.mistakes
+        try:
+            decoded = decode_args(one.name, one.args, (*path, "pluginConfig", index, "args"), minor)
+        except DecodingError as error:
+            mistakes += error.mistakes
+        else:
+            args |= {index: decoded} if decoded is not None else {}
     return args, mistakes
+
+
+def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
+    """Return the extension points that the version does not know."""
+    if minor >= PLACEMENT_POINTS_SINCE or section.plugins is None:
+        return []
+    given = {point: getattr(section.plugins, name) for name, point in PLACEMENT_POINTS.items()}
+    return [
+        Mistake((*path, "plugins", point), f"unknown key in 1.{minor}")
+        for point, plugins in given.items()
+        if plugins != PluginSetSection()
+    ]
+
+
+def _queue_sort(plugins: Expanded) -> str:
+    return min((*plugins.points["queueSort"], *plugins.foreign["queueSort"]), default="")
+
+
+def _ignored_without_fit(config: KubeSchedulerConfiguration, profiles: Sequence[DefaultedProfile]) -> Iterator[Mistake]:
+    """Yield the profiles that cannot take what extenders tell NodeResourcesFit to ignore (buildExtenders)."""
+    is_ignored = any(resource.ignored_by_scheduler for one in config.extenders for resource in one.managed_resources)
+    for one in profiles if is_ignored else ():
+        if not one.builds(FIT) and one.raw_args_of(FIT) is None:
+            yield Mistake(one.path, "can't find NodeResourcesFitArgs in plugin config, for ignoredByScheduler")

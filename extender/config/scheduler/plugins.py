@@ -47,6 +47,7 @@ class InTreePlugin:
 
 
 _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
+"""Of the default profile up to 1.30 only, CinderLimits never."""
 
 IN_TREE: Final[dict[str, InTreePlugin]] = {
     "SchedulingGates": InTreePlugin(("preEnqueue",)),
@@ -61,6 +62,7 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "EBSLimits": _VOLUME_LIMITS,
     "GCEPDLimits": _VOLUME_LIMITS,
     "AzureDiskLimits": _VOLUME_LIMITS,
+    "CinderLimits": _VOLUME_LIMITS,
     "NodeVolumeLimits": InTreePlugin(("preFilter", "filter")),
     "VolumeBinding": InTreePlugin(("preFilter", "filter", "reserve", "preScore", "score", "preBind")),
     "VolumeZone": InTreePlugin(("preFilter", "filter")),
@@ -74,7 +76,7 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "ImageLocality": InTreePlugin(("score",)),
     "DefaultBinder": InTreePlugin(("bind",)),
     "NodeDeclaredFeatures": InTreePlugin(("preFilter", "filter"), since=35),
-    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), since=35, later=((35, "reserve"),)),
+    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), since=35),
     "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
     "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
 }

@@ -3,7 +3,7 @@
 Rule: what has no say in a decision is validated elsewhere and dropped here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from extender.config.scheduler.arguments import (
     VolumeBindingArgs,
 )
 from extender.config.scheduler.expansion import Expanded
+from extender.config.scheduler.validation import DefaultedProfile
 from extender.core.profile import Profile, ScoringStrategy
 from extender.k8s import objects as k8s
 
@@ -30,14 +31,14 @@ _NOT_EVALUATED_IN_TREE = frozenset({"GangScheduling"})
 """In-tree plugins with a say that are not evaluated; DynamicResources is said pod by pod."""
 
 
-def profile_of(name: str, expanded: Expanded, args: Mapping[str, PluginArgs], base: Profile) -> Profile:
+def profile_of(defaulted: DefaultedProfile, expanded: Expanded, base: Profile) -> Profile:
     """Return the profile; preemption policy and `keep_candidates` are those of `base`."""
     points = expanded.points
     foreign = expanded.foreign
     not_evaluated = _NOT_EVALUATED_IN_TREE & set(points["preEnqueue"])
     return replace(
         base,
-        scheduler_name=name,
+        scheduler_name=defaulted.name,
         pre_enqueue_plugins=points["preEnqueue"],
         prefilter_plugins=points["preFilter"],
         filter_plugins=points["filter"],
@@ -47,14 +48,20 @@ def profile_of(name: str, expanded: Expanded, args: Mapping[str, PluginArgs], ba
         not_evaluated_filters=tuple(sorted(foreign["preFilter"] | foreign["filter"])),
         not_evaluated_scores=tuple(sorted(foreign["preScore"] | foreign["score"])),
         not_evaluated_others=tuple(sorted(foreign["preEnqueue"] | foreign["postFilter"] | not_evaluated)),
-        **_arguments({plugin: args.get(plugin, kind()) for plugin, kind in ARGS_OF.items()}),
+        **_arguments([_args_of(plugin, defaulted) for plugin in ARGS_OF]),
     )
 
 
-def _arguments(args: Mapping[str, PluginArgs]) -> dict[str, Any]:
+def _args_of(plugin: str, defaulted: DefaultedProfile) -> PluginArgs:
+    """Return the arguments of a plugin; the default ones if it is not built, as they are not validated then."""
+    configured = defaulted.args_of(plugin) if defaulted.builds(plugin) else None
+    return configured or ARGS_OF[plugin]()
+
+
+def _arguments(args: Sequence[PluginArgs]) -> dict[str, Any]:
     """Return the fields of Profile that plugin arguments set."""
     values: dict[str, Any] = {}
-    for one in args.values():
+    for one in args:
         match one:
             case NodeResourcesFitArgs():
                 values |= {

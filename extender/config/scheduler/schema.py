@@ -7,15 +7,74 @@ Rule: an unknown field is an error, and null is an absent field, as in kube-sche
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-from typing import Annotated, Any
+import base64
+import binascii
+import re
+from typing import Annotated, Any, Final
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from extender.config.section import Section
 
-API_VERSION = "kubescheduler.config.k8s.io/v1"
-KIND = "KubeSchedulerConfiguration"
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KIND: Final = "KubeSchedulerConfiguration"
 
+PLACEMENT_POINTS: Final = {"placement_generate": "placementGenerate", "placement_score": "placementScore"}
+"""Field of PluginsSection -> extension point of pod groups."""
+
+PLACEMENT_POINTS_SINCE: Final = 36
+"""Minor that has them."""
+
+_UNIT_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]*)", re.ASCII)
+
+
+def nanoseconds_of(duration: str) -> int:
+    """Return a duration as Go writes it, such as 1m30s or -5s, in nanoseconds; ValueError (time.ParseDuration)."""
+    sign, text = (-1, duration[1:]) if duration.startswith("-") else (1, duration.removeprefix("+"))
+    if text == "0":
+        return 0
+    parts = _DURATION_PART.findall(text)
+    if not text or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f'invalid duration "{duration}"')
+    total = 0
+    for number, unit in parts:
+        if not unit:
+            raise ValueError(f'missing unit in duration "{duration}"')
+        if unit not in _UNIT_NANOSECONDS:
+            raise ValueError(f'unknown unit "{unit}" in duration "{duration}"')
+        whole, _, fraction = number.partition(".")
+        total += int(f"{whole}{fraction}" or 0) * _UNIT_NANOSECONDS[unit] // 10 ** len(fraction)
+    if total >= 2**63:
+        raise ValueError(f'invalid duration "{duration}"')
+    return sign * total
+
+
+def _duration(text: str) -> str:
+    nanoseconds_of(text)
+    return text
+
+
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("is not base64") from None
+    return text
+
+
+GoDuration = Annotated[str, AfterValidator(_duration)]
+"""Text of a Go duration; `nanoseconds_of` reads it."""
+Base64 = Annotated[str, AfterValidator(_base64)]
 Int32 = Annotated[StrictInt, Field(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 
@@ -88,9 +147,9 @@ class ExtenderTLSSection(Section):
     cert_file: str = ""
     key_file: str = ""
     ca_file: str = Field(default="", alias="caFile")
-    cert_data: str = ""
-    key_data: str = ""
-    ca_data: str = Field(default="", alias="caData")
+    cert_data: Base64 = ""
+    key_data: Base64 = ""
+    ca_data: Base64 = Field(default="", alias="caData")
 
 
 class ExtenderSection(Section):
@@ -104,7 +163,7 @@ class ExtenderSection(Section):
     bind_verb: str = ""
     enable_https: StrictBool = Field(default=False, alias="enableHTTPS")
     tls_config: ExtenderTLSSection | None = None
-    http_timeout: str | None = Field(default=None, alias="httpTimeout")
+    http_timeout: GoDuration | None = Field(default=None, alias="httpTimeout")
     """Duration as Go writes it, such as 5s; unset or 0s: 5s (NewHTTPExtender)."""
     node_cache_capable: StrictBool = False
     managed_resources: list[ManagedResourceSection] = []
@@ -113,9 +172,9 @@ class ExtenderSection(Section):
 
 class LeaderElectionSection(Section):
     leader_elect: StrictBool | None = None
-    lease_duration: str | None = None
-    renew_deadline: str | None = None
-    retry_period: str | None = None
+    lease_duration: GoDuration | None = None
+    renew_deadline: GoDuration | None = None
+    retry_period: GoDuration | None = None
     resource_lock: str = ""
     resource_name: str = ""
     resource_namespace: str = ""
@@ -125,7 +184,7 @@ class ClientConnectionSection(Section):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = ""
-    qps: StrictInt | float | str = 0
+    qps: float = 0
     burst: Int32 = 0
 
 

@@ -203,8 +203,9 @@ def simulate(
 ) -> Simulation:
     """Simulate the arrival of `pods`, and with `include_pending` new attempts for the pending pods of the snapshot.
 
-    The snapshot is modified; it was built for `scheduler.features`. `draw` chooses among equal nodes, as in `schedule_one`; `name` and `seed` only label the
-    result. `on_step` is called with every step before its effects. Raises RequestError for a pod that is not admitted.
+    The snapshot is modified; it was built for `scheduler.features`. `draw` chooses among equal nodes, as in
+    `schedule_one`; `name` and `seed` only label the result. `on_step` is called with every step before its effects.
+    Raises RequestError for a pod that is not admitted.
     """
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
     arrived = add_arrivals(snapshot, list(pods))
@@ -228,11 +229,11 @@ def simulate(
 def left_out(scheduler: KubeScheduler) -> list[str]:
     """Return what the configuration says that a simulation leaves out: plugins, and that kube-scheduler samples."""
     notes = []
-    if scheduler.percentage_of_nodes_to_score not in (0, 100):
-        share = f"percentageOfNodesToScore is {scheduler.percentage_of_nodes_to_score}"
-        notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")
     for profile in scheduler.profiles:
         name = f"profile {profile.scheduler_name}"
+        if profile.percentage_of_nodes_to_score not in (0, 100):
+            share = f"{name}: percentageOfNodesToScore is {profile.percentage_of_nodes_to_score}"
+            notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")
         asked = profile.min_candidate_nodes_percentage, profile.min_candidate_nodes_absolute
         if asked != (UPSTREAM.min_candidate_nodes_percentage, UPSTREAM.min_candidate_nodes_absolute):
             limits = f"minCandidateNodesPercentage is {asked[0]} and minCandidateNodesAbsolute {asked[1]}"
