@@ -33,13 +33,19 @@ from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import Features
 
 _CODE_LIMIT = max(Code) + 1
 """Every Code is less than this number."""
 
 
-def left_out_by_prefilter(plugins: Iterable[str]) -> Status:
-    """Return the status of a node that the PreFilterResults of these plugins leave out (findNodesThatFitPod, v1.36)."""
+def left_out_by_prefilter(plugins: Iterable[str], features: Features) -> Status:
+    """Return the status of a node that the PreFilterResults of these plugins leave out (findNodesThatFitPod, v1.36).
+
+    Up to v1.31 such a node has no status, hence no reason.
+    """
+    if not features.left_out_nodes_are_unresolvable:
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
     reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", (reason,))
 
@@ -189,7 +195,7 @@ def run_filter_plugins(context: SchedulingContext) -> FilterRun:
     else:
         if left is not None:
             left_out = np.fromiter((name not in left for name in names), np.bool_, len(names))
-            checks.append(StaticCheck("", left_out, left_out_by_prefilter(restricting).reasons))
+            checks.append(StaticCheck("", left_out, left_out_by_prefilter(restricting, context.features).reasons))
         enabled = (name for name in context.profile.filter_plugins if name not in skipped)
         checks += [check for name in enabled for check in _checks(context, name)]
     results = evaluate_constraints(checks, len(names))

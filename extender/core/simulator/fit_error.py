@@ -106,8 +106,9 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
         return _count_reasons(filter_run.statuses(rows).to_list())
     # UnschedulablePlugins is one map, to which filtering the nominated node adds the plugin that rejected it; the
     # status of the nodes that the PreFilterResult leaves out is worded afterwards, with the plugins that are in it.
-    plain = left_out_by_prefilter(filter_run.prefilter_plugins)
-    left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated))
+    features = filter_run.context.features
+    plain = left_out_by_prefilter(filter_run.prefilter_plugins, features)
+    left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated), features)
     statuses = filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]).to_list()
     return _count_reasons([left_out if one == plain else one for one in [*statuses, nominated]])
 
