@@ -11,27 +11,26 @@ from pydantic import BeforeValidator, Field, StrictBool
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.schema import API_VERSION, GoDuration, Int32, Int64
-from extender.config.section import Section
+from extender.config.scheduler.schema import API_VERSION, GoDuration, Int32, Int64, KubernetesSection
 
 DEFAULT_BIND_TIMEOUT_SECONDS = 600
 
 
-class PluginArgs(Section):
+class PluginArgs(KubernetesSection):
     """Base of the arguments of all plugins."""
 
     api_version: str = ""
     kind: str = ""
 
 
-class ResourceSpec(Section):
+class ResourceSpec(KubernetesSection):
     name: str = ""
     weight: Int64 = 0
 
 
 def _weights(resources: Any) -> Any:
     """Fill in the default resources, and weight 1 where it is 0 or absent (SetDefaults_NodeResourcesFitArgs)."""
-    if not resources:
+    if resources is None or resources == []:
         return [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
     if not isinstance(resources, list):
         return resources
@@ -43,16 +42,16 @@ def _weights(resources: Any) -> Any:
 Resources = Annotated[list[ResourceSpec], BeforeValidator(_weights), Field(validate_default=True)]
 
 
-class ShapePointSection(Section):
+class ShapePointSection(KubernetesSection):
     utilization: Int32 = 0
     score: Int32 = 0
 
 
-class RequestedToCapacityRatioSection(Section):
+class RequestedToCapacityRatioSection(KubernetesSection):
     shape: list[ShapePointSection] = []
 
 
-class ScoringStrategySection(Section):
+class ScoringStrategySection(KubernetesSection):
     type: str = ""
     resources: Resources = []
     requested_to_capacity_ratio: RequestedToCapacityRatioSection | None = None
@@ -73,27 +72,27 @@ class InterPodAffinityArgs(PluginArgs):
     ignore_preferred_terms_of_existing_pods: StrictBool = False
 
 
-class NodeSelectorRequirementSection(Section):
+class NodeSelectorRequirementSection(KubernetesSection):
     key: str = ""
     operator: str = ""
     values: list[str] = []
 
 
-class NodeSelectorTermSection(Section):
+class NodeSelectorTermSection(KubernetesSection):
     match_expressions: list[NodeSelectorRequirementSection] = []
     match_fields: list[NodeSelectorRequirementSection] = []
 
 
-class NodeSelectorSection(Section):
+class NodeSelectorSection(KubernetesSection):
     node_selector_terms: list[NodeSelectorTermSection] = []
 
 
-class PreferredSchedulingTermSection(Section):
+class PreferredSchedulingTermSection(KubernetesSection):
     weight: Int32 = 0
     preference: NodeSelectorTermSection = NodeSelectorTermSection()
 
 
-class NodeAffinitySection(Section):
+class NodeAffinitySection(KubernetesSection):
     required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
 
@@ -102,12 +101,12 @@ class NodeAffinityArgs(PluginArgs):
     added_affinity: NodeAffinitySection | None = None
 
 
-class LabelSelectorSection(Section):
+class LabelSelectorSection(KubernetesSection):
     match_labels: dict[str, str] = {}
     match_expressions: list[NodeSelectorRequirementSection] = []
 
 
-class SpreadConstraintSection(Section):
+class SpreadConstraintSection(KubernetesSection):
     max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""

@@ -177,38 +177,47 @@ def _decoded(document: Document) -> SchedulerDocument:
 
 
 def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profile) -> KubeScheduler:
-    """Default, validate and expand, each step only if the one before found no mistake, as kube-scheduler does."""
-    config = read.config
-    profiles, mistakes = _defaulted(read, release)
-    mistakes = mistakes or list(validate(config, profiles, read.at, release))
-    expanded = [expand(one.sets, release.minor, one.path) for one in profiles]
-    mistakes = mistakes or [mistake for _, refused in expanded for mistake in refused]
-    plugins = [one for one, _ in expanded]
-    mistakes = mistakes or list(validate_queue_sorts(profiles, [_queue_sort(one) for one in plugins]))
-    mistakes = mistakes or list(_ignored_without_fit(config, profiles))
+    """Default, validate and expand; a step runs only if the one before found no mistake, as in kube-scheduler."""
+    defaulted, mistakes = _defaulted(read, release)
+    mistakes = mistakes or list(validate(read.config, defaulted, read.at, release))
     if mistakes:
         raise read.document.refuse(mistakes)
-    # They replace what the profile's arguments say (buildExtenders).
-    ignored = frozenset(
-        one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
-    )
-    names = frozenset(one.name for one in profiles)
-    built = [profile_of(one, expanded, base) for one, expanded in zip(profiles, plugins, strict=True)]
-    general = config.percentage_of_nodes_to_score or 0
+    expanded, mistakes = _expanded(defaulted, release.minor)
+    mistakes = mistakes or list(_ignored_without_fit(read.config, defaulted))
+    if mistakes:
+        raise read.document.refuse(mistakes)
+    # The resources that an extender manages replace those that the profile's arguments ignore (buildExtenders).
+    ignored = frozenset(_ignored_by_scheduler(read.config))
+    shared = replace(base, scheduler_names=frozenset(one.name for one in defaulted))
+    profiles = [profile_of(one, plugins, shared) for one, plugins in zip(defaulted, expanded, strict=True)]
+    general = read.config.percentage_of_nodes_to_score or 0
     return KubeScheduler(
         tuple(
             replace(
-                one,
-                scheduler_names=names,
-                ignored_resources=ignored or one.ignored_resources,
+                profile,
+                ignored_resources=ignored or profile.ignored_resources,
                 percentage_of_nodes_to_score=general if own is None else own,
             )
-            for one, own in zip(built, (one.percentage_of_nodes_to_score for one in profiles), strict=True)
+            for profile, own in zip(profiles, (one.percentage_of_nodes_to_score for one in defaulted), strict=True)
         ),
         release.features,
         release.minor,
         release.source,
     )
+
+
+def _expanded(profiles: Sequence[DefaultedProfile], minor: int) -> tuple[list[Expanded], list[Mistake]]:
+    """Return the plugins of each profile, and what kube-scheduler refuses about them."""
+    found = [expand(one.sets, minor, one.path) for one in profiles]
+    expanded = [one for one, _ in found]
+    mistakes = [mistake for _, refused in found for mistake in refused]
+    queue_sorts = [_queue_sort(*one) for one in zip(profiles, expanded, strict=True)]
+    return expanded, mistakes or list(validate_queue_sorts(profiles, queue_sorts))
+
+
+def _ignored_by_scheduler(config: KubeSchedulerConfiguration) -> Iterator[str]:
+    for extender in config.extenders:
+        yield from (one.name for one in extender.managed_resources if one.ignored_by_scheduler)
 
 
 def _defaulted(read: SchedulerDocument, release: Release) -> tuple[list[DefaultedProfile], list[Mistake]]:
@@ -253,13 +262,14 @@ def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[
     ]
 
 
-def _queue_sort(plugins: Expanded) -> str:
-    return min((*plugins.points["queueSort"], *plugins.foreign["queueSort"]), default="")
+def _queue_sort(profile: DefaultedProfile, plugins: Expanded) -> str | None:
+    """Return the queue sort plugin; None where only MultiPoint may name it, one that is not in-tree."""
+    own = [name for name, _ in profile.sets["queueSort"].enabled]
+    return next(iter((*plugins.points["queueSort"], *own)), None)
 
 
 def _ignored_without_fit(config: KubeSchedulerConfiguration, profiles: Sequence[DefaultedProfile]) -> Iterator[Mistake]:
     """Yield the profiles that cannot take what extenders tell NodeResourcesFit to ignore (buildExtenders)."""
-    is_ignored = any(resource.ignored_by_scheduler for one in config.extenders for resource in one.managed_resources)
-    for one in profiles if is_ignored else ():
-        if not one.builds(FIT) and one.raw_args_of(FIT) is None:
+    for one in profiles if any(_ignored_by_scheduler(config)) else ():
+        if not one.builds(FIT) and all(config.name != FIT for config in one.config):
             yield Mistake(one.path, "can't find NodeResourcesFitArgs in plugin config, for ignoredByScheduler")

@@ -10,9 +10,9 @@ Rule: an unknown field is an error, and null is an absent field, as in kube-sche
 import base64
 import binascii
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final, get_args
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from extender.config.section import Section
 
@@ -72,6 +72,13 @@ def _base64(text: str) -> str:
     return text
 
 
+def _number(value: object) -> object:
+    """Refuse what JSON does not call a number; a fraction is text in a file (`document`)."""
+    if isinstance(value, bool) or (isinstance(value, str) and value.lstrip("+-").isdecimal()):
+        raise ValueError(f"must be a number, not {value!r}")
+    return value
+
+
 GoDuration = Annotated[str, AfterValidator(_duration)]
 """Text of a Go duration; `nanoseconds_of` reads it."""
 Base64 = Annotated[str, AfterValidator(_base64)]
@@ -79,21 +86,51 @@ Int32 = Annotated[StrictInt, Field(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 
 
-class PluginSection(Section):
+class KubernetesSection(Section):
+    """Base of all types of kube-scheduler's configuration: null is what Go's JSON decoder makes of it."""
+
+    refuses_null: ClassVar[frozenset[str]] = frozenset()
+    """Keys of durations, whose decoder refuses null."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        """Drop fields that are null; an element that is null has no fields set, or is empty text."""
+        if not isinstance(data, dict):
+            return data
+        for key in cls.refuses_null & data.keys():
+            if data[key] is None:
+                raise ValueError(f'{key}: invalid duration ""')
+        kinds = {info.alias: info.annotation for info in cls.model_fields.values()}
+        return {
+            key: _without_null_elements(value, kinds.get(key))
+            for key, value in data.items()
+            if value is not None or key not in kinds
+        }
+
+
+def _without_null_elements(value: Any, annotation: Any) -> Any:
+    if not isinstance(value, list) or None not in value:
+        return value
+    is_text = str in get_args(annotation)
+    return [("" if is_text else {}) if one is None else one for one in value]
+
+
+class PluginSection(KubernetesSection):
     name: str = ""
     """Name of the plugin."""
     weight: Int32 | None = None
     """Factor for its score; unset or 0: 1."""
 
 
-class PluginSetSection(Section):
+class PluginSetSection(KubernetesSection):
     enabled: list[PluginSection] = []
     """Plugins that are enabled in addition to the default ones."""
     disabled: list[PluginSection] = []
     """Default plugins that are disabled; `*`: all of them."""
 
 
-class PluginsSection(Section):
+class PluginsSection(KubernetesSection):
     """Plugin sets by extension point."""
 
     pre_enqueue: PluginSetSection = PluginSetSection()
@@ -114,14 +151,14 @@ class PluginsSection(Section):
     placement_score: PluginSetSection = PluginSetSection()
 
 
-class PluginConfigSection(Section):
+class PluginConfigSection(KubernetesSection):
     name: str = ""
     """Name of the plugin."""
     args: Any = None
     """Arguments of the plugin, such as NodeResourcesFitArgs."""
 
 
-class ProfileSection(Section):
+class ProfileSection(KubernetesSection):
     """KubeSchedulerProfile."""
 
     scheduler_name: str | None = None
@@ -134,14 +171,14 @@ class ProfileSection(Section):
     """Arguments of plugins."""
 
 
-class ManagedResourceSection(Section):
+class ManagedResourceSection(KubernetesSection):
     name: str = ""
     """Name of an extended resource."""
     ignored_by_scheduler: StrictBool = False
     """NodeResourcesFit does not check the resource, in all profiles."""
 
 
-class ExtenderTLSSection(Section):
+class ExtenderTLSSection(KubernetesSection):
     insecure: StrictBool = False
     server_name: str = ""
     cert_file: str = ""
@@ -152,9 +189,10 @@ class ExtenderTLSSection(Section):
     ca_data: Base64 = Field(default="", alias="caData")
 
 
-class ExtenderSection(Section):
+class ExtenderSection(KubernetesSection):
     """How kube-scheduler calls one extender (Extender)."""
 
+    refuses_null = frozenset({"httpTimeout"})
     url_prefix: str = Field(default="", alias="urlPrefix")
     filter_verb: str = ""
     preempt_verb: str = ""
@@ -170,7 +208,8 @@ class ExtenderSection(Section):
     ignorable: StrictBool = False
 
 
-class LeaderElectionSection(Section):
+class LeaderElectionSection(KubernetesSection):
+    refuses_null = frozenset({"leaseDuration", "renewDeadline", "retryPeriod"})
     leader_elect: StrictBool | None = None
     lease_duration: GoDuration | None = None
     renew_deadline: GoDuration | None = None
@@ -180,15 +219,15 @@ class LeaderElectionSection(Section):
     resource_namespace: str = ""
 
 
-class ClientConnectionSection(Section):
+class ClientConnectionSection(KubernetesSection):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = ""
-    qps: float = 0
+    qps: Annotated[float, BeforeValidator(_number)] = 0
     burst: Int32 = 0
 
 
-class KubeSchedulerConfiguration(Section):
+class KubeSchedulerConfiguration(KubernetesSection):
     api_version: str = ""
     kind: str = ""
     parallelism: Int32 | None = None

@@ -129,9 +129,9 @@ def _profiles(profiles: Sequence[DefaultedProfile], release: Release) -> Iterato
         if one.name == "":
             yield required((*one.path, "schedulerName"))
         yield from _percentage((*one.path, "percentageOfNodesToScore"), one.percentage_of_nodes_to_score)
-        for point in one.sets.keys() - _UNCHECKED_POINTS:
-            for index, (name, _) in enumerate(one.sets[point].enabled):
-                if name in REMOVED_PLUGINS:
+        for point, plugins in one.sets.items():
+            for index, (name, _) in enumerate(plugins.enabled):
+                if name in REMOVED_PLUGINS and point not in _UNCHECKED_POINTS:
                     yield _removed((*one.path, "plugins", point, "enabled", index), name)
         yield from _plugin_config(one, release)
         if one.name in seen:
@@ -200,13 +200,14 @@ def _extended_resource_name(path: KeyPath, name: str) -> Iterator[Mistake]:
 # --- profiles once their plugins are known ---------------------------------------------------------------------------
 
 
-def validate_queue_sorts(profiles: Sequence[DefaultedProfile], plugins: Sequence[str]) -> Iterator[Mistake]:
+def validate_queue_sorts(profiles: Sequence[DefaultedProfile], plugins: Sequence[str | None]) -> Iterator[Mistake]:
     """Yield the profiles whose queue sort plugin, or its arguments, differ from the first one's (profile.NewMap)."""
-    first, *others = zip(profiles, plugins, strict=True)
-    for profile, plugin in others:
-        if plugin != first[1]:
-            reason = f'different queue sort plugins for profile "{profile.name}": "{plugin}", first: "{first[1]}"'
+    known = [(profile, plugin) for profile, plugin in zip(profiles, plugins, strict=True) if plugin is not None]
+    for profile, plugin in known[1:]:
+        first, canon = known[0]
+        if plugin != canon:
+            reason = f'different queue sort plugins for profile "{profile.name}": "{plugin}", first: "{canon}"'
             yield Mistake((*profile.path, "plugins", "queueSort"), reason)
-        elif profile.raw_args_of(plugin) != first[0].raw_args_of(plugin):
+        elif profile.raw_args_of(plugin) != first.raw_args_of(plugin):
             reason = f'different queue sort plugin args for profile "{profile.name}"'
             yield Mistake((*profile.path, "pluginConfig"), reason)
