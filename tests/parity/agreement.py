@@ -1,23 +1,19 @@
-"""Does an answer agree with kube-scheduler's? The one place that says what is compared, and what is exempt.
+"""Does an answer agree with kube-scheduler's? The one place that says what is compared; `exemptions` says what is not.
 
-Exempt is, on two kinds of nodes, only *which* pods are the victims and how many budgets they break:
+On some nodes only *which* pods are the victims is exempt, and how many budgets they break: that such a node is a
+candidate must still be found, and the victims must be sound: distinct pods of the node, all of lower priority.
 
-- `unstableSort`: more than 12 evictable pods with ties of importance, which Go's unstable sort shuffles;
-- `orderSensitive` nodes with two evictable pods of equal priority that both lack a start time: upstream takes the clock
-  for it, anew at each comparison, so that the answer depends on which of the two is asked first.
-
-That such a node is a candidate must still be found, and the victims must be sound: distinct pods of the node,
-all of lower priority.
+Nodes that DynamicResources rejected, and of which the answer says that it is not evaluated there, are left out on both
+sides; where the feasible nodes differ by them, so are the scores, which are relative to these.
 """
 
 import gzip
 import json
-from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from tests.parity.reference.objects import finished, priority, status
+from tests.parity.exemptions import evictable_pods, exempt_nodes, undetermined
 from tests.parity.reference.ranking import best_nodes
 
 JSON = dict[str, Any]
@@ -39,21 +35,23 @@ CATEGORIES = (
     "mixed",
     "quirks",
 )
-"""The files of the corpus."""
-COMPARED = (
-    "prefilter",
-    "prefilterNodes",
-    "filter",
-    "feasible",
-    "scores",
-    "eligible",
-    "candidates",
-    "nonCandidates",
-    "selected",
-    "selectedTies",
+"""The files of the corpus that need no configuration."""
+WIDE_CATEGORIES = (
+    "wide/podlevel",
+    "wide/volumes2",
+    "wide/owners",
+    "wide/devices",
+    "wide/features",
+    "wide/config",
+    "wide/everything",
+    "wide/quirks",
 )
-UNSCORED = "DynamicResources"
-"""In upstream's scores with 0 everywhere; nobody else answers it."""
+"""The files in wide/, whose scenarios may have a `config`, a KubeSchedulerConfiguration."""
+WHOLE = ("prefilter", "prefilterNodes", "feasible", "eligible", "preEnqueue", "cycleError", "scoreError", "dryRunError")
+"""Keys of which the values are compared as they are."""
+COMPARED = (*WHOLE, "filter", "scores", "candidates", "nonCandidates", "selected", "selectedTies")
+UNEVALUATED = "DynamicResources"
+"""In upstream's scores with 0 everywhere; no answer evaluates it."""
 
 
 def load(category: str) -> list[JSON]:
@@ -62,44 +60,53 @@ def load(category: str) -> list[JSON]:
         return [json.loads(line) for line in lines]
 
 
-def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED) -> list[str]:
+def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED, *, excuse: bool = True) -> list[str]:
     """What differs between the scenario's `expected` and `got`, a readable line each; empty if they agree.
 
-    `got` has the shape of `expected`; a key absent on one side counts as different, except that `prefilter` and
-    `prefilterNodes` are absent on both sides where they do not apply. `keys` narrows what is compared.
+    `got` has the shape of `expected`; a key absent on one side counts as different, except that those of `WHOLE` are
+    absent on both sides where they do not apply. `keys` narrows what is compared. `excuse`: nothing differs where the
+    scenario is undetermined.
     """
-    expected = scenario["expected"]
-    found = []
-    for key in ("prefilter", "prefilterNodes", "feasible", "eligible"):
-        if key in keys and expected.get(key) != got.get(key):
-            found.append(_line(key, expected.get(key), got.get(key)))
+    left_out = _unevaluated(scenario, got)
+    expected, ours = _without_nodes(scenario["expected"], got, left_out), _without_nodes(got, got, left_out)
+    found = [
+        _line(key, expected.get(key), ours.get(key))
+        for key in WHOLE
+        if key in keys and expected.get(key) != ours.get(key)
+    ]
     if "filter" in keys:
-        found += _per_node("filter", expected["filter"], got.get("filter"))
+        found += _per_node("filter", expected["filter"], ours.get("filter"))
     if "scores" in keys:
-        found += _per_node("scores", _scores(expected["scores"]) or {}, _scores(got.get("scores")))
+        found += _per_node("scores", _scores(expected["scores"]) or {}, _scores(ours.get("scores")))
     if "nonCandidates" in keys:
-        found += _per_node("nonCandidates", expected["nonCandidates"], got.get("nonCandidates"))
+        found += _per_node("nonCandidates", expected["nonCandidates"], ours.get("nonCandidates"))
     if "candidates" in keys:
-        found += _candidates(scenario, got)
+        found += _candidates(scenario, expected["candidates"], ours.get("candidates"))
     if "selected" in keys or "selectedTies" in keys:
         found += _selection(scenario, got, keys)
-    return found
+    return [] if excuse and undetermined(scenario) else found
 
 
-def exempt_nodes(scenario: JSON) -> frozenset[str]:
-    """Nodes on which upstream's choice of victims hangs on Go's unstable sort or on its clock."""
-    expected = scenario["expected"]
-    sensitive = expected.get("orderSensitive", ())
-    return frozenset(expected.get("unstableSort", ())) | {node for node in sensitive if _clock_decides(scenario, node)}
+def _unevaluated(scenario: JSON, got: JSON) -> frozenset[str]:
+    """Nodes on which upstream's status is that of a plugin which the answer does not evaluate there."""
+    named, expected = got.get("notEvaluated", {}).get(UNEVALUATED, ()), scenario["expected"]
+    verdicts = (expected["filter"], expected["nonCandidates"])
+    return frozenset(node for node in named if any(of.get(node, {}).get("plugin") == UNEVALUATED for of in verdicts))
 
 
-def _clock_decides(scenario: JSON, node: str) -> bool:
-    not_started = Counter(priority(pod) for pod in _evictable(scenario, node) if not status(pod).get("startTime"))
-    return any(count > 1 for count in not_started.values())
+def _without_nodes(verdicts: JSON, got: JSON, left_out: Collection[str]) -> JSON:
+    """The verdicts without these nodes, and without scores if the answer takes one of them for feasible."""
+    if not left_out:
+        return verdicts
+    per_node = ("filter", "scores", "candidates", "nonCandidates")
+    kept = verdicts | {key: _without(verdicts[key], left_out) for key in per_node if key in verdicts}
+    if any(got["filter"][node]["code"] == "Success" for node in left_out if node in got["filter"]):
+        kept |= {"scores": {}}
+    feasible = sum(verdict["code"] == "Success" for verdict in kept["filter"].values())
+    return kept | {"feasible": feasible}
 
 
-def _candidates(scenario: JSON, got: JSON) -> list[str]:
-    expected, found = scenario["expected"]["candidates"], got.get("candidates")
+def _candidates(scenario: JSON, expected: JSON, found: JSON | None) -> list[str]:
     if found is None:
         return ["candidates: none given"]
     exempt = exempt_nodes(scenario) & expected.keys() & found.keys()
@@ -113,21 +120,19 @@ def _candidates(scenario: JSON, got: JSON) -> list[str]:
 
 def _is_sound(scenario: JSON, node: str, candidate: JSON) -> bool:
     victims = candidate["victims"]
-    evictable = {pod["metadata"]["uid"] for pod in _evictable(scenario, node)}
+    evictable = {pod["metadata"]["uid"] for pod in evictable_pods(scenario, node)}
     return bool(victims) and len(victims) == len(set(victims)) and evictable.issuperset(victims)
 
 
 def _selection(scenario: JSON, got: JSON, keys: Collection[str]) -> list[str]:
-    """Compare the selected nodes; if exempt victims differ, judge the ranking on either set of candidates instead.
+    """Compare the selected nodes; if exempt candidates differ, judge the ranking on either set of candidates instead.
 
     Both the reference's ranking of the expected candidates and the given selection must then be right for their
     own candidates.
     """
     expected, candidates = scenario["expected"], got.get("candidates")
-    if candidates is None or any(
-        candidates[node] != expected["candidates"][node]
-        for node in exempt_nodes(scenario) & candidates.keys() & expected["candidates"].keys()
-    ):
+    exempt = exempt_nodes(scenario) | _unevaluated(scenario, got)
+    if candidates is None or any(candidates.get(node) != expected["candidates"].get(node) for node in exempt):
         found = []
         ranked = best_nodes(expected["candidates"], _pods(scenario))
         if ranked != expected["selectedTies"]:
@@ -148,7 +153,7 @@ def _scores(scores: JSON | None) -> JSON | None:
     if scores is None:
         return None
     return {
-        node: {**of_node, "plugins": {name: value for name, value in of_node["plugins"].items() if name != UNSCORED}}
+        node: {**of_node, "plugins": {name: value for name, value in of_node["plugins"].items() if name != UNEVALUATED}}
         for node, of_node in scores.items()
     }
 
@@ -173,9 +178,3 @@ def _without(nodes: JSON, exempt: Collection[str]) -> JSON:
 
 def _pods(scenario: JSON) -> list[JSON]:
     return [item for item in scenario["cluster"]["items"] if item["kind"] == "Pod"]
-
-
-def _evictable(scenario: JSON, node: str) -> list[JSON]:
-    limit = priority(scenario["pod"])
-    on_node = [pod for pod in _pods(scenario) if pod["spec"].get("nodeName") == node]
-    return [pod for pod in on_node if priority(pod) < limit and not finished(pod)]

@@ -1,36 +1,42 @@
 """The engine against kube-scheduler's own verdicts and cycles: every category must agree in full.
 
-One evaluation of a category serves all tests of it. Exempt is only what `agreement.exempt_nodes` names.
+One evaluation of a category serves all tests of it. Exempt is only what `exemptions` names.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 from extender.core.simulator.schedule_one import schedule_one
-from tests.parity.agreement import CATEGORIES, CORPUS, JSON, exempt_nodes, load
+from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES, load
+from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import BEGIN, END, HEADER, PAGE, Evaluated, agreement, evaluated
 
 
-@pytest.fixture(scope="module", params=CATEGORIES)  # of the module, so that tests of one category follow each other
+@pytest.fixture(
+    scope="module", params=(*CATEGORIES, *WIDE_CATEGORIES)
+)  # of the module, so that tests of one category follow each other
 def category(request):
     return request.param
 
 
 def test_every_scenario_of_the_category_agrees_in_everything_and_the_documentation_says_so(category):
     found = agreement(category)
-    assert found.scenarios >= (29 if category == "quirks" else 150)
+    assert found.scenarios >= {"quirks": 29, "wide/quirks": 13}.get(category, 150)
     assert {name: lines[:3] for name, lines in found.wrong.items()} == {}
     assert found.row(category) in PAGE.read_text(encoding="utf-8"), "run `make parity`"
 
 
 def test_every_file_of_the_corpus_is_a_category_and_a_row_of_the_table():
-    assert {path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz")} == set(CATEGORIES)
+    files = {str(path.relative_to(CORPUS)).removesuffix(".jsonl.gz") for path in CORPUS.glob("wide/*.jsonl.gz")}
+    assert files == set(WIDE_CATEGORIES)
+    assert set(CATEGORIES) <= {path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz")}
     table = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert table.startswith(HEADER)
     assert [row.split(" | ")[0] for row in table.removeprefix(HEADER).splitlines()] == [
-        f"| {one}" for one in CATEGORIES
+        f"| {one}" for one in (*CATEGORIES, *WIDE_CATEGORIES)
     ]
 
 
@@ -38,7 +44,8 @@ def test_every_file_of_the_corpus_is_a_category_and_a_row_of_the_table():
 
 
 def cycle_of(one: Evaluated, draw=None):
-    return schedule_one(one.snapshot, one.pod, Profile(), draw=draw)
+    profile = replace(one.profile, scheduler_name=one.pod.spec.scheduler_name)
+    return schedule_one(one.snapshot, one.pod, KubeScheduler((profile,)), draw=draw)
 
 
 def chance(number, asked):

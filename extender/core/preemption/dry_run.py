@@ -19,7 +19,7 @@ from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
 from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -148,7 +148,10 @@ class DryRun:
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
         if has_both or self.context.profile.preemption != UPSTREAM.preemption:
-            pods = sorted(pods, key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
+            # As in NodeLayout, sorting inverts the order of equal pods without a start time.
+            started = [pod for pod in pods if pod_table.start[pod] != NEVER]
+            waiting = [pod for pod in reversed(pods) if pod_table.start[pod] == NEVER]
+            pods = sorted(started + waiting, key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
     def statuses(self, places: IntArray) -> list[Status]:

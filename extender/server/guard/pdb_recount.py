@@ -91,9 +91,10 @@ class PDBRecount:
         return violating
 
     def _order(self, pod: Pod) -> tuple[int, ...]:
-        """Return the sort key for counting pods: by importance, then in listing order."""
+        """Return the sort key for counting pods: by importance, then in listing order, inverted without a start time."""
         pod_table = self._snapshot.pod_table
-        return *importance_under_policy(self._policy, pod), int(pod_table.order[pod_table.row_of[identity(pod)]])
+        listed = int(pod_table.order[pod_table.row_of[identity(pod)]])
+        return *importance_under_policy(self._policy, pod), listed if pod.status.start_time else -listed
 
     # --- what a pod counts against -----------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Mirrors `SelectVictimsOnNode`, `filterPodsWithPDBViolation` and `PodEligibleToPreemptOthers` of
 pkg/scheduler/framework/plugins/defaultpreemption (v1.36). Ties of importance keep the order in
-which the pods are listed.
+which the pods are listed, and are inverted between pods without a start time.
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def select_victims(cycle: Cycle, original: Node) -> Candidate | Verdict:
     if not verdict.fits:
         return verdict
 
-    evictable.sort(key=lambda pod: pod.importance)
+    evictable = most_important_first(evictable)
     violating, harmless = split_by_budgets(evictable, cycle.cluster.budgets)
     victims = []
     for pod in (*violating, *harmless):
@@ -73,8 +73,15 @@ def select_victims(cycle: Cycle, original: Node) -> Candidate | Verdict:
         return Verdict(ERROR, "", (f'expected at least one victim pod on node "{node.name}"',))
     violations = sum(pod in violating for pod in victims)
     if violating and harmless:
-        victims.sort(key=lambda pod: pod.importance)
+        victims = most_important_first(victims)
     return Candidate(victims, violations)
+
+
+def most_important_first(pods: list[Pod]) -> list[Pod]:
+    """Sort as Go does by insertion, where of two equal pods without a start time the one asked about first is less."""
+    waiting = [pod for pod in pods if not status(pod.raw).get("startTime")]
+    started = [pod for pod in pods if status(pod.raw).get("startTime")]
+    return sorted([*started, *reversed(waiting)], key=lambda pod: pod.importance)
 
 
 def split_by_budgets(pods: list[Pod], budgets: list[Budget]) -> tuple[list[Pod], list[Pod]]:
