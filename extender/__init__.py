@@ -2,7 +2,7 @@
 
     import extender
     cluster = extender.load_cluster("cluster.yaml")
-    extender.evaluate(cluster, pod).to_dict()
+    extender.evaluate(cluster, pod, version="1.33", scheduler_config="scheduler-config.yaml").to_dict()
     extender.simulate(cluster, [pod]).summary
 
     for result in extender.replay("recording"):
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
         ClusterObjects,
         Evaluation,
         EvictionHistory,
+        KubeScheduler,
         Pod,
-        Profile,
         Simulation,
         Snapshot,
         evaluate,
         load_cluster,
+        load_scheduler,
         replay,
         simulate,
     )
@@ -34,13 +35,14 @@ __all__ = [
     "ClusterObjects",
     "Evaluation",
     "EvictionHistory",
+    "KubeScheduler",
     "Pod",
-    "Profile",
     "Simulation",
     "Snapshot",
     "__version__",
     "evaluate",
     "load_cluster",
+    "load_scheduler",
     "replay",
     "simulate",
 ]

@@ -3,6 +3,8 @@
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,13 +13,15 @@ from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import Profile
+from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
 from extender.core.simulator.result import Simulation
 from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate as _simulate
 from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import Features
 
 if TYPE_CHECKING:  # importing the server costs time, which reading a cluster does not need
     from extender.server.replay import ReplayResult
@@ -26,32 +30,70 @@ __all__ = [
     "ClusterObjects",
     "Evaluation",
     "EvictionHistory",
+    "KubeScheduler",
     "Pod",
-    "Profile",
     "Simulation",
     "Snapshot",
     "evaluate",
     "load_cluster",
+    "load_scheduler",
     "replay",
     "simulate",
 ]
+
+SchedulerConfig = Mapping[str, Any] | str | os.PathLike[str]
+"""A KubeSchedulerConfiguration, or the path of its file."""
+
+
+def load_scheduler(
+    scheduler_config: SchedulerConfig | None = None,
+    *,
+    version: str | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    config: str | os.PathLike[str] | None = None,
+) -> KubeScheduler:
+    """Return the kube-scheduler of a KubeSchedulerConfiguration; without one, that of the default configuration.
+
+    `version` is its minor, such as "1.33" (1.36 by default), `feature_gates` its --feature-gates. `config`, a
+    configuration file of the extender, adds the preemption policies; what its section `scheduler` says holds unless an
+    argument says otherwise.
+    Raises ConfigError with one line per mistake, and its place.
+    """
+    from extender.config.scheduler import kube_scheduler_of
+
+    if config is not None:
+        return _scheduler_of_file(Path(config), scheduler_config, version, feature_gates)
+    return kube_scheduler_of(_document(scheduler_config), version=version, feature_gates=feature_gates)
 
 
 def evaluate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pod: Pod | Mapping[str, Any],
-    profile: Profile | None = None,
+    *,
+    version: str | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    scheduler_config: SchedulerConfig | None = None,
+    scheduler: KubeScheduler | None = None,
     history: EvictionHistory | None = None,
 ) -> Evaluation:
     """Evaluate `pod` on every node of `cluster`: filter statuses, scores and preemption candidates.
 
-    `cluster` is a `List` object as `kubectl get -o json` prints it, the result of `load_cluster`, or a Snapshot.
-    `profile` adds the policies of a configuration (`Configuration.profile()`); `history` sets the time and the recent
-    evictions, if not now and none.
-    Raises ClusterFileError for a cluster and msgspec.ValidationError for a pod that cannot be understood.
+    `cluster` is a `List` object as `kubectl get -o json` prints it, the result of `load_cluster`, or a Snapshot; a
+    Snapshot of another version than asked for is built again. `version`, `feature_gates` and `scheduler_config` are
+    those of `load_scheduler`, whose result `scheduler` takes instead of them; without any, kube-scheduler is v1.36.
+    The pod is judged by the profile of its spec.schedulerName; where no configuration is given, by the default profile,
+    whatever its name. `history` sets the time and the recent evictions, if not now and none.
+    Raises ClusterFileError for a cluster and msgspec.ValidationError for a pod that cannot be understood, ConfigError
+    for a configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
     """
-    snapshot = cluster if isinstance(cluster, Snapshot) else Snapshot.build(load_cluster(cluster))
-    return _evaluate(snapshot, _convert_pod(pod), profile or Profile(), history or EvictionHistory(time.time_ns()))
+    ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
+    typed = _convert_pod(pod)
+    profile = ours.profile_of(typed)
+    if profile is None:
+        if scheduler is not None or scheduler_config is not None:
+            raise UnknownScheduler(_not_ours(typed, ours))
+        profile = ours.profiles[0]
+    return _evaluate(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
 
 
 def simulate(
@@ -59,20 +101,25 @@ def simulate(
     pods: Iterable[Pod | Mapping[str, Any]] = (),
     *,
     pending: bool = False,
-    profile: Profile | None = None,
+    version: str | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    scheduler_config: SchedulerConfig | None = None,
+    scheduler: KubeScheduler | None = None,
     history: EvictionHistory | None = None,
     seed: int | None = None,
 ) -> Simulation:
     """Simulate the arrival of `pods`, and with `pending` new attempts for the pending pods of the cluster.
 
-    Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. `seed` chooses among equal
-    nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`. Raises
+    Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. A pod that no profile
+    schedules is skipped, also where no configuration is given: then only `default-scheduler` is. `seed` chooses among
+    equal nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`. Raises
     RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist.
     """
+    ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
     return _simulate(
-        Snapshot.build(objects),
-        profile or Profile(),
+        Snapshot.build(objects, ours.features),
+        ours,
         [_convert_pod(pod) for pod in pods],
         include_pending=pending,
         history=history or EvictionHistory(time.time_ns()),
@@ -81,21 +128,82 @@ def simulate(
     )
 
 
-def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
-    return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
-
-
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":
     """Answer every recorded call again on the cluster state of that time; yield each result with its differences.
 
     `config`: a configuration file to use instead of the recorded settings.
     Raises RecordingError for a recording and ConfigError for a file that cannot be read.
     """
-    from pathlib import Path
-
     from extender.config import load_config
-    from extender.server.replay import open_recording
-    from extender.server.settings import Settings
+    from extender.server.replay import open_recording, settings_of
 
-    other = None if config is None else Settings.from_config(load_config(Path(config), {}))
-    return open_recording(path).results(under=lambda settings: other or settings)
+    if config is None:
+        return open_recording(path).results()
+    return open_recording(path).results(under=settings_of(load_config(Path(config), {})))
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _chosen_scheduler(
+    scheduler: KubeScheduler | None,
+    scheduler_config: SchedulerConfig | None,
+    version: str | None,
+    feature_gates: Mapping[str, bool] | None,
+) -> KubeScheduler:
+    """Return the kube-scheduler that the arguments describe; v1.36 without configuration if they are all None."""
+    is_described = not (version is None and feature_gates is None and scheduler_config is None)
+    if scheduler is not None and is_described:
+        raise ValueError("scheduler has a version, feature gates and profiles already: give it, or give those")
+    if is_described:
+        return load_scheduler(scheduler_config, version=version, feature_gates=feature_gates)
+    return scheduler or UNCONFIGURED
+
+
+def _snapshot(cluster: ClusterObjects | Mapping[str, Any] | Snapshot, features: Features) -> Snapshot:
+    """Return a snapshot of the cluster for these features: the given one, if it was built for them."""
+    if not isinstance(cluster, Snapshot):
+        return Snapshot.build(load_cluster(cluster), features)
+    return cluster if cluster.features == features else Snapshot.build(cluster.frozen(), features)
+
+
+def _not_ours(pod: Pod, scheduler: KubeScheduler) -> str:
+    names = ", ".join(one.scheduler_name for one in scheduler.profiles)
+    return f'pod {pod.key!r}: not ours: no profile has schedulerName "{pod.spec.scheduler_name}" (profiles: {names})'
+
+
+def _document(scheduler_config: SchedulerConfig | None) -> Mapping[str, Any] | Path:
+    """Return the configuration itself, or the path of its file."""
+    if scheduler_config is None or isinstance(scheduler_config, Mapping):
+        return scheduler_config or {}
+    return Path(scheduler_config)
+
+
+def _scheduler_of_file(
+    config: Path, scheduler_config: SchedulerConfig | None, version: str | None, gates: Mapping[str, bool] | None
+) -> KubeScheduler:
+    """Return the kube-scheduler of our own configuration file, unless the other arguments say otherwise."""
+    from extender.config import load_config
+    from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler
+
+    document = _document(scheduler_config)
+    overrides = {
+        "scheduler_config": ("scheduler.config", str(document) if isinstance(document, Path) else None),
+        "version": ("scheduler.version", version),
+        "feature_gates": ("scheduler.featureGates", None if gates is None else dict(gates)),
+    }
+    settings = load_config(config, {}, {name: given for name, given in overrides.items() if given[1] is not None})
+    ours = load_kube_scheduler(settings)
+    if scheduler_config is None or isinstance(document, Path):
+        return ours
+    own, section = ours.profiles[0], settings.scheduler
+    return kube_scheduler_of(
+        document,
+        version=None if section.version == "auto" else section.version,
+        feature_gates=section.feature_gates,
+        base=replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates),
+    )
+
+
+def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
+    return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)

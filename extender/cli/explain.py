@@ -5,6 +5,7 @@ Rule: exit code 1 means that no such decision exists, 2 that it could not be rea
 
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,6 +67,22 @@ def explain(
             "--recording", metavar="DIR", help="Read decisions from a recording instead of a running service."
         ),
     ] = None,
+    scheduler_config: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler-config",
+            metavar="FILE",
+            help="With --recording: decide by this configuration of kube-scheduler instead of the recorded one.",
+        ),
+    ] = None,
+    scheduler_version: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler-version",
+            metavar="VERSION",
+            help="With --recording: decide as this version of kube-scheduler, such as 1.33.",
+        ),
+    ] = None,
     output: OutputOption = "text",
     no_color: NoColorOption = False,
     timeout: Annotated[
@@ -94,33 +111,48 @@ def explain(
     from extender.cli import explanation
     from extender.cli.decision_source import DecisionListOptions
 
+    given = {"--scheduler-config": scheduler_config, "--scheduler-version": scheduler_version}
+    for option, value in given.items():
+        if recording is None and value is not None:
+            raise typer.BadParameter("requires --recording: a running service has decided already", param_hint=option)
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
-    console, invocation = explanation.new_console(no_color), _invocation(url, tls, recording)
+    console, invocation = explanation.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
-    with closing(_open_source(url, timeout, tls, recording)) as source:
+    with closing(
+        _open_source(url, timeout, tls)
+        if recording is None
+        else _open_recording(recording, scheduler_config, scheduler_version)
+    ) as source:
         if subject is None or list_all:
             explanation.list_decisions(source, query, shown)
         else:
             explanation.explain_subject(source, subject, query, shown)
 
 
-def _open_source(url: str, timeout: float, tls: TLSClientConfig, recording: Path | None) -> "DecisionSource":
-    if recording is None:
-        from extender.cli.decision_source import ServiceDecisions
+def _open_source(url: str, timeout: float, tls: TLSClientConfig) -> "DecisionSource":
+    from extender.cli.decision_source import ServiceDecisions
 
-        return ServiceDecisions(url, timeout, tls)
+    return ServiceDecisions(url, timeout, tls)
+
+
+def _open_recording(path: Path, scheduler_config: str | None, scheduler_version: str | None) -> "DecisionSource":
     from extender.cli.recorded_decisions import RecordedDecisions  # loads the engine, which a service has already
+    from extender.cli.replay_settings import settings_override
 
-    return RecordedDecisions(recording)
+    under = settings_override(scheduler_config=scheduler_config, scheduler_version=scheduler_version)
+    return RecordedDecisions(path, under)
 
 
-def _invocation(url: str, tls: TLSClientConfig, recording: Path | None) -> "Invocation":
+def _invocation(
+    url: str, tls: TLSClientConfig, recording: Path | None, given: Mapping[str, str | None]
+) -> "Invocation":
     """Return the command line that reads from the same source, for suggested commands."""
     from extender.cli.report import Invocation
 
     if recording is not None:
-        return Invocation(f"extender explain --recording {shlex.quote(str(recording))}", is_replay=True)
+        decided_by = "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value is not None)
+        return Invocation(f"extender explain --recording {shlex.quote(str(recording))}{decided_by}", is_replay=True)
     is_default = url in (DEFAULT_ADMIN_URL, os.environ.get("EXTENDER_ADMIN_URL"))
     where = "" if is_default else f" --url {shlex.quote(url)}"
     return Invocation(f"extender explain{where}{tls.command_line()}")

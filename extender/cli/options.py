@@ -41,6 +41,22 @@ ContextOption = Annotated[
 ReadTimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for reading a live cluster.")
 ]
+SchedulerConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler-config",
+        metavar="FILE",
+        help="kube-scheduler's own configuration file (KubeSchedulerConfiguration); overrides scheduler.config.",
+    ),
+]
+SchedulerVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler-version",
+        metavar="VERSION",
+        help="Version of kube-scheduler, such as 1.33, or auto; overrides scheduler.version.",
+    ),
+]
 OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")]
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
 
@@ -59,6 +75,14 @@ def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, 
     if live or path is not None:
         given["--kubernetes" if live else "--cluster FILE"] = ("cluster.source", "kubernetes" if live else "files")
     return given
+
+
+def scheduler_options(config: str | None, version: str | None) -> Overrides:
+    """Return the overrides of the options that describe kube-scheduler."""
+    return {
+        "--scheduler-config": ("scheduler.config", config),
+        "--scheduler-version": ("scheduler.version", version),
+    }
 
 
 def read_configuration(path: Path | None, overrides: Overrides | None = None) -> "Configuration":
@@ -103,8 +127,11 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
     return source
 
 
-def read_cluster_once(settings: "Configuration", timeout: float) -> "ClusterCache":
-    """Return the configured cluster; a live one is read within `timeout` seconds, and warnings are printed."""
+def read_cluster_once(settings: "Configuration", timeout: float) -> "tuple[ClusterCache, ClusterSource]":
+    """Return the configured cluster and its source; a live one is read within `timeout` seconds.
+
+    Warnings are printed.
+    """
     import asyncio
 
     from extender.cluster.cache.cache import ClusterCache
@@ -116,7 +143,7 @@ def read_cluster_once(settings: "Configuration", timeout: float) -> "ClusterCach
         asyncio.run(source.sync_once(timeout))
     for warning in source.warnings():
         typer.echo(f"extender: {warning}", err=True)
-    return cache
+    return cache, source
 
 
 def count_objects(cache: "ClusterCache") -> str:

@@ -17,15 +17,17 @@ from extender.cli.decision_source import DecisionListOptions
 from extender.core.explain.schema import MAX_LISTED_DECISIONS, VerbName
 from extender.errors import RequestError
 from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision, read_time
-from extender.server.replay import RecordedCall, open_recording
+from extender.server.replay import RecordedCall, SettingsOverride, open_recording
 
 
 class RecordedDecisions:
     """Decisions of a recording: its calls, replayed on the recorded cluster and settings."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, under: SettingsOverride) -> None:
+        """`under`: recorded settings -> the settings to decide by."""
         logs.silence()
         self._recording = open_recording(path)
+        self._under = under
         self._latest: KeptDecision | None = None
 
     def list_decisions(self, options: DecisionListOptions) -> bytes:
@@ -67,7 +69,7 @@ class RecordedDecisions:
         if not indexes:
             return
         selected, count = frozenset(indexes), iter(range(sys.maxsize))
-        for replayed in self._recording.replayed(lambda _: next(count) in selected):
+        for replayed in self._recording.replayed(lambda _: next(count) in selected, self._under):
             collector = _SingleDecision(replayed.call.id)
             server_context = dataclasses.replace(replayed.server_context, decisions=collector)
             replayed.answer_in(server_context)

@@ -7,14 +7,20 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from extender.cli.http_client import CAFileOption, CertOption, KeyOption, ServerNameOption, TLSClientConfig
-from extender.cli.options import OutputOption, read_configuration
+from extender.cli.options import (
+    OutputOption,
+    SchedulerConfigOption,
+    SchedulerVersionOption,
+    read_configuration,
+    scheduler_options,
+)
+from extender.cli.replay_settings import PresetName, settings_override
 from extender.core.explain.schema import VerbName
 from extender.errors import RecordingError, printable
 from extender.version import __version__
@@ -23,12 +29,9 @@ if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
     from rich.console import Console
 
     from extender.server.recording.differences import Difference, RawAnswer
-    from extender.server.replay import RecordedCall, Recording, ReplayableCall, SettingsOverride
-    from extender.server.settings import Settings
+    from extender.server.replay import RecordedCall, Recording, ReplayableCall
 
     Answer = Callable[[ReplayableCall], RawAnswer]
-
-PresetName = Literal["upstream", "careful", "strict"]
 
 
 def replay(
@@ -52,6 +55,8 @@ def replay(
     preset: Annotated[
         PresetName | None, typer.Option("--preset", help="Decide by the policies of this preset; overrides --config.")
     ] = None,
+    scheduler_config: SchedulerConfigOption = None,
+    scheduler_version: SchedulerVersionOption = None,
     verb: Annotated[VerbName | None, typer.Option("--verb", help="Replay only calls of this verb.")] = None,
     pod: Annotated[
         str | None, typer.Option("--pod", metavar="NS/NAME", help="Replay only calls about this pod.")
@@ -71,9 +76,10 @@ def replay(
     """Replay the calls of a recording and print the differences.
 
     Each call is decided again on the recorded cluster and settings, and the answer must be identical, byte for byte.
-    With --config or --preset, calls are decided by other policies, and the differences show their effect. With --url, a
-    running service answers from its own cluster cache, and the same JSON is enough. That service cannot tell the calls
-    from a scheduler's: do not use one that a scheduler calls.
+    With --config or --preset, calls are decided by other policies, with --scheduler-config or --scheduler-version by
+    another kube-scheduler's profiles or version, and the differences show the effect. With --url, a running service
+    answers from its own cluster cache, and the same JSON is enough. That service cannot tell the calls from a
+    scheduler's: do not use one that a scheduler calls.
 
     \b
     Examples:
@@ -81,6 +87,8 @@ def replay(
       extender replay recording
       # Show the effect of other policies
       extender replay recording --preset careful --verb preempt
+      # Show what an upgrade of kube-scheduler would change
+      extender replay recording --scheduler-version 1.36
       # Test a running service in CI
       extender replay recording --url http://127.0.0.1:8888 --junit replay.xml
 
@@ -91,15 +99,23 @@ def replay(
     from extender.cli import logs
     from extender.server.replay import ReplayableCall, open_recording
 
-    if url is not None and (config is not None or preset is not None):
-        raise typer.BadParameter(
-            "a running service applies its own policies: omit --config and --preset", param_hint="--url"
-        )
+    given = {
+        "--config": config,
+        "--preset": preset,
+        "--scheduler-config": scheduler_config,
+        "--scheduler-version": scheduler_version,
+    }
+    if url is not None and any(value is not None for value in given.values()):
+        names = " and ".join(option for option, value in given.items() if value is not None)
+        raise typer.BadParameter(f"a running service applies its own settings: omit {names}", param_hint="--url")
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     if url is None and tls.command_line():
         raise typer.BadParameter("requires --url", param_hint=tls.command_line().split()[0])
     logs.silence()
-    recording, under = open_recording(directory), _settings_override(config, preset)
+    recording = open_recording(directory)
+    overrides = scheduler_options(scheduler_config, scheduler_version) | {"--preset": ("preemption.preset", preset)}
+    settings = None if config is None else read_configuration(config, overrides)
+    under = settings_override(settings, preset, scheduler_config, scheduler_version)
     errors = Console(stderr=True, no_color=not color or None, highlight=False)
 
     def wanted(call: "RecordedCall") -> bool:
@@ -136,32 +152,6 @@ class ReplayedCall(NamedTuple):
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
-
-
-def _settings_override(config: Path | None, preset: PresetName | None) -> "SettingsOverride":
-    """Return a function from recorded settings to the settings to decide by."""
-    from extender.config import Configuration
-    from extender.server.settings import Settings
-
-    if config is not None:
-        other = Settings.from_config(read_configuration(config, {"--preset": ("preemption.preset", preset)}))
-        return lambda _: other
-    if preset is None:
-        return lambda settings: settings
-    policies = Settings.from_config(Configuration.model_validate({"preemption": {"preset": preset}}))
-    policy = policies.scheduler.preemption
-
-    def under(settings: "Settings") -> "Settings":
-        """Replace the preemption policy, keep everything else.
-
-        Calls recorded in mode Observe or with the kill switch on are decided too.
-        """
-        recorded = settings.scheduler
-        keep = 1 if policy.budget_accounting == "Live" else recorded.profiles[0].keep_candidates
-        profiles = tuple(replace(one, preemption=policy, keep_candidates=keep) for one in recorded.profiles)
-        return Settings(replace(recorded, profiles=profiles), policies.on_preempt_failure)
-
-    return under
 
 
 def _replay_calls(

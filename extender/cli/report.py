@@ -134,6 +134,7 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
         "pod": f"{pod.key}, priority {pod.priority}" + (f", requests {', '.join(requested)}" if requested else ""),
         "when": f"{tables.format_timestamp(decision.time)} UTC, {verb} in {decision.milliseconds:.1f} ms",
         "cache": decision.cache,
+        "scheduler": _describe_scheduler(decision.scheduler),
         "policies": "; ".join(decision.policies) or "kube-scheduler's defaults",
         "mode": MODE_DESCRIPTIONS.get(decision.outcome, decision.outcome),
         "error": decision.error or "",
@@ -143,6 +144,13 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
         if value:
             grid.add_row(Text(name, style="dim"), text(value))
     return indented(grid)
+
+
+def _describe_scheduler(scheduler: schema.SchedulerReport) -> str:
+    """Return the version whose verdicts the decision follows, where it was found, and the pod's profile."""
+    gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.feature_gates.items())
+    profile = f"profile {scheduler.profile}" if scheduler.profile is not None else "no profile: not ours"
+    return f"{scheduler.version} ({scheduler.version_source}){gates}, {profile}"
 
 
 def _render_preemption(decision: DecisionReport, subject: str, show_all: bool) -> Iterator[RenderableType]:

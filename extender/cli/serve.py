@@ -58,6 +58,8 @@ def serve(
     kubernetes: options.KubernetesOption = False,
     kubeconfig: options.KubeconfigOption = None,
     context: options.ContextOption = None,
+    scheduler_config: options.SchedulerConfigOption = None,
+    scheduler_version: options.SchedulerVersionOption = None,
     host: Annotated[
         str | None,
         typer.Option(
@@ -93,11 +95,14 @@ def serve(
       extender serve --cluster cluster.json
       # A live cluster, recording every call for replay
       extender serve --kubernetes --context production --record recording
+      # The profiles of your kube-scheduler
+      extender serve --kubernetes --scheduler-config scheduler-config.yaml
 
-    See docs/install.md, docs/configuration.md, docs/cluster.md, docs/audit.md and docs/runbook.md.
+    See docs/install.md, docs/configuration.md, docs/scheduler.md, docs/cluster.md, docs/audit.md and docs/runbook.md.
     """
     from extender.cli import logs
     from extender.cluster.cache.cache import ClusterCache
+    from extender.config.scheduler import load_kube_scheduler
     from extender.errors import ClusterLost
     from extender.server.app import create_app
     from extender.server.observability import audit_log
@@ -105,6 +110,7 @@ def serve(
     from extender.server.run import serve as listen
 
     overrides = options.cluster_options(cluster, kubernetes, kubeconfig, context)
+    overrides |= options.scheduler_options(scheduler_config, scheduler_version)
     overrides |= {"--host": ("server.host", host), "--port": ("server.port", port)}
     overrides["--record"] = ("recording.directory", record)
     settings = options.read_configuration(config, overrides)
@@ -114,10 +120,11 @@ def serve(
     if settings.audit.enabled:
         audit_log.check_writable(Path(settings.audit.path) if settings.audit.path is not None else None)
     cache = ClusterCache()
+    load_kube_scheduler(settings)  # a mistake in kube-scheduler's file is reported before the cluster is read
     api = options.connect_api_server(settings)
     source = options.open_cluster(settings, cache, api)
     print_banner(startup_banner(settings, cache, source, api), settings)
-    app = create_app(cache, settings, source, api, config_file(config, overrides))
+    app = create_app(cache, settings, source, api, config_file(config, settings, overrides))
     if settings.cluster.source == "files" and settings.cluster.path is None:
         send_example_requests(app.server_context)
     listen(app, settings)
@@ -144,11 +151,16 @@ def send_example_requests(server_context: "ServerContext") -> None:
         answer(VERBS[verb], server_context, json.dumps(request).encode())
 
 
-def config_file(path: Path | None, overrides: options.Overrides) -> "ConfigFile | None":
-    """Return the file to watch; a reload applies the same environment and command-line options again."""
+def config_file(path: Path | None, settings: "Configuration", overrides: options.Overrides) -> "ConfigFile | None":
+    """Return what to reload where there is a file to follow, ours or kube-scheduler's.
+
+    A reload applies the same environment and command-line options again.
+    """
     from extender.server.settings import ConfigFile
 
-    return ConfigFile(path, lambda: options.read_configuration(path, overrides)) if path is not None else None
+    if path is None and settings.scheduler.config is None:
+        return None
+    return ConfigFile(path, lambda: options.read_configuration(path, overrides))
 
 
 def startup_banner(

@@ -8,10 +8,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -19,11 +19,17 @@ from extender.cli import options
 from extender.errors import ClusterFileError
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
+    from rich.text import Text
+
     from extender.config import Configuration
+    from extender.core.profile import KubeScheduler
+    from extender.core.simulator.result import Simulation
     from extender.core.simulator.simulator import Step
     from extender.k8s.kinds import ClusterObjects
     from extender.k8s.objects import Pod
-    from extender.server.admin.simulate import SimulationRequest, StepObserver
+    from extender.server.admin.simulate import Comparison, SimulationRequest, StepObserver
+
+T = TypeVar("T")
 
 PROGRESS_BAR_MIN_PODS = 50
 """Number of pods from which a progress bar is shown."""
@@ -50,6 +56,16 @@ def simulate(
         tuple[str, str] | None,
         typer.Option(
             "--compare", metavar="NAME NAME", help="Compare two presets; configured stands for your configuration."
+        ),
+    ] = None,
+    scheduler_config: options.SchedulerConfigOption = None,
+    scheduler_version: options.SchedulerVersionOption = None,
+    compare_versions: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--compare-versions",
+            metavar="VERSION VERSION",
+            help="Compare two versions of kube-scheduler, such as 1.33 1.36: what an upgrade would change.",
         ),
     ] = None,
     seed: Annotated[
@@ -79,39 +95,81 @@ def simulate(
       extender simulate --from-server --pod pod.yaml
       # Compare two policies
       extender simulate --pod pod.yaml --compare upstream strict
+      # What an upgrade of kube-scheduler would change for the pending pods
+      extender simulate --from-server --pending --compare-versions 1.33 1.36
 
-    See docs/simulate.md and docs/policies.md.
+    The exit code is 0 whether pods are scheduled or not; with --compare-versions it is 1 if a pod would be decided
+    otherwise. It is 2 if the simulation cannot run.
+
+    See docs/simulate.md, docs/scheduler.md and docs/policies.md.
     """
-    import msgspec
-    from rich.console import Console
-
-    from extender.cli import simulation_text
     from extender.core.eviction_history import EvictionHistory
-    from extender.core.simulator.result import Simulation
     from extender.server.admin import simulate as what_if
 
     if not pod and not pending:
         raise typer.BadParameter("nothing to schedule: specify --pod FILE or --pending")
-    if preset is not None and compare is not None:
-        raise typer.BadParameter("--preset and --compare are mutually exclusive")
+    _check_exclusive({"--preset": preset, "--compare": compare})
+    _check_exclusive({"--scheduler-version": scheduler_version, "--compare-versions": compare_versions})
+    _check_exclusive({"--compare": compare, "--compare-versions": compare_versions})
     if cluster is not None and (from_server or kubeconfig is not None or context is not None):
         raise typer.BadParameter("--cluster cannot be combined with a live cluster")
-    given = options.cluster_options(cluster, from_server, kubeconfig, context)
-    settings = options.read_configuration(config, given)
+    overrides = options.cluster_options(cluster, from_server, kubeconfig, context)
+    settings = [
+        options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version))
+        for version in compare_versions or (scheduler_version,)
+    ]
     pods = [one for file in pod or () for one in _read_pods(file)]
+    objects, schedulers = _read_cluster(settings, timeout)
     names = compare or (preset or what_if.CONFIGURED,)
-    policies = [what_if.preset_policy(settings.profile(), name) for name in names]
-    objects = _read_cluster(settings, timeout)
+    policies = [what_if.preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     question = what_if.SimulationRequest(pods, pending, seed, EvictionHistory(time.time_ns()))
     with _progress(objects, question, len(policies), no_color) as watch:
-        found = what_if.run_simulations(objects, policies, question, watch)
+        if compare_versions is None:
+            _print_result(what_if.run_simulations(objects, policies, question, watch), output, no_color)
+            return
+        results = [what_if.run_simulation(objects, policy, question, watch) for policy in policies]
+    _print_version_comparison(results, output, no_color)
+
+
+def _check_exclusive(given: Mapping[str, object]) -> None:
+    if all(value is not None for value in given.values()):
+        raise typer.BadParameter(f"{' and '.join(given)} are mutually exclusive")
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def _print_result(found: "Simulation | Comparison", output: str, no_color: bool) -> None:
+    from extender.cli import simulation_text
+    from extender.core.simulator.result import Simulation
+
+    if isinstance(found, Simulation):
+        _print(found, simulation_text.render, output, no_color)
+    else:
+        _print(found, simulation_text.render_comparison, output, no_color)
+
+
+def _print_version_comparison(results: "Sequence[Simulation]", output: str, no_color: bool) -> None:
+    """Print what differs; exit with code 1 if a pod is decided otherwise."""
+    from extender.cli import simulation_text
+    from extender.core.simulator.comparison import compare_versions
+
+    found = compare_versions(*results)
+    _print(found, simulation_text.render_versions, output, no_color)
+    if found.summary.decided_otherwise:
+        raise typer.Exit(1)
+
+
+def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_color: bool) -> None:
+    import msgspec
+    from rich.console import Console
+
     if output == "json":
         # Everything but ASCII is escaped, so that no name can steer the terminal.
         typer.echo(json.dumps(msgspec.to_builtins(found), indent=2).replace("\x7f", "\\u007f"))
         return
     console = Console(no_color=no_color or None, emoji=False)
-    lines = simulation_text.render(found) if isinstance(found, Simulation) else simulation_text.render_comparison(found)
-    for line in lines:
+    for line in render(found):
         console.print(line, soft_wrap=True, highlight=False)
 
 
@@ -148,12 +206,25 @@ def _readable_path(file: str) -> Iterator[Path]:
         yield path
 
 
-def _read_cluster(settings: "Configuration", timeout: float) -> "ClusterObjects":
-    from extender.cluster.files.manifests import example_cluster, load_cluster
+def _read_cluster(settings: "Sequence[Configuration]", timeout: float) -> "tuple[ClusterObjects, list[KubeScheduler]]":
+    """Return the objects of the cluster, and the kube-scheduler of each configuration.
 
-    if settings.cluster.source == "kubernetes":
-        return options.read_cluster_once(settings, timeout).snapshot().frozen()
-    return example_cluster() if settings.cluster.path is None else load_cluster(settings.cluster.path)
+    The configurations differ in the version of kube-scheduler only; `auto` is the one that is found in the cluster.
+    """
+    from extender.cluster.files.manifests import example_cluster, load_cluster
+    from extender.config.scheduler import load_kube_scheduler
+    from extender.k8s.version.found import version_of_pods
+
+    for one in settings:
+        load_kube_scheduler(one)  # a mistake is reported before a cluster is read
+    cluster = settings[0].cluster
+    if cluster.source == "kubernetes":
+        cache, source = options.read_cluster_once(settings[0], timeout)
+        objects, found = cache.snapshot().frozen(), source.found_version
+    else:
+        objects = example_cluster() if cluster.path is None else load_cluster(cluster.path)
+        found = version_of_pods(objects.pods)
+    return objects, [load_kube_scheduler(one, found) for one in settings]
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

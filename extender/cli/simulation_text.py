@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from extender.core.explain.text import pluralize
+from extender.core.simulator.comparison import DECISIONS, Change, VersionComparison, VersionOutcome, value_of
 from extender.core.simulator.result import CycleReport, NodeUsage, Simulation
 from extender.errors import printable
 from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes
@@ -70,9 +71,11 @@ def _render_summary(result: Simulation) -> Iterator[Text]:
     yield Text(
         f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
         f"{found.evicted} evicted, {pluralize(found.pdb_violations, 'PDB violation')} "
-        f"(policies: {printable(result.profile)})",
+        f"(policies: {printable(result.profile)}; kube-scheduler {result.version}, {printable(result.version_source)})",
         style="bold",
     )
+    for note in result.notes:
+        yield Text(f"note: {printable(note)}", style="dim")
     if result.evicted:
         yield Text()
         victims = (
@@ -118,11 +121,15 @@ def render_comparison(comparison: Comparison) -> Iterator[Text]:
     )
     yield from format_table(("", "POD", *comparison.compared), rows)
     yield Text()
+    yield from _render_counts(comparison.compared, comparison.results)
+
+
+def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> list[Text]:
     counts = []
     for name in ("scheduled", "pending", "skipped", "evicted", "pdb_violations"):
-        values = [str(getattr(result.summary, name)) for result in comparison.results]
+        values = [str(getattr(result.summary, name)) for result in results]
         counts.append(("≠" if values[0] != values[1] else "=", name.replace("pdb_", "PDB "), *values))
-    yield from format_table(("", "", *comparison.compared), counts)
+    return format_table(("", "", *compared), counts)
 
 
 def _describe_outcome(outcome: PodOutcome | None) -> str:
@@ -137,6 +144,42 @@ def _describe_outcome(outcome: PodOutcome | None) -> str:
     if outcome.vetoed is not None:
         parts.append(f"preemption vetoed: {outcome.vetoed}")
     return "; ".join(parts)
+
+
+# --- two versions -----------------------------------------------------------------------------------------------------
+
+
+def render_versions(comparison: VersionComparison) -> Iterator[Text]:
+    """Render what differs for each pod, with ≠ where it is decided otherwise and ~ where only the reason differs.
+
+    Then how many pods that are, the counts of both simulations, and what neither takes into account.
+    """
+    rows = (
+        ("≠" if change in DECISIONS else "~", found.pod, change, *(_describe(one, change) for one in found.outcomes))
+        for found in comparison.differences
+        for change in found.changes
+    )
+    if comparison.differences:
+        yield from format_table(("", "POD", "CHANGES", *comparison.compared), rows)
+        yield Text()
+    summary = comparison.summary
+    same = summary.pods - summary.decided_otherwise - summary.other_reason
+    yield Text(
+        f"{pluralize(summary.pods, 'pod')}: {summary.decided_otherwise} decided otherwise, {summary.other_reason} with "
+        f"another reason or number of feasible nodes, {same} the same",
+        style="bold",
+    )
+    yield Text()
+    yield from _render_counts(comparison.compared, comparison.results)
+    for note in dict.fromkeys(note for result in comparison.results for note in result.notes):
+        yield Text(f"note: {printable(note)}", style="dim")
+
+
+def _describe(outcome: VersionOutcome | None, change: Change) -> str:
+    value = value_of(outcome, change)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "<none>"
+    return "<none>" if value in (None, "") else str(value)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
 from extender.errors import NotReady, RecordingError, RequestError
 from extender.k8s.objects import Pod
+from extender.k8s.version.minor import FoundVersion
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
@@ -32,7 +33,7 @@ from extender.server.recording.lines import CALLS, CallLine, ChangeLine, DeleteL
 from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs
 from extender.server.scheduler.result import Answer
-from extender.server.settings import LiveSettings, Settings
+from extender.server.settings import LiveSettings, Loaded, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,15 @@ class Recording:
 def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Open a recording, or one segment of it; RecordingError if the path holds no segment."""
     return Recording(tuple(open_segments(Path(path))))
+
+
+def settings_of(config: Configuration) -> SettingsOverride:
+    """Return the override by a configuration, for which `scheduler.version: auto` is the recorded version.
+
+    Raises ConfigError for kube-scheduler's file, which it names.
+    """
+    loaded = Loaded.from_config(config)
+    return lambda recorded: loaded.settings(FoundVersion(recorded.scheduler.minor, recorded.scheduler.version_source))
 
 
 # --- the recorded server state --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
+from extender.cli import options
 from extender.cli.options import open_cluster
 from extender.cli.serve import EXAMPLE_REQUEST, config_file, send_example_requests, startup_banner
 from extender.cluster.cache.cache import ClusterCache
@@ -73,7 +74,10 @@ def test_config_check_says_that_a_file_is_valid(tmp_path):
     path = tmp_path / "extender.yaml"
     path.write_text("server: {port: 1}")
     result = run("config", "check", "--config", str(path))
-    assert (result.exit_code, result.stdout) == (0, f"{path}: valid\n")
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (
+        0,
+        [f"{path}: valid", "kube-scheduler 1.36; profiles: default-scheduler"],
+    )
 
 
 def test_every_mistake_of_a_file_is_a_line_on_stderr_and_the_exit_code_2(tmp_path, monkeypatch, capsys):
@@ -220,18 +224,25 @@ def test_the_banner_says_that_the_page_is_not_for_everybody_who_reaches_it(debug
 
 
 def test_the_file_is_read_again_under_the_same_environment_and_options(tmp_path, monkeypatch):
-    monkeypatch.setenv("EXTENDER_SCHEDULER_NAMES", "[from-env]")
+    monkeypatch.setenv("EXTENDER_SCHEDULER__VERSION", "1.33")
     path = tmp_path / "extender.yaml"
-    path.write_text("server: {port: 1}\nschedulerNames: [from-file]")
-    file = config_file(path, {"--port": ("server.port", 2)})
+    path.write_text('server: {port: 1}\nscheduler: {version: "1.30"}')
+    file = config_file(path, Configuration(), {"--port": ("server.port", 2)})
     assert file is not None
     path.write_text("server: {port: 3}\nmode: Observe")
     again = file.load()
-    assert (again.server.port, again.scheduler_names, again.mode) == (2, ["from-env"], "Observe")
+    assert (again.server.port, again.scheduler.version, again.mode) == (2, "1.33", "Observe")
 
 
 def test_without_a_file_there_is_nothing_to_follow():
-    assert config_file(None, {}) is None
+    assert config_file(None, Configuration(), {}) is None
+
+
+def test_a_file_of_kube_scheduler_is_followed_without_one_of_ours():
+    settings = Configuration.model_validate({"scheduler": {"config": "scheduler-config.yaml"}})
+    file = config_file(None, settings, options.scheduler_options("scheduler-config.yaml", None))
+    assert file is not None
+    assert (file.path, file.load()) == (None, settings)
 
 
 # --- openapi --------------------------------------------------------------------------------------------------------

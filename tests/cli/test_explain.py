@@ -33,6 +33,7 @@ from extender.core.explain.schema import (
     PodReport,
     PodRole,
     RankingReport,
+    SchedulerReport,
     StatusReport,
 )
 from extender.core.profile import PreemptionPolicy
@@ -423,11 +424,12 @@ def test_a_preemption_is_told_from_the_sentence_to_what_to_ask_next():
             "best of 2 candidates by the highest priority among its victims, 10 against 20"
         ),
         "",
-        "  pod       default/incoming, priority 1000, requests 1 cpu",
-        "  when      2026-01-01 00:00:30 UTC, decided in 1.0 ms",
-        "  cache     version=1",
-        "  policies  ranking: HighestPriority, VictimCount",
-        "  mode      answered",
+        "  pod        default/incoming, priority 1000, requests 1 cpu",
+        "  when       2026-01-01 00:00:30 UTC, decided in 1.0 ms",
+        "  cache      version=1",
+        "  scheduler  1.36 (default), profile default-scheduler",
+        "  policies   ranking: HighestPriority, VictimCount",
+        "  mode       answered",
         "",
         "victims on n1",
         "  POD        PRIORITY  STARTED              REQUESTS  BUDGETS",
@@ -563,11 +565,12 @@ def test_why_not_that_node_is_told_with_its_pods():
     assert printed_node(found, "n2").splitlines() == [
         "preempt-1 n2 was not chosen for default/incoming: n1 is better by HighestPriority, 0 against 7",
         "",
-        "  pod       default/incoming, priority 1000, requests 1 cpu",
-        "  when      2026-01-01 00:00:30 UTC, decided in 1.0 ms",
-        "  cache     version=1",
-        "  policies  ranking: HighestPriority",
-        "  mode      answered",
+        "  pod        default/incoming, priority 1000, requests 1 cpu",
+        "  when       2026-01-01 00:00:30 UTC, decided in 1.0 ms",
+        "  cache      version=1",
+        "  scheduler  1.36 (default), profile default-scheduler",
+        "  policies   ranking: HighestPriority",
+        "  mode       answered",
         "",
         "filters, before preemption",
         "  NodeResourcesFit: Insufficient cpu (Unschedulable)",
@@ -648,6 +651,7 @@ def test_the_sentence_about_a_node(shown, sentence):
 def crafted(**settings: Any) -> DecisionReport:
     given = {"id": "preempt-1", "verb": "preempt", "time": "2026-01-01T00:00:00.000Z", "milliseconds": 1.0}
     given |= {"outcome": "answered", "sentence": "a sentence", "pod": "x/p", "uid": "u"}
+    given |= {"scheduler": SchedulerReport(version="1.36", version_source="default")}
     return DecisionReport(**{**given, "incoming": PodReport(key="x/p", uid="u"), **settings})
 
 

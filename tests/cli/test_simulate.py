@@ -16,11 +16,13 @@ from extender import cli
 from extender.cli.simulate import PROGRESS_BAR_MIN_PODS
 from extender.cluster.files.dump import write_dump
 from extender.cluster.files.manifests import example_cluster, load_cluster
-from extender.core.profile import Profile
+from extender.core.profile import KubeScheduler
 from extender.errors import printable
 from tests.builders import budget, cluster, incoming, node, pod
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.fakes.api_server import FakeAPI
+
+POLICIES = "(policies: configured; kube-scheduler 1.36, default)"
 
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 
@@ -77,7 +79,7 @@ def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
 def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving)
     assert shown[5:] == [
-        "1 pod scheduled, 0 pending, 0 skipped, 1 evicted, 1 PDB violation (policies: configured)",
+        f"1 pod scheduled, 0 pending, 0 skipped, 1 evicted, 1 PDB violation {POLICIES}",
         "",
         "EVICTED     PRIORITY   NODE   PREEMPTOR     BUDGETS",
         "default/a   0          n1     default/new   default/budget",
@@ -319,9 +321,9 @@ def test_the_python_api_takes_what_evaluate_takes_and_changes_nothing():
     assert [one.metadata.name for one in here.pods_on("n1")] == ["a"]
 
 
-def test_the_python_api_places_pending_pods_by_a_profile_and_a_seed():
+def test_the_python_api_places_pending_pods_by_a_scheduler_and_a_seed():
     raw = cluster({node(f"n{place}"): [] for place in range(9)}, waiting=[incoming("p")])
-    seeded = extender.simulate(raw, pending=True, profile=Profile(), seed=5)
+    seeded = extender.simulate(raw, pending=True, scheduler=KubeScheduler(), seed=5)
     assert seeded.seed == 5
     assert seeded.cycles[0].node != extender.simulate(raw, pending=True).cycles[0].node == "n0"
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 from hypothesis import given
 
-from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.core.simulator.arrivals import admit_pod
 from extender.core.simulator.schedule_one import schedule_one, seeded_draw
 from extender.core.simulator.simulator import Scheduler, simulate
@@ -42,7 +42,9 @@ def world(seed):
 def simulated(seed, **options):
     cluster, profile, history = world(seed)
     here = built(cluster)
-    return here, simulate(here, profile, arrivals(seed), include_pending=True, history=history, **options)
+    return here, simulate(
+        here, KubeScheduler((profile,)), arrivals(seed), include_pending=True, history=history, **options
+    )
 
 
 @SOME
@@ -83,7 +85,9 @@ def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed)
             gone.add(victim.metadata.uid)
         assert bool(step.cycle.victims) == (step.cycle.outcome == "Nominated")
 
-    result = simulate(here, profile, arrivals(seed), include_pending=True, history=history, on_step=watch)
+    result = simulate(
+        here, KubeScheduler((profile,)), arrivals(seed), include_pending=True, history=history, on_step=watch
+    )
     assert {one.uid for one in result.evicted} == gone
 
 
@@ -116,10 +120,11 @@ def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
     for pod in pods:
         here.put("Pod", pod)
     here.refresh_layout()
-    scheduler = Scheduler(here, profile, history)
+    ours = KubeScheduler((profile,))
+    scheduler = Scheduler(here, ours, history)
     scheduler.add(pods)
     for step in scheduler:
-        anew = schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, profile, scheduler.history)
+        anew = schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, ours, scheduler.history)
         assert anew == step.cycle
 
 
@@ -137,7 +142,7 @@ def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_vo
             continue
         here = built(world(seed)[0])
         bound_before = {key for key, one in here.objects.claims.items() if one.spec.volume_name}
-        simulate(here, Profile(), arrivals(seed), include_pending=True)
+        simulate(here, KubeScheduler(), arrivals(seed), include_pending=True)
         volumes = [one.spec.volume_name for one in here.objects.claims.values() if one.spec.volume_name]
         fresh = {key: one for key, one in here.objects.claims.items() if key not in bound_before}
         for key, claim in fresh.items():

@@ -247,7 +247,8 @@ def simulate_request(
 ) -> dict[str, Any]:
     """Answer `POST /simulate`: a `Simulation` or a `Comparison`, as plain values.
 
-    `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by default now, without evictions.
+    `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by default now,
+    without evictions.
     `scratch`: see `run_simulation`.
     Raises RequestError for an invalid body, or for more than MAX_SIMULATED_PODS pods.
     """

@@ -4,7 +4,7 @@ import pytest
 
 from extender.core.engine import Candidate
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.profile import Limits, PreemptionPolicy, Profile, Protection
+from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile, Protection, ScoringStrategy
 from extender.core.simulator.schedule_one import (
     MAX_LISTED_TIES,
     pick_one_node_for_preemption,
@@ -17,7 +17,8 @@ STRICT = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
 
 
 def cycle(nodes, arriving=None, profile=None, draw=None, **objects):
-    return schedule_one(snapshot(nodes, **objects), typed(arriving or incoming()), profile or Profile(), draw=draw)
+    scheduler = KubeScheduler((profile or Profile(),))
+    return schedule_one(snapshot(nodes, **objects), typed(arriving or incoming()), scheduler, draw=draw)
 
 
 def victims(found):
@@ -45,9 +46,9 @@ def victims(found):
         ),
         pytest.param(
             incoming(schedulerName="other"),
-            Profile(scheduler_names=frozenset({"default-scheduler"})),
-            'not tried: no scheduler named "other" is known (schedulerNames)',
-            id="a pod of another scheduler, if it is said whose are tried",
+            Profile(),
+            'not tried: not ours: no profile has schedulerName "other"',
+            id="a pod of another scheduler",
         ),
         pytest.param(
             incoming(status={"phase": "Succeeded"}), Profile(), "is Succeeded already", id="a pod that has finished"
@@ -59,8 +60,16 @@ def test_not_tried_is(arriving, profile, message):
     assert (found.outcome, found.message, found.node, found.feasible) == ("Skipped", message, None, 0)
 
 
-def test_a_pod_of_another_scheduler_is_tried_without_configured_scheduler_names():
-    assert cycle({node("n1"): []}, incoming(schedulerName="other")).outcome == "Scheduled"
+def test_a_pod_is_tried_by_the_profile_of_its_scheduler_name():
+    packing = Profile(
+        "packing", fit_strategy=ScoringStrategy("MostAllocated"), score_weights=(("NodeResourcesFit", 1),)
+    )
+    scheduler, here = KubeScheduler((Profile(), packing)), snapshot({node("n1"): [pod("a", cpu="2")], node("n2"): []})
+    found = {
+        name: schedule_one(here, typed(incoming(schedulerName=name)), scheduler).node
+        for name in ("default-scheduler", "packing")
+    }
+    assert found == {"default-scheduler": "n2", "packing": "n1"}
 
 
 # --- a node -------------------------------------------------------------------------------------------------------
@@ -370,7 +379,7 @@ def test_a_veto_for_all_nodes_is_listed_once():
     profile = Profile(preemption=PreemptionPolicy(limits=Limits(evictions_per_minute=1)))
     before = EvictionHistory(0, (Eviction(0, ("default", "Pod", "x")),))
     here = snapshot({node(f"n{place}", cpu="1"): [pod(f"p{place}")] for place in range(3)})
-    found = schedule_one(here, typed(incoming()), profile, before)
+    found = schedule_one(here, typed(incoming()), KubeScheduler((profile,)), before)
     assert found.vetoed == "eviction rate limit (1 per minute) reached: not until 1970-01-01T00:01:00Z"
 
 

@@ -5,7 +5,7 @@ import pytest
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import evaluate
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import Limits, PreemptionPolicy, Profile
+from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
 from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate
 from extender.core.snapshot.snapshot import Snapshot
@@ -18,7 +18,7 @@ LEAVING: JSON = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
 def run(here, *arriving, profile=None, **options):
-    return simulate(here, profile or Profile(), [typed(one) for one in arriving], **options)
+    return simulate(here, KubeScheduler((profile or Profile(),)), [typed(one) for one in arriving], **options)
 
 
 def outcomes_of(result):
@@ -87,27 +87,27 @@ def test_only_pending_pods_of_the_cluster_are_tried():
     assert (result.summary.scheduled, result.summary.pending, result.summary.skipped) == (1, 0, 1)
 
 
-def test_pods_of_a_scheduler_that_runs_nothing_here_are_not_tried():
+def test_pods_of_a_scheduler_that_is_not_ours_are_not_tried():
     here = snapshot(
-        {node("n1"): [pod("runs", schedulerName="second")]},
+        {node("n1"): [pod("runs", schedulerName="foreign")]},
         waiting=[
             incoming("own"),
             incoming("second", schedulerName="second"),
-            incoming("foreign", schedulerName="none"),
+            incoming("foreign", schedulerName="foreign"),
         ],
     )
-    result = run(here, include_pending=True)
+    result = simulate(here, KubeScheduler((Profile(), Profile("second"))), include_pending=True)
     assert sorted(outcomes_of(result)) == ["foreign Skipped", "own Scheduled n1", "second Scheduled n1"]
     messages = [one.message for one in result.cycles if one.outcome == "Skipped"]
-    assert messages == ['not tried: no scheduler named "none" is known (schedulerNames)']
+    assert messages == ['not tried: not ours: no profile has schedulerName "foreign"']
 
 
 def test_an_evaluation_says_that_a_gated_pod_is_not_tried():
     here = snapshot({node("n1"): []})
     gated = typed(incoming(schedulingGates=[{"name": "quota"}]))
     found = evaluate(here, gated, Profile()).to_dict()
-    assert found["notTried"] == "waiting for scheduling gates: [quota]"
-    assert "notTried" not in evaluate(here, typed(incoming()), Profile()).to_dict()
+    assert found["preEnqueue"]["reasons"] == ["waiting for scheduling gates: [quota]"]
+    assert "preEnqueue" not in evaluate(here, typed(incoming()), Profile()).to_dict()
 
 
 def test_an_unschedulable_pod_is_not_requeued_without_an_event_that_may_help_it():
@@ -354,7 +354,7 @@ def test_an_empty_question_has_an_empty_answer():
 
 
 def test_without_nodes_every_pod_stays_pending():
-    result = simulate(built({"kind": "List", "items": []}), Profile(), [typed(incoming())])
+    result = simulate(built({"kind": "List", "items": []}), KubeScheduler(), [typed(incoming())])
     assert [one.message for one in result.pending] == ["no nodes available to schedule pods"]
 
 
@@ -369,7 +369,7 @@ def arrive(arriving, nodes=None, others=CLASSES, unread=()):
     objects = load_cluster(cluster(nodes or {node("n1"): []}, others=others))
     fields = {name: getattr(objects, name) for name in objects.__struct_fields__} | {"unreadable_tables": unread}
     here = Snapshot.build(ClusterObjects(**fields))
-    return here, simulate(here, Profile(), [typed(arriving)])
+    return here, simulate(here, KubeScheduler(), [typed(arriving)])
 
 
 def manifest(**spec):

@@ -6,7 +6,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import Limits, PreemptionPolicy, Profile
+from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
 from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
@@ -22,7 +22,7 @@ STRICT = {"disruptionBudgets": "Strict"}
 
 def asked(body, nodes=None, base=None, history=None, **objects):
     here = load_cluster(cluster(nodes or WORLD, **objects))
-    return simulate.simulate_request(here, base or Profile(), json.dumps(body).encode(), history)
+    return simulate.simulate_request(here, KubeScheduler((base or Profile(),)), json.dumps(body).encode(), history)
 
 
 def outcomes(result):
@@ -67,7 +67,7 @@ def test_several_pods_and_those_that_wait_are_placed_in_the_order_of_the_queue()
 def test_the_cluster_that_is_asked_about_does_not_change():
     objects = load_cluster(cluster(WORLD, budgets=BUDGETS))
     before = ClusterObjects(**{name: getattr(objects, name) for name in objects.__struct_fields__})
-    simulate.simulate_request(objects, Profile(), json.dumps({"pod": incoming("new")}).encode())
+    simulate.simulate_request(objects, KubeScheduler(), json.dumps({"pod": incoming("new")}).encode())
     assert objects == before
 
 
@@ -216,7 +216,7 @@ def test_a_question_is_refused_that_is(body, problem):
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"{}{}", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body):
     with pytest.raises(RequestError, match="invalid body"):
-        simulate.simulate_request(load_cluster(cluster(WORLD)), Profile(), body)
+        simulate.simulate_request(load_cluster(cluster(WORLD)), KubeScheduler(), body)
 
 
 def test_more_pods_than_a_request_may_place_are_refused():
@@ -232,4 +232,4 @@ def test_more_pods_than_a_request_may_place_are_refused():
 def test_a_cluster_that_cannot_be_read_is_not_the_question_s_fault():
     objects = ClusterObjects(pods=(typed(pod("a", cpu="x", nodeName="n1")),), nodes=load_cluster(cluster(WORLD)).nodes)
     with pytest.raises(ClusterFileError):
-        simulate.simulate_request(objects, Profile(), json.dumps({"pending": True}).encode())
+        simulate.simulate_request(objects, KubeScheduler(), json.dumps({"pending": True}).encode())

@@ -1,0 +1,84 @@
+"""The settings by which recorded calls are decided again: the recorded ones, in parts replaced by options.
+
+Rule: what no option names stays as it was recorded.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from extender.errors import RecordingError
+
+if TYPE_CHECKING:  # the server and pydantic load slowly: not before they are needed
+    from extender.config import Configuration
+    from extender.core.profile import KubeScheduler
+    from extender.server.replay import SettingsOverride
+    from extender.server.settings import Settings
+
+PresetName = Literal["upstream", "careful", "strict"]
+
+
+def settings_override(
+    config: "Configuration | None" = None,
+    preset: PresetName | None = None,
+    scheduler_config: str | None = None,
+    scheduler_version: str | None = None,
+) -> "SettingsOverride":
+    """Return a function from recorded settings to the settings to decide by.
+
+    `config` replaces all of them; the others replace the preemption policy, or kube-scheduler's profiles or version.
+    """
+    if config is not None:
+        from extender.server.replay import settings_of
+
+        return settings_of(config)
+
+    def under(settings: "Settings") -> "Settings":
+        if preset is not None:
+            settings = _with_preset(settings, preset)
+        if scheduler_config is None and scheduler_version is None:
+            return settings
+        return replace(settings, scheduler=_replaced(settings.scheduler, scheduler_config, scheduler_version))
+
+    return under
+
+
+def _with_preset(settings: "Settings", preset: PresetName) -> "Settings":
+    """Replace the preemption policy, keep everything else.
+
+    Calls recorded in mode Observe or with the kill switch on are decided too.
+    """
+    from extender.config.preemption import PreemptionSection
+    from extender.server.settings import Settings
+
+    section = PreemptionSection.model_validate({"preset": preset})
+    policy, recorded = section.policy(), settings.scheduler
+    keep = 1 if policy.budget_accounting == "Live" else recorded.profiles[0].keep_candidates
+    profiles = tuple(replace(one, preemption=policy, keep_candidates=keep) for one in recorded.profiles)
+    return Settings(replace(recorded, profiles=profiles), section.on_failure)
+
+
+def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None) -> "KubeScheduler":
+    """Replace the profiles or the version, and keep the preemption policy.
+
+    Another version has its own default feature gates.
+    """
+    from extender.config.scheduler import kube_scheduler_of
+    from extender.core.profile import UPSTREAM
+
+    own = recorded.profiles[0]
+    base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
+    is_same = version in (None, "auto", recorded.version)
+    gates = recorded.changed_gates if is_same else None
+    found = kube_scheduler_of(
+        {} if config is None else config,
+        version=recorded.version if is_same else version,
+        feature_gates=gates,
+        base=base,
+    )
+    if config is None:
+        default = kube_scheduler_of({}, version=recorded.version, feature_gates=recorded.changed_gates, base=base)
+        if default.profiles != recorded.profiles:
+            raise RecordingError(
+                "the recorded profiles are not kube-scheduler's default: name their --scheduler-config"
+            )
+    return replace(found, version_source=recorded.version_source) if is_same else found

@@ -1,0 +1,362 @@
+"""Compare an `extenders` entry of kube-scheduler's configuration with the configuration of this extender.
+
+Two files describe one connection: kube-scheduler's says how it calls, ours how calls are answered. Either may be valid
+by itself while no call arrives, or while calls are answered that have no effect.
+
+Rule: a finding says what follows from the two files, where, and what to change; nothing is connected to.
+Mirrors NewHTTPExtender and makeTransport (extender.go), buildExtenders (scheduler.go) and callExtenders
+(framework/preemption) of v1.36.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import SplitResult, urlsplit
+
+from extender.config.document import KeyPath
+from extender.config.models import Configuration
+from extender.config.scheduler.schema import ExtenderSection, ExtenderTLSSection, KubeSchedulerConfiguration
+from extender.config.values import is_loopback
+from extender.core.profile import KubeScheduler, PreemptionPolicy
+
+Severity = Literal["error", "warning", "note"]
+"""error: calls fail, or kube-scheduler does not start; warning: they do not have the effect that the files describe."""
+
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
+
+SERVED_VERBS: Final = {
+    "filterVerb": "filter",
+    "preemptVerb": "preempt",
+    "prioritizeVerb": "prioritize",
+    "bindVerb": "bind",
+}
+"""Key of an entry -> path that is served for it (`server.scheduler.routes`), without the slash."""
+
+DEFAULT_TIMEOUT_SECONDS: Final = 5.0
+"""httpTimeout of an entry that has none (DefaultExtenderTimeout)."""
+
+MAX_EXTENDER_SCORE: Final = 100
+"""Highest score of an extender after scaling, before its weight: 10 × (MaxNodeScore / MaxExtenderPriority)."""
+
+EXTENDER_SCORE_STEP: Final = 10
+"""Distance between two scores of an extender after scaling, before its weight."""
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
+_UNIT_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What two files say that do not go together, and what to do about it."""
+
+    severity: Severity
+    path: KeyPath
+    """Key in kube-scheduler's file: ("extenders", 0, "httpTimeout")."""
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The entry of `extenders` that is ours, between the two files."""
+
+    number: int
+    """Its place in `extenders`, from 0."""
+    document: KubeSchedulerConfiguration
+    config: Configuration
+    scheduler: KubeScheduler
+
+    @property
+    def section(self) -> ExtenderSection:
+        return self.document.extenders[self.number]
+
+    @property
+    def tls(self) -> ExtenderTLSSection:
+        return self.section.tls_config or ExtenderTLSSection()
+
+    @property
+    def url(self) -> SplitResult:
+        return urlsplit(self.section.url_prefix)
+
+    @property
+    def has_policies(self) -> bool:
+        """Return whether the preemption policies differ from kube-scheduler's own rules."""
+        return self.config.preemption.policy() != PreemptionPolicy()
+
+    def finding(self, severity: Severity, key: str, message: str, advice: str = "") -> Finding:
+        below = (int(one) if one.isdecimal() else one for one in key.split(".") if one)
+        return Finding(severity, ("extenders", self.number, *below), message, advice)
+
+
+def own_entries(document: KubeSchedulerConfiguration, config: Configuration) -> list[int]:
+    """Return the places of the entries that may be ours: the only one, or those with our port, else with our verbs."""
+    extenders = document.extenders
+    by_port = [number for number, one in enumerate(extenders) if _port(one) == config.server.port]
+    by_verbs = [number for number, one in enumerate(extenders) if _has_served_verbs(one)]
+    return [0] if len(extenders) == 1 else by_port or by_verbs
+
+
+def check_entry(entry: Entry) -> list[Finding]:
+    """Return all findings about our entry, errors first."""
+    found = [finding for check in CHECKS for finding in check(entry)]
+    return sorted(found, key=lambda one: SEVERITIES.index(one.severity))
+
+
+def timeout_seconds(section: ExtenderSection) -> float:
+    """Return how long kube-scheduler waits for a response; absent and 0: its default."""
+    given = _DURATION.findall(section.http_timeout or "")
+    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in given) or DEFAULT_TIMEOUT_SECONDS
+
+
+def call_order(document: KubeSchedulerConfiguration) -> list[int]:
+    """Return the places of the extenders in the order of calls: ignorable ones come last (buildExtenders)."""
+    return sorted(range(len(document.extenders)), key=lambda number: document.extenders[number].ignorable)
+
+
+# --- address and TLS ------------------------------------------------------------------------------------------------
+
+
+def _address(entry: Entry) -> Iterator[Finding]:
+    server, url = entry.config.server, entry.url
+    if url.scheme not in _DEFAULT_PORTS or not url.hostname:
+        given = entry.section.url_prefix
+        yield entry.finding("error", "urlPrefix", f'"{given}" is not a URL', "such as http://127.0.0.1:8888")
+        return
+    local = is_loopback(url.hostname)
+    port = _port(entry.section)
+    if port == entry.config.admin.port != server.port:
+        yield entry.finding(
+            "error",
+            "urlPrefix",
+            f"port {port} is admin.port, which serves no calls",
+            f"server.port is {server.port}",
+        )
+    elif port != server.port:
+        message = f"port {port}, but server.port is {server.port}"
+        advice = "" if local else "right only if a Service or load balancer translates it"
+        yield entry.finding("error" if local else "warning", "urlPrefix", message, advice)
+    if is_loopback(server.host) and not local:
+        message = f"{url.hostname} is another address than server.host, {server.host}, the only one that is served"
+        yield entry.finding("error", "urlPrefix", message, "listen on an address that kube-scheduler reaches, with TLS")
+    if re.search(r"\.svc(\.|$)", url.hostname):
+        message = f"{url.hostname} resolves in pods only, not in the node's network, where kube-scheduler usually runs"
+        yield entry.finding("warning", "urlPrefix", message, "use the Service's clusterIP, and tlsConfig.serverName")
+    if url.path.strip("/"):
+        message = f"path {url.path}: the verbs are served at the root, such as /{SERVED_VERBS['filterVerb']}"
+        yield entry.finding("error" if local else "warning", "urlPrefix", message, "remove the path")
+
+
+def _scheme(entry: Entry) -> Iterator[Finding]:
+    is_https, serves_https = entry.url.scheme == "https", entry.config.server.tls.is_on
+    if is_https and not serves_https:
+        message = "https, but server.tls is not set: the listener serves plain HTTP"
+        yield entry.finding("error", "urlPrefix", message, "set server.tls.certificate and server.tls.key, or use http")
+    if not is_https and serves_https:
+        message = "http, but server.tls is set: the listener serves HTTPS only"
+        yield entry.finding("error", "urlPrefix", message, "use https, with tlsConfig.caFile")
+    if entry.section.enable_https and not is_https:
+        message = "has no effect: the scheme of urlPrefix decides"
+        yield entry.finding("warning", "enableHTTPS", message, "use https in urlPrefix")
+
+
+def _authorities(entry: Entry) -> Iterator[Finding]:
+    if entry.url.scheme != "https":
+        return
+    tls = entry.tls
+    has_authority = bool(tls.ca_file or tls.ca_data)
+    if tls.insecure and has_authority:
+        message = "cannot be combined with an authority: kube-scheduler does not start"
+        yield entry.finding("error", "tlsConfig.insecure", message, "remove insecure")
+    elif tls.insecure:
+        yield entry.finding("warning", "tlsConfig.insecure", "any certificate is accepted", "set caFile instead")
+    elif entry.section.enable_https and not has_authority:
+        message = "is missing: with enableHTTPS and without it, kube-scheduler accepts any certificate"
+        yield entry.finding("warning", "tlsConfig.caFile", message, "set it to the authority of server.tls.certificate")
+    elif not has_authority:
+        message = "is missing: only certificates of the authorities of kube-scheduler's own machine are accepted"
+        yield entry.finding("note", "tlsConfig.caFile", message)
+
+
+def _client_certificate(entry: Entry) -> Iterator[Finding]:
+    tls, wanted = entry.tls, entry.config.server.tls.client_ca is not None
+    has_certificate, has_key = bool(tls.cert_file or tls.cert_data), bool(tls.key_file or tls.key_data)
+    if wanted and not (has_certificate and has_key):
+        message = "certFile and keyFile are missing, but server.tls.clientCA is set: every connection is refused"
+        yield entry.finding("error", "tlsConfig", message, "give kube-scheduler a certificate of that authority")
+    elif has_certificate != has_key:
+        message = "a certificate without its key" if has_certificate else "a key without its certificate"
+        yield entry.finding("warning", "tlsConfig", f"{message} is not presented", "set certFile and keyFile")
+    elif has_certificate and not wanted:
+        message = "a client certificate that is not checked: server.tls.clientCA is not set"
+        yield entry.finding("note", "tlsConfig", message)
+    if tls.key_data:
+        message = "the private key is readable in this file, in /configz and in kube-scheduler's log"
+        yield entry.finding(
+            "warning", "tlsConfig.keyData", message, "use keyFile, which is also read again when renewed"
+        )
+
+
+# --- verbs ------------------------------------------------------------------------------------------------------------
+
+
+def _verbs(entry: Entry) -> Iterator[Finding]:
+    given = _verbs_of(entry.section)
+    for key, verb in given.items():
+        if verb != SERVED_VERBS[key]:
+            message = f'"{verb}" is not a path that is served for it'
+            yield entry.finding("error", key, message, f"{key}: {SERVED_VERBS[key]}")
+    if not given:
+        yield entry.finding("error", "", "has no verb: kube-scheduler never calls", "set preemptVerb: preempt")
+    elif "preemptVerb" not in given and entry.has_policies:
+        message = "is missing: kube-scheduler preempts without asking, and the preemption policies have no effect"
+        yield entry.finding("warning", "preemptVerb", message, "preemptVerb: preempt")
+
+
+def _binding(entry: Entry) -> Iterator[Finding]:
+    bind, verb = entry.config.bind, entry.section.bind_verb
+    if verb and not bind.enabled:
+        effect = "kube-scheduler binds after a failed call" if entry.section.ignorable else "no pod can be bound"
+        severity: Severity = "warning" if entry.section.ignorable else "error"
+        yield entry.finding(severity, "bindVerb", f"bind.enabled is false: {effect}", "remove it, or enable bind")
+    if bind.enabled and not verb:
+        yield entry.finding("note", "bindVerb", "is missing: bind.enabled has no effect, kube-scheduler binds itself")
+
+
+def _node_cache(entry: Entry) -> Iterator[Finding]:
+    if entry.section.node_cache_capable:
+        return
+    sent = "whole Node objects and pods"
+    limit = entry.config.server.max_body_bytes >> 20
+    lost = ", and its own score plugins then see nodes without pods" if entry.section.filter_verb else ""
+    message = f"is false: kube-scheduler sends {sent}, up to server.maxBodyBytes ({limit}Mi){lost}"
+    yield entry.finding("warning", "nodeCacheCapable", message, "nodeCacheCapable: true (docs/wire.md)")
+
+
+def _managed_resources(entry: Entry) -> Iterator[Finding]:
+    managed = entry.section.managed_resources
+    if managed and entry.has_policies:
+        names = ", ".join(one.name for one in managed)
+        message = f"only pods that request {names} are sent: the preemption policies do not hold for others"
+        yield entry.finding("note", "managedResources", message)
+    for number, one in enumerate(managed):
+        if one.ignored_by_scheduler:
+            message = f"is true: NodeResourcesFit ignores {one.name} in all profiles, here as in kube-scheduler"
+            advice = "ignoredByScheduler: false, unless another component counts it"
+            yield entry.finding("warning", f"managedResources.{number}.ignoredByScheduler", message, advice)
+
+
+# --- time, score, failures --------------------------------------------------------------------------------------------
+
+
+def _timeout(entry: Entry) -> Iterator[Finding]:
+    ours, theirs = entry.config.server.http_timeout, timeout_seconds(entry.section)
+    if theirs <= entry.config.server.deadline:
+        late = f"calls are answered until {entry.config.server.deadline:g}s (80 % of server.httpTimeout)"
+        message = f"kube-scheduler gives up after {theirs:g}s, but {late}"
+        yield entry.finding("error", "httpTimeout", message, f"set server.httpTimeout to {theirs:g}s")
+    elif theirs != ours:
+        message = f"{theirs:g}s, but server.httpTimeout is {ours:g}s: calls fail at 80 % of the latter"
+        yield entry.finding("warning", "httpTimeout", message, "set both to the same time")
+
+
+def _weight(entry: Entry) -> Iterator[Finding]:
+    section = entry.section
+    if not section.prioritize_verb:
+        if section.weight:
+            yield entry.finding("note", "weight", "has no effect without prioritizeVerb")
+        return
+    if section.weight <= 0:
+        message = "must be positive with prioritizeVerb: kube-scheduler does not start"
+        yield entry.finding("error", "weight", message, "weight: 1")
+        return
+    others = sum(one.weight for one in entry.document.extenders if one.prioritize_verb and one is not section)
+    for profile in entry.scheduler.profiles:
+        total = others + sum(weight for _, weight in profile.score_weights)
+        share = f"up to {MAX_EXTENDER_SCORE * section.weight} points; all other scores together {100 * total}"
+        if EXTENDER_SCORE_STEP * section.weight > 100 * total:
+            message = f"profile {profile.scheduler_name}: {share}, less than one step of this one"
+            yield entry.finding("warning", "weight", message, f"below {10 * total} the other scores have a say")
+        else:
+            yield entry.finding("note", "weight", f"profile {profile.scheduler_name}: {share}")
+
+
+def _failures(entry: Entry) -> Iterator[Finding]:
+    section, on_failure = entry.section, entry.config.preemption.on_failure
+    if section.ignorable and section.preempt_verb and entry.has_policies:
+        if on_failure == "Error":
+            message = (
+                "is true, and preemption.onFailure is Error: after a failed call pods are evicted without policies"
+            )
+            yield entry.finding("warning", "ignorable", message, "preemption.onFailure: Veto, or ignorable: false")
+        else:
+            message = "is true: while the extender does not run, pods are evicted without policies"
+            yield entry.finding("note", "ignorable", message)
+    if not section.ignorable and section.filter_verb and not section.managed_resources:
+        message = "is false: while the extender does not run, this kube-scheduler schedules no pod, its own included"
+        yield entry.finding("note", "ignorable", message, "docs/install.md, Avoid scheduling deadlocks")
+
+
+def _order(entry: Entry) -> Iterator[Finding]:
+    order = call_order(entry.document)
+    place = order.index(entry.number)
+    for number in order:
+        other = entry.document.extenders[number]
+        if number == entry.number or not (other.preempt_verb and entry.section.preempt_verb):
+            continue
+        if order.index(number) > place and entry.has_policies:
+            message = f"extenders[{number}] ({other.url_prefix}) is called after it, and may choose other victims"
+            yield entry.finding("warning", "preemptVerb", message, _order_advice(entry, other))
+        elif order.index(number) < place:
+            message = f"extenders[{number}] ({other.url_prefix}) is called first: only what it leaves is sent here"
+            yield entry.finding("note", "preemptVerb", message)
+
+
+def _order_advice(entry: Entry, other: ExtenderSection) -> str:
+    if other.ignorable and not entry.section.ignorable:
+        return "make both ignorable or neither (ignorable extenders are called last), and put this one last"
+    return "put this one last in the list"
+
+
+def _profiles(entry: Entry) -> Iterator[Finding]:
+    """Yield what a profile says about the calls that this extender gets."""
+    for profile in entry.scheduler.profiles:
+        if entry.section.preempt_verb and "DefaultPreemption" not in profile.post_filter_plugins:
+            message = f"profile {profile.scheduler_name} has no DefaultPreemption: it never preempts, and never calls"
+            yield entry.finding("note", "preemptVerb", message)
+
+
+CHECKS: Final[Sequence[Callable[[Entry], Iterator[Finding]]]] = (
+    _address,
+    _scheme,
+    _authorities,
+    _client_certificate,
+    _verbs,
+    _binding,
+    _node_cache,
+    _managed_resources,
+    _timeout,
+    _weight,
+    _failures,
+    _order,
+    _profiles,
+)
+
+
+def _port(section: ExtenderSection) -> int | None:
+    url = urlsplit(section.url_prefix)
+    try:
+        return url.port or _DEFAULT_PORTS.get(url.scheme)
+    except ValueError:  # not a number
+        return None
+
+
+def _verbs_of(section: ExtenderSection) -> dict[str, str]:
+    given = (section.filter_verb, section.preempt_verb, section.prioritize_verb, section.bind_verb)
+    return {key: verb for key, verb in zip(SERVED_VERBS, given, strict=True) if verb}
+
+
+def _has_served_verbs(section: ExtenderSection) -> bool:
+    given = _verbs_of(section)
+    return bool(given) and all(verb == SERVED_VERBS[key] for key, verb in given.items())
