@@ -9,7 +9,6 @@ Rule: a node fits if requested <= allocatable - used, for every requested resour
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ from extender.core.framework.constraint import (
     NodeRows,
     SchedulingContext,
 )
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.normalize import MAX_NODE_SCORE, interpolate
 from extender.core.framework.status import Code
 from extender.core.profile import Profile, ScoringStrategy
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
@@ -230,23 +229,7 @@ def _resource_score(strategy: ScoringStrategy, usage: _Usage) -> IntArray:
         # score = min(requested, capacity) * 100 / capacity
         return np.minimum(usage.after, capacity) * MAX_NODE_SCORE // capacity
     # RequestedToCapacityRatio: score = shape(utilization), utilization = requested * 100 / capacity, at most 100
-    return _shape_score(strategy.shape, np.where(is_over, 100, usage.after * 100 // capacity))
-
-
-def _shape_score(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> IntArray:
-    """Return [row]: 0-100, interpolated linearly between the shape's points and constant outside them.
-
-    `shape`: (utilization 0-100, score 0-10), ascending. Mirrors BuildBrokenLinearFunction
-    (plugins/helper/shape_score.go, v1.36).
-    """
-    # Between (x0, y0) and (x1, y1): score = y0 + (y1 - y0) * (utilization - x0) / (x1 - x0)
-    points = [(x, y * 10) for x, y in shape]
-    scores = np.full(utilization.shape, points[-1][1], np.int64)
-    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
-        scaled_rise = (y1 - y0) * (utilization - x0)
-        rise = np.sign(scaled_rise) * (np.abs(scaled_rise) // (x1 - x0))  # Go's division truncates towards zero
-        scores = np.where(utilization <= x1, y0 + rise, scores)
-    return np.where(utilization <= points[0][0], points[0][1], scores)
+    return interpolate(strategy.shape, np.where(is_over, 100, usage.after * 100 // capacity))
 
 
 def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
@@ -256,6 +239,8 @@ def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | Non
     if features.balanced_allocation_skips_best_effort and not any(requested):
         return None
     usages = _usages(context, rows, tuple((name, 1) for name in names), balanced=True)
+    if not usages:  # a best-effort pod up to v1.32, and extended resources only: no resource is out of balance
+        return np.full(len(rows), MAX_NODE_SCORE, np.int64)
     counted = [usage.capacity > 0 for usage in usages]
     after = _balance([usage.after for usage in usages], usages, counted)
     if not features.balanced_allocation_scores_change:
@@ -274,7 +259,7 @@ def _balance(used: list[IntArray], usages: list[_Usage], counted: list[BoolArray
     # fraction_r = min(used_r / capacity_r, 1), for the n resources that the node has
     # std        = sqrt(sum((fraction_r - mean)^2) / n) if n > 2;  |fraction_1 - fraction_2| / 2 if n = 2;  0 if n < 2
     # balance    = (1 - std) * 100, truncated
-    size = counted[0].shape if counted else (0,)
+    size = counted[0].shape
     fractions: list[npt.NDArray[np.float64]] = [
         np.where(has, np.minimum(use / np.maximum(usage.capacity, 1), 1.0), 0.0)
         for use, usage, has in zip(used, usages, counted, strict=True)

@@ -1,7 +1,11 @@
-"""Normalize raw plugin scores to 0-100, relative to the best node.
+"""Normalize raw plugin scores to 0-100, relative to the best node; score utilizations by a configured shape.
 
-Mirrors DefaultNormalizeScore (pkg/scheduler/framework/plugins/helper/normalize_score.go, v1.36).
+Mirrors DefaultNormalizeScore and BuildBrokenLinearFunction (pkg/scheduler/framework/plugins/helper, v1.36).
 """
+
+from itertools import pairwise
+
+import numpy as np
 
 from extender.core.snapshot.arrays import IntArray
 
@@ -19,3 +23,19 @@ def normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:
     highest = int(scores.max(initial=0))
     scaled = scores * MAX_NODE_SCORE // highest if highest else scores
     return MAX_NODE_SCORE - scaled if reverse else scaled
+
+
+def interpolate(shape: tuple[tuple[int, int], ...], utilization: IntArray) -> IntArray:
+    """Return [row]: 0-100, interpolated linearly between the shape's points and constant outside them.
+
+    `shape`: (utilization 0-100, score 0-10), ascending. Mirrors BuildBrokenLinearFunction
+    (plugins/helper/shape_score.go, v1.36).
+    """
+    # Between (x0, y0) and (x1, y1): score = y0 + (y1 - y0) * (utilization - x0) / (x1 - x0)
+    points = [(x, y * 10) for x, y in shape]
+    scores = np.full(utilization.shape, points[-1][1], np.int64)
+    for (x0, y0), (x1, y1) in reversed(list(pairwise(points))):
+        scaled_rise = (y1 - y0) * (utilization - x0)
+        rise = np.sign(scaled_rise) * (np.abs(scaled_rise) // (x1 - x0))  # Go's division truncates towards zero
+        scores = np.where(utilization <= x1, y0 + rise, scores)
+    return np.where(utilization <= points[0][0], points[0][1], scores)

@@ -4,7 +4,8 @@ available volume there, or one that can be provisioned.
 Mirrors pkg/scheduler/framework/plugins/volumebinding (v1.36).
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.plugins.normalize import interpolate
 from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
 from extender.core.framework.status import PreFilterResult, filter_error
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
@@ -41,6 +43,7 @@ from extender.k8s.storage.volumes import (
     not_for_pod_message,
     requested_storage,
     selected_node,
+    storage_capacity,
 )
 
 NAME = "VolumeBinding"
@@ -228,8 +231,8 @@ def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Reason
     if provisioning is None:
         return np.full(len(snapshot.nodes), _BIND_CONFLICT)
     space = np.zeros(len(snapshot.nodes), np.int64)
-    if provisioning.largest is not None and has_storage_request(claim):
-        space[provisioning.largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
+    if provisioning.capacity is not None and has_storage_request(claim):
+        space[provisioning.capacity.largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
     return np.where(provisioning.in_allowed_topology, space, _BIND_CONFLICT)
 
 
@@ -239,8 +242,18 @@ class _Provisioning:
 
     in_allowed_topology: BoolArray
     """[node]: True if it matches the class's allowedTopologies."""
-    largest: IntArray | None
-    """[node]: bytes of the largest volume; None if the driver does not publish capacities."""
+    capacity: "_Capacity | None"
+    """None if the driver does not publish capacities."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Capacity:
+    """Of the CSIStorageCapacity objects that a node can use, the one that holds the largest volume."""
+
+    largest: IntArray
+    """[node]: bytes of the largest volume."""
+    total: IntArray
+    """[node]: bytes of the capacity."""
 
 
 @derived_by("nodes", "storage_classes", "csi_drivers", "csi_storage_capacities")
@@ -249,7 +262,7 @@ def _provisioning(snapshot: Snapshot, name: str) -> _Provisioning | None:
     storage_class = snapshot.objects.storage_classes["", name]
     if storage_class.provisioner in ("", NO_PROVISIONER):
         return None
-    return _Provisioning(_in_allowed_topology(snapshot, storage_class), _largest_capacity(snapshot, storage_class))
+    return _Provisioning(_in_allowed_topology(snapshot, storage_class), _capacity(snapshot, storage_class))
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
@@ -271,16 +284,16 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
     return found
 
 
-def _largest_capacity(snapshot: Snapshot, storage_class: StorageClass) -> IntArray | None:
-    """Return [node]: bytes of the largest volume that a CSIStorageCapacity which the node can use holds.
+def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | None:
+    """Return the capacities for volumes of the class (hasEnoughCapacity, v1.36).
 
-    None if the driver does not publish capacities (hasEnoughCapacity, v1.36).
+    Divergence: where several are large enough, upstream takes any of them, here the largest one is scored.
     """
     objects = snapshot.objects
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if driver is None or not driver.spec.storage_capacity:
         return None
-    largest = np.full(len(snapshot.nodes), -NEVER)
+    largest, total = np.full(len(snapshot.nodes), -NEVER), np.zeros(len(snapshot.nodes), np.int64)
     for capacity in objects.csi_storage_capacities.values():
         limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
         if capacity.storage_class_name != storage_class.metadata.name or limit is None:
@@ -288,10 +301,76 @@ def _largest_capacity(snapshot: Snapshot, storage_class: StorageClass) -> IntArr
         # No node has access if nodeTopology is unset or does not parse.
         with suppress(SelectorError):
             usable = nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
-            largest[usable] = np.maximum(largest[usable], quantity.value(quantity.parse(limit)))
-    return largest
+            size = quantity.value(quantity.parse(limit))
+            usable &= largest < size
+            largest[usable] = size
+            total[usable] = quantity.value(quantity.parse(capacity.capacity))
+    return _Capacity(largest, total)
 
 
-def score(_context: SchedulingContext, _rows: NodeRows) -> IntArray | None:
-    """Score by storage capacity: skipped without the feature gate StorageCapacityScoring."""
-    return None
+# --- score ----------------------------------------------------------------------------------------------------------
+
+
+class _ClassUse:
+    """Storage of one class that the pod's claims take on each node, and what there is of it."""
+
+    def __init__(self, size: int) -> None:
+        self.requested, self.capacity = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        """[node]: bytes."""
+        self.is_used = np.zeros(size, np.bool_)
+        """[node]: True if one of the claims is of the class."""
+
+    def score(self, shape: tuple[tuple[int, int], ...]) -> IntArray:
+        """Return [node]: 0-100 by the shape, 0 where the class is not used."""
+        is_over = (self.capacity == 0) | (self.requested > self.capacity)
+        utilization = np.where(is_over, 100, self.requested * 100 // np.maximum(self.capacity, 1))
+        return np.where(self.is_used, interpolate(shape, utilization), 0)
+
+
+def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
+    """Score by storage capacity, the mean over the storage classes; skipped without StorageCapacityScoring.
+
+    A node with matching volumes is scored by these, any other one by what is left for provisioning.
+    """
+    if not context.features.storage_capacity_scoring:
+        return None
+    claims, scores = _claims(context), np.zeros(len(rows), np.int64)
+    if isinstance(claims, str) or not claims.unbound or NAME not in context.profile.filter_plugins:
+        return scores
+    matched, provisioned = _uses(context.snapshot, claims.unbound)
+    size = len(context.snapshot.nodes)
+    is_matched = sum((use.is_used for use in matched), np.zeros(size, np.bool_))
+    for uses, nodes in ((matched, is_matched), (provisioned, ~is_matched)):
+        count = sum((use.is_used for use in uses), np.zeros(size, np.int64))
+        total = sum((use.score(context.profile.volume_binding_shape) for use in uses), np.zeros(size, np.int64))
+        of_rows = nodes[rows] & (count[rows] > 0)
+        scores[of_rows] = ((2 * total + count) // np.maximum(2 * count, 1))[rows][of_rows]  # rounded half up
+    return scores
+
+
+def _uses(
+    snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]
+) -> tuple[Collection[_ClassUse], Collection[_ClassUse]]:
+    """Return what the claims take of volumes that match, and of capacity for provisioning: one entry per class."""
+    size, volumes = len(snapshot.nodes), storage(snapshot).by_number
+    matched = defaultdict[str, _ClassUse](lambda: _ClassUse(size))
+    provisioned = defaultdict[str, _ClassUse](lambda: _ClassUse(size))
+    everywhere = np.ones(size, np.bool_)
+    to_provision = [(claim, everywhere) for claim in claims if selected_node(claim) is not None]
+    for claim, found in match_volumes(snapshot, [one for one in claims if selected_node(one) is None]):
+        numbers, place = np.unique(found, return_inverse=True)
+        sizes = [quantity.value(storage_capacity(volumes[one])) if one in volumes else 0 for one in numbers.tolist()]
+        _add(matched[claim_class(claim)], claim, found != NO_VOLUME_ROW, np.array(sizes, np.int64)[place], is_sum=True)
+        to_provision.append((claim, found == NO_VOLUME_ROW))
+    for claim, nodes in to_provision:
+        provisioning = _provisioning(snapshot, claim_class(claim))
+        if provisioning is not None and provisioning.capacity is not None and has_storage_request(claim):
+            _add(provisioned[claim_class(claim)], claim, nodes, provisioning.capacity.total, is_sum=False)
+    return matched.values(), provisioned.values()
+
+
+def _add(use: _ClassUse, claim: PersistentVolumeClaim, nodes: BoolArray, capacity: IntArray, *, is_sum: bool) -> None:
+    """Add what the claim takes on `nodes` [node]; `is_sum`: claims have a capacity [node] each, not one together."""
+    use.is_used |= nodes
+    use.requested += nodes * quantity.value(requested_storage(claim))
+    use.capacity = np.where(nodes, use.capacity * is_sum + capacity, use.capacity)
