@@ -146,9 +146,11 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
     file = cluster.directory / f"second-{account}-kube-scheduler.yaml"
     file.write_text(files["kube-scheduler.yaml"])
     service = Service(
-        cluster, yaml.safe_load(files["extender.yaml"]) | {"scheduler": {"config": str(file)}}, kubeconfig=kubeconfig_of_secret(cluster, secret),
+        cluster,
+        yaml.safe_load(files["extender.yaml"]) | {"scheduler": {"config": str(file)}},
+        kubeconfig=kubeconfig_of_secret(cluster, secret),
         name=f"second-{account}-{free_port()}",
-    )  # fmt: skip
+    )
     api.apply(objects)  # Service applies the role of the other variants
     users = [f"system:serviceaccount:kube-system:{one}" for one in ("extender", account)]
     with service, CallRecorder(service.url) as recorder:

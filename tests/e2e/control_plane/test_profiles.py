@@ -21,7 +21,9 @@ PROFILES = ("default-scheduler", "bin-packing")
 def cluster(plane):
     api = plane.api
     api.create(priority_class("high", 1000), *(node(name) for name in CPU_IN_USE))
-    api.create(*(pod(f"in-use-{name}", cpu, node=name) for name, cpu in CPU_IN_USE.items() if cpu))
+    api.create(
+        *(pod(f"in-use-{name}", cpu, node=name, priority_class="high") for name, cpu in CPU_IN_USE.items() if cpu)
+    )
     return plane
 
 
@@ -32,14 +34,25 @@ def file(cluster):
 
 
 @pytest.fixture(scope="module")
-def service(cluster, file):
+def service_and_calls(cluster, file):
     identity = cluster.kubeconfig(keys.SCHEDULER)
-    started = Service(cluster, {"scheduler": {"config": str(file)}}, name="profiles")
-    with CallRecorder(started.url) as recorder:
+    service = Service(cluster, {"scheduler": {"config": str(file)}}, name="profiles")
+    with CallRecorder(service.url) as recorder:
         file.write_text(shipped("two-profiles.yaml", address(recorder.url), identity))
-        with started:
-            started.recorder = recorder
-            yield started
+        with service:
+            yield service, recorder
+
+
+@pytest.fixture
+def service(service_and_calls):
+    return service_and_calls[0]
+
+
+@pytest.fixture
+def calls(service_and_calls):
+    """The calls of kube-scheduler in this test."""
+    service_and_calls[1].clear()
+    return service_and_calls[1]
 
 
 @pytest.fixture(autouse=True)
@@ -65,16 +78,22 @@ def simulated_node(service, one):
     """The node that the extender's simulation binds the pod to."""
     answer = service.admin_post("/simulate", {"pods": [one]})
     assert answer.status_code == 200, answer.text
-    (cycle,) = [one for one in answer.json()["cycles"] if one["pod"].endswith(one["pod"].rpartition("/")[2])][:1]
+    (cycle,) = answer.json()["cycles"]
     return cycle["node"]
 
 
-def best_nodes(service, one):
-    """The nodes with the highest score of /prioritize."""
+def explained(service, one):
+    """The kept decision about the pod's /prioritize: its scheduler, and the nodes with the highest total."""
     about = {**one, "metadata": {**one["metadata"], "uid": f"uid-{one['metadata']['name']}"}}
-    answer = service.call("prioritize", {"Pod": about, "NodeNames": list(CPU_IN_USE)}).json()
-    highest = max(host["Score"] for host in answer)
-    return {host["Host"] for host in answer if host["Score"] == highest}
+    answer = service.call("prioritize", {"Pod": about, "NodeNames": list(CPU_IN_USE)})
+    decision = service.admin_get(f"/decisions/{answer.headers['x-extender-decision']}").json()
+    highest = max(each["total"] for each in decision["nodes"])
+    return decision["scheduler"], {each["name"] for each in decision["nodes"] if each["total"] == highest}
+
+
+def names_left(service, body):
+    """The nodes that /filter accepts."""
+    return service.call("filter", body).json().get("NodeNames") or []
 
 
 def settle_version(api, service, words):
@@ -119,7 +138,9 @@ def test_pods_of_each_profile_land_where_the_extender_says(cluster, service, fil
     with kube_scheduler(cluster, file, identity, version) as scheduler:
         for profile in PROFILES:
             one = pod(f"{prefix}-{profile}", schedulerName=profile)
-            expected, best = simulated_node(service, one), best_nodes(service, one)
+            by, best = explained(service, one)
+            assert (by["version"], by["profile"]) == (version, profile)
+            expected = simulated_node(service, one)
             api.create(one)
             landed[profile] = api.wait_until(
                 lambda name=f"{prefix}-{profile}": bound_to(api, name), 25, f"{profile} to be bound"
@@ -130,31 +151,33 @@ def test_pods_of_each_profile_land_where_the_extender_says(cluster, service, fil
     assert complaints(cluster, scheduler, prefix) == []
 
 
-def test_a_preemptor_of_each_profile_gets_its_node(cluster, service, file):
-    """4 cpu fit nowhere beside the pods in use and others of 2 to 8 cpu; the extender chooses the victims."""
+def test_a_preemptor_of_each_profile_gets_its_node(cluster, calls, file):
+    """4 cpu fit nowhere beside the pods in use and others that fill the nodes; the extender chooses the victims."""
     api, identity = cluster.api, cluster.kubeconfig(keys.SCHEDULER)
-    api.create(*(pod(f"low-{name}", str(8 - int(cpu or 0)), node=name) for name, cpu in CPU_IN_USE.items()))
-    service.recorder.clear()
+    api.create(*(pod(f"low-{name}", str(8 - int(cpu or 0)), node=name) for name, cpu in CPU_IN_USE.items() if cpu))
+    api.create(*(pod(f"low-n4-{number}", "4", node="n4") for number in (1, 2)))
     with kube_scheduler(cluster, file, identity) as scheduler:
         for profile in PROFILES:
             name = f"urgent-{profile}"
             api.create(pod(name, "4", priority_class="high", schedulerName=profile))
             api.wait_until(lambda name=name: bound_to(api, name), 25, f"{name} to be bound")
-    calls = service.recorder.calls_of("preempt")
-    assert {one.name for one in calls} == {f"default/urgent-{profile}" for profile in PROFILES}
-    assert {one.status for one in calls} == {200}
+    preempt = calls.calls_of("preempt")
+    assert {one.name for one in preempt} == {f"default/urgent-{profile}" for profile in PROFILES}
+    assert {one.status for one in preempt} == {200}
     assert complaints(cluster, scheduler, "urgent") == []
 
 
 def test_a_pod_of_a_third_scheduler_is_passed_through(service):
     """kube-scheduler never sends one; it does not fit, and every node is returned all the same."""
-    before = service.metric("extender_passthrough_total")
+    before = service.metric("extender_answers_total", verb="filter", result="passthrough")
     one = pod("of-another", "100", schedulerName="another")
     one["metadata"]["uid"] = "uid-of-another"
     answer = service.call("filter", {"Pod": one, "NodeNames": list(CPU_IN_USE)})
     assert answer.status_code == 200
     assert answer.json()["NodeNames"] == list(CPU_IN_USE)
-    assert service.metric("extender_passthrough_total") > before
+    assert service.metric("extender_answers_total", verb="filter", result="passthrough") == before + 1
+    assert service.metric("extender_failures_total", reason="UnknownScheduler") > 0
+    assert "not ours" in service.admin_get("/readyz?verbose").text
 
 
 def test_a_profile_that_is_added_to_the_file_decides_without_a_restart(cluster, service, file):
@@ -167,10 +190,10 @@ def test_a_profile_that_is_added_to_the_file_decides_without_a_restart(cluster, 
     config["profiles"].append({"schedulerName": "third"})
     try:
         file.write_text(yaml.safe_dump(config))
-        cluster.api.wait_until(lambda: not service.call("filter", body).json()["NodeNames"], 20, "the third profile")
+        cluster.api.wait_until(lambda: names_left(service, body) == [], 20, "the third profile")
         file.write_text("profiles: 1\n")
         cluster.api.wait_until(lambda: service.metric("extender_config_valid") == 0, 20, "the error")
-        assert not service.call("filter", body).json()["NodeNames"]
+        assert names_left(service, body) == []
         assert re.search(r"two-profiles\.yaml", service.admin_get("/readyz?verbose").text)
     finally:
         file.write_text(text)

@@ -39,7 +39,8 @@ KUSTOMIZED: Mapping[str, tuple[str, ...]] = {
     "second-scheduler, everything": ("careful", "bind", "pod-groups", "network-policy", "../../monitoring"),
     "service": (),
     "service, everything": (
-        "strict", "bind", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls", "scheduler-config",
+        "strict", "bind", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls",
+        "scheduler-config",
     ),
     "control-plane": (),
     "control-plane, everything": ("careful", "bind", "pod-groups", "scheduler-config-host"),
@@ -114,21 +115,19 @@ SCHEDULER_FILE = DEPLOY / "scheduler" / "two-profiles.yaml"
 """What stands for a kube-scheduler's own configuration where a user brings it: in a ConfigMap, or on the node."""
 
 
-def scheduler_file(name: str) -> tuple[str, str] | None:
-    """Return (place, content) of the KubeSchedulerConfiguration that is mounted in that extender; None: none is."""
+def scheduler_file(name: str) -> dict[str, str]:
+    """Return the KubeSchedulerConfiguration that is mounted in that extender, file name -> content; {}: none is."""
     pod = pod_of(rendered(name))
     volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
     mounts = {one["mountPath"]: volumes[one["name"]] for one in extender_of(pod)["volumeMounts"]}
     volume = mounts.get("/etc/extender/scheduler")
     if volume is None:
-        return None
+        return {}
     if "hostPath" in volume or volume["configMap"]["name"] == "kube-scheduler-config":
-        return "config.yaml", SCHEDULER_FILE.read_text(encoding="utf-8")
-    named = [
-        one for one in of_kind(rendered(name), "ConfigMap") if one["metadata"]["name"] == volume["configMap"]["name"]
-    ]
-    ((file, text),) = named[0]["data"].items()
-    return file, text
+        return {"config.yaml": SCHEDULER_FILE.read_text(encoding="utf-8")}
+    maps = {one["metadata"]["name"]: one["data"] for one in of_kind(rendered(name), "ConfigMap")}
+    held: dict[str, str] = maps[volume["configMap"]["name"]]
+    return held
 
 
 STATIC = "static-pod"

@@ -107,16 +107,7 @@ def configuration(name) -> Configuration:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / file.name
         path.write_text(config_files(name)[file.name], encoding="utf-8")
-        if "EXTENDER_SCHEDULER__CONFIG" in env:
-            env["EXTENDER_SCHEDULER__CONFIG"] = str(written(name, Path(directory)))
         return load_config(path, env, {"--kubernetes": ("cluster.source", "kubernetes")})
-
-
-def written(name, directory):
-    """Write the file of kube-scheduler that is mounted there."""
-    file, text = scheduler_file(name)
-    (directory / file).write_text(text, encoding="utf-8")
-    return directory / file
 
 
 def config_files(name):
@@ -147,19 +138,19 @@ WITH_A_FILE = [one for one in ALL if "econd" in str(one) or ("everything" in str
 
 def scheduler_of(name, directory):
     """The profiles and the version by which that extender decides."""
-    container = extender_of(pod_of(rendered(name)))
-    env = {one["name"]: one["value"] for one in container["env"]}
-    path = env.pop("EXTENDER_SCHEDULER__CONFIG")
-    assert path == f"/etc/extender/scheduler/{scheduler_file(name)[0]}"
-    env["EXTENDER_SCHEDULER__CONFIG"] = str(written(name, directory))
+    env = {one["name"]: one["value"] for one in extender_of(pod_of(rendered(name)))["env"]}
+    ((file, text),) = scheduler_file(name).items()
+    assert env["EXTENDER_SCHEDULER__CONFIG"] == f"/etc/extender/scheduler/{file}"
+    (directory / file).write_text(text, encoding="utf-8")
+    env["EXTENDER_SCHEDULER__CONFIG"] = str(directory / file)
     return load_kube_scheduler(load_config(None, env, {"--kubernetes": ("cluster.source", "kubernetes")}))
 
 
 @pytest.mark.parametrize("name", WITH_A_FILE)
 def test_the_extender_decides_by_the_file_of_its_kube_scheduler(name, tmp_path):
-    file = yaml.safe_load(scheduler_file(name)[1])
+    (text,) = scheduler_file(name).values()
     found = {one.scheduler_name for one in scheduler_of(name, tmp_path).profiles}
-    assert found == {one["schedulerName"] for one in file["profiles"]}
+    assert found == {one["schedulerName"] for one in yaml.safe_load(text)["profiles"]}
 
 
 @pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
@@ -174,7 +165,7 @@ def test_a_second_schedulers_version_and_gates_are_those_of_its_container(name, 
 
 @pytest.mark.parametrize("name", [one for one in ALL if one not in WITH_A_FILE])
 def test_without_a_file_nothing_of_it_is_mounted(name):
-    assert scheduler_file(name) is None
+    assert scheduler_file(name) == {}
     assert not [one for one in extender_of(pod_of(rendered(name)))["env"] if "SCHEDULER__" in one["name"]]
 
 

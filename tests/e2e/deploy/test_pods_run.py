@@ -69,10 +69,9 @@ def run(container, directory):
 def mounted(pod, name, directory, certificates):
     """Write what the pod's volumes hold to where they are mounted, below the directory."""
     (directory / "config").mkdir()
-    held = scheduler_file(name)
-    if held is not None:
-        (directory / "scheduler").mkdir()
-        (directory / "scheduler" / held[0]).write_text(held[1], encoding="utf-8")
+    (directory / "scheduler").mkdir()
+    for file, text in scheduler_file(name).items():
+        (directory / "scheduler" / file).write_text(text, encoding="utf-8")
     for volume in pod["spec"]["volumes"]:
         if volume["name"] == "config":
             (data,) = [
