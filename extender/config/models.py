@@ -1,20 +1,15 @@
 """Schema of the configuration file: every key, its default and its validation.
 
-Names and limits of plugin arguments are those of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1, validation
-of v1.36). The text under a field is its documentation; `extender config show` prints it.
+kube-scheduler's own part, KubeSchedulerConfiguration, is in `scheduler`. The text under a field is its documentation;
+`extender config show` prints it.
 
 Rule: every field has a default, and the defaults decide as an unconfigured kube-scheduler does.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-import re
-from functools import partial
-from itertools import pairwise
-from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import msgspec
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.config.preemption import PreemptionSection
@@ -30,19 +25,11 @@ from extender.config.serving import (
     TracingSection,
 )
 from extender.config.values import (
-    Count,
     Duration,
     NonEmptyText,
     PositiveDuration,
-    ResourceGroup,
-    ResourceName,
-    known_names,
-    require_known,
     scheduler_version,
-    unique,
 )
-from extender.core.profile import FILTER_PLUGINS, SCORE_WEIGHTS, Profile, ScoringStrategy
-from extender.k8s import objects as k8s
 
 # --- the file -------------------------------------------------------------------------------------------------------
 
@@ -113,211 +100,15 @@ class KillSwitchSection(Section):
     kube-scheduler evicts the victims it selected, without any of the policies above."""
 
 
-class NodeSelectorRequirementSection(Section):
-    key: ResourceName
-    """Label key (in matchFields: metadata.name)."""
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
-    """Operator that relates the key to the values."""
-    values: list[str] = []
-    """Values for the operator: none for Exists and DoesNotExist, one integer for Gt and Lt."""
-
-    @model_validator(mode="after")
-    def _values_match_operator(self) -> "NodeSelectorRequirementSection":
-        if self.operator in ("In", "NotIn") and not self.values:
-            raise ValueError(f"{self.operator} needs values")
-        if self.operator in ("Exists", "DoesNotExist") and self.values:
-            raise ValueError(f"{self.operator} takes no values")
-        if self.operator in ("Gt", "Lt") and (
-            len(self.values) != 1 or not re.fullmatch(r"[-+]?\d+", self.values[0], re.ASCII)
-        ):
-            raise ValueError(f"{self.operator} needs exactly one value, an integer as text")
-        return self
-
-
-class NodeSelectorTermSection(Section):
-    match_expressions: list[NodeSelectorRequirementSection] = []
-    """Label requirements, ANDed."""
-    match_fields: list[NodeSelectorRequirementSection] = []
-    """Requirements on metadata.name, ANDed."""
-
-
-class NodeSelectorSection(Section):
-    node_selector_terms: Annotated[list[NodeSelectorTermSection], Field(min_length=1)]
-    """Terms, ORed."""
-
-
-class PreferredSchedulingTermSection(Section):
-    weight: Annotated[StrictInt, Field(ge=1, le=100)]
-    """Weight added for a matching node."""
-    preference: NodeSelectorTermSection
-    """Term that a node must match."""
-
-
-class AddedAffinitySection(Section):
-    required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
-    """Nodes that pods may be placed on."""
-    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
-    """Nodes that pods prefer."""
-
-
-class DefaultSpreadConstraintSection(Section):
-    max_skew: Count
-    """Largest allowed difference in matching pods between a domain and the domain with the fewest."""
-    topology_key: ResourceName
-    """Node label whose values define the domains."""
-    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
-    """DoNotSchedule: a filter; ScheduleAnyway: a score."""
-    min_domains: Count | None = None
-    """With fewer eligible domains than this, the global minimum counts as 0; only with DoNotSchedule."""
-    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
-    """Honor: skip nodes that the pod's node affinity excludes when counting."""
-    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
-    """Honor: skip nodes with taints that the pod does not tolerate when counting."""
-
-    @model_validator(mode="after")
-    def _min_domains_needs_filter(self) -> "DefaultSpreadConstraintSection":
-        if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
-            raise ValueError("minDomains needs whenUnsatisfiable: DoNotSchedule")
-        return self
-
-
-_DefaultSpreadConstraints = Annotated[
-    list[DefaultSpreadConstraintSection], unique(lambda one: f"{one.topology_key} with {one.when_unsatisfiable}")
-]
-
-
-class FilterSection(Section):
-    plugins: Annotated[list[str], known_names(FILTER_PLUGINS), unique()] = list(FILTER_PLUGINS)
-    """Filter plugins that a node must pass. The order here does not matter: kube-scheduler's order decides which
-    plugin's reason is reported. Default: all of kube-scheduler's that are implemented."""
-    ignored_resources: list[ResourceName] = []
-    """Extended resources that NodeResourcesFit ignores because another extender manages them."""
-    ignored_resource_groups: list[ResourceGroup] = []
-    """Groups of extended resources (the name before the slash) that NodeResourcesFit ignores."""
-    added_affinity: AddedAffinitySection | None = None
-    """Node affinity added to every pod's own (NodeAffinityArgs.addedAffinity)."""
-    default_spread_constraints: _DefaultSpreadConstraints | None = None
-    """Constraints for pods that have none of their own (PodTopologySpreadArgs with defaultingType: List); []: none.
-    Unset: the system defaults, which only affect scores."""
-
-
-class ResourceWeight(Section):
-    name: ResourceName
-    """Resource name, such as cpu, memory or nvidia.com/gpu."""
-    weight: Annotated[StrictInt, Field(ge=1, le=100)] = 1
-    """Weight of the resource, 1 to 100."""
-
-
-class ShapePoint(Section):
-    utilization: Annotated[StrictInt, Field(ge=0, le=100)]
-    """Requested share of the node's allocatable, in percent."""
-    score: Annotated[StrictInt, Field(ge=0, le=10)]
-    """Score at that utilization, 0 to 10; linear between points."""
-
-
-class RequestedToCapacityRatio(Section):
-    shape: Annotated[list[ShapePoint], Field(min_length=1)]
-    """Points of the function from utilization to score, with strictly increasing utilization."""
-
-    @field_validator("shape")
-    @classmethod
-    def _utilization_increases(cls, shape: list[ShapePoint]) -> list[ShapePoint]:
-        if any(a.utilization >= b.utilization for a, b in pairwise(shape)):
-            raise ValueError("utilization must increase strictly from point to point")
-        return shape
-
-
-_CPU_AND_MEMORY = [ResourceWeight(name="cpu"), ResourceWeight(name="memory")]
-
-
-class ScoringStrategySection(Section):
-    type: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = "LeastAllocated"
-    """LeastAllocated favors emptier nodes, MostAllocated fuller ones; RequestedToCapacityRatio scores by a function."""
-    resources: Annotated[list[ResourceWeight], Field(min_length=1)] = _CPU_AND_MEMORY
-    """Resources that are scored, with their weights."""
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
-    """The scoring function; only with RequestedToCapacityRatio."""
-
-    @model_validator(mode="after")
-    def _shape_matches_type(self) -> "ScoringStrategySection":
-        if (self.type == "RequestedToCapacityRatio") != (self.requested_to_capacity_ratio is not None):
-            raise ValueError("type RequestedToCapacityRatio and a requestedToCapacityRatio.shape need each other")
-        return self
-
-
-class ScoreArgs(Section):
-    scoring_strategy: ScoringStrategySection | None = None
-    """NodeResourcesFit: how nodes are scored."""
-    resources: Annotated[list[ResourceWeight], Field(min_length=1), unique(attrgetter("name"))] | None = None
-    """NodeResourcesBalancedAllocation: resources whose utilization is balanced, each with weight 1."""
-    hard_pod_affinity_weight: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
-    """InterPodAffinity: weight of a running pod's required affinity to the incoming pod, 0 to 100; unset: 1."""
-    ignore_preferred_terms_of_existing_pods: StrictBool | None = None
-    """InterPodAffinity: ignore running pods' preferred terms for a pod that has none of its own; unset: false."""
-
-    @field_validator("resources")
-    @classmethod
-    def _weights_are_one(cls, resources: list[ResourceWeight] | None) -> list[ResourceWeight] | None:
-        if any(resource.weight != 1 for resource in resources or ()):
-            raise ValueError("weight must be 1 for every resource of NodeResourcesBalancedAllocation")
-        return resources
-
-
-ARGS_OF = {
-    "NodeResourcesFit": {"scoring_strategy"},
-    "NodeResourcesBalancedAllocation": {"resources"},
-    "InterPodAffinity": {"hard_pod_affinity_weight", "ignore_preferred_terms_of_existing_pods"},
-}
-"""Score plugin -> fields of ScoreArgs that it accepts."""
-
-
-class ScorePlugin(Section):
-    name: Annotated[
-        str,
-        AfterValidator(partial(require_known, known=tuple(name for name in SCORE_WEIGHTS if name != "VolumeBinding"))),
-    ]
-    """Plugin name, as in kube-scheduler."""
-    weight: Count = 1
-    """Factor for its score of 0 to 100; unset: kube-scheduler's default weight of the plugin."""
-    args: ScoreArgs = ScoreArgs()
-    """Arguments of the plugin, as in KubeSchedulerConfiguration."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_weight(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("weight") is None and isinstance(data.get("name"), str):
-            return {**data, "weight": SCORE_WEIGHTS.get(data["name"], 1)}
-        return data
-
-    @model_validator(mode="after")
-    def _args_match_plugin(self) -> "ScorePlugin":
-        for key in sorted(self.args.model_fields_set - ARGS_OF.get(self.name, set())):
-            raise ValueError(f"{self.name} takes no {to_camel(key)}")
-        return self
-
-
-class PrioritizeSection(Section):
-    plugins: Annotated[list[ScorePlugin], unique(attrgetter("name"))] = [
-        ScorePlugin(name=name, weight=weight) for name, weight in SCORE_WEIGHTS.items() if name != "VolumeBinding"
-    ]
-    """Score plugins whose weighted scores are summed. Default: all of kube-scheduler's that are implemented."""
-
-
 class Configuration(Section):
     api_version: Literal["extender/v1alpha1"] = "extender/v1alpha1"
     """Version of the configuration format."""
     kind: Literal["ExtenderConfiguration"] = "ExtenderConfiguration"
     """Always ExtenderConfiguration."""
-    scheduler_names: list[NonEmptyText] = []
-    """Schedulers whose nominated pods are considered; []: the incoming pod's own (spec.schedulerName)."""
     cluster: ClusterSection = ClusterSection()
     """Source of the cluster cache."""
     scheduler: SchedulerSection = SchedulerSection()
     """The kube-scheduler that calls: its profiles and its version."""
-    filter: FilterSection = FilterSection()
-    """Filter plugins and their arguments."""
-    prioritize: PrioritizeSection = PrioritizeSection()
-    """Score plugins, their weights and arguments."""
     preemption: PreemptionSection = PreemptionSection()
     """Preemption: victim selection, protections, limits."""
     mode: Literal["Enforce", "Observe"] = "Enforce"
@@ -349,46 +140,3 @@ class Configuration(Section):
         if self.bind.enabled and self.bind.timeout > self.server.deadline:
             raise ValueError("bind.timeout must not exceed 80 % of server.httpTimeout, the deadline of every call")
         return self
-
-    def profile(self) -> Profile:
-        """Return the settings that decisions depend on."""
-        score = {plugin.name: plugin for plugin in self.prioritize.plugins}
-        affinity_args = score["InterPodAffinity"].args if "InterPodAffinity" in score else ScoreArgs()
-        hard_weight = affinity_args.hard_pod_affinity_weight
-        keep = self.preemption.keep_candidates
-        filter_args = self.filter.model_dump(by_alias=True, exclude_none=True)
-        return Profile(
-            filter_plugins=tuple(self.filter.plugins),
-            score_weights=tuple((name, plugin.weight) for name, plugin in score.items()),
-            fit_strategy=_fit_strategy(score.get("NodeResourcesFit")),
-            balanced_resources=_balanced_resources(score.get("NodeResourcesBalancedAllocation")),
-            ignored_resources=frozenset(self.filter.ignored_resources),
-            ignored_resource_groups=frozenset(self.filter.ignored_resource_groups),
-            added_affinity=msgspec.convert(filter_args.get("addedAffinity"), k8s.NodeAffinity | None),
-            default_spread_constraints=msgspec.convert(
-                filter_args.get("defaultSpreadConstraints"), tuple[k8s.TopologySpreadConstraint, ...] | None
-            ),
-            hard_pod_affinity_weight=1 if hard_weight is None else hard_weight,
-            ignore_preferred_terms_of_existing_pods=bool(affinity_args.ignore_preferred_terms_of_existing_pods),
-            keep_candidates=None if keep == "All" else keep,
-            scheduler_names=frozenset(self.scheduler_names),
-            preemption=self.preemption.policy(),
-        )
-
-
-def _fit_strategy(plugin: ScorePlugin | None) -> ScoringStrategy:
-    if plugin is None or plugin.args.scoring_strategy is None:
-        return ScoringStrategy()
-    strategy = plugin.args.scoring_strategy
-    curve = strategy.requested_to_capacity_ratio
-    return ScoringStrategy(
-        type=strategy.type,
-        resources=tuple((resource.name, resource.weight) for resource in strategy.resources),
-        shape=tuple((point.utilization, point.score) for point in curve.shape) if curve else (),
-    )
-
-
-def _balanced_resources(plugin: ScorePlugin | None) -> tuple[str, ...]:
-    if plugin is None or plugin.args.resources is None:
-        return Profile().balanced_resources
-    return tuple(resource.name for resource in plugin.args.resources)

@@ -129,13 +129,6 @@ RuleName = Annotated[
         "must be 1 to 63 letters and digits, with - _ and . between them",
     ),
 ]
-_IS_RESOURCE_NAME = _must(is_qualified_name, "must be a resource name such as cpu or example.com/device")
-ResourceName = Annotated[str, _IS_RESOURCE_NAME]
-ResourceGroup = Annotated[
-    str,
-    _must(lambda name: "/" not in name, "must be the part of resource names before the slash, without a slash"),
-    _IS_RESOURCE_NAME,
-]
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

@@ -160,7 +160,7 @@ def https(process, context):
 def test_H7_fifos_in_place_of_configuration_key_and_cluster_file_are_reported_and_H8_sigterm_ends_the_process(tmp_path):
     files, certificates, config = Files(tmp_path), Certificates(tmp_path), tmp_path / "extender.yaml"
     pair = certificates.server()
-    config.write_text("schedulerNames: [a]\n")
+    config.write_text("scheduler: {profiles: [{schedulerName: a}]}\n")
     tls = {"SERVER__TLS__CERTIFICATE": str(pair.certificate), "SERVER__TLS__KEY": str(pair.key)}
     arguments = ("--cluster", str(files.path), "--config", str(config))
     with service(*arguments, CLUSTER__RELOAD_INTERVAL="100ms", SERVER__DRAIN_TIME="0s", **tls) as process:
@@ -196,12 +196,12 @@ HUNG_READS = """
 def test_H7_a_read_that_hangs_is_reported_and_H8_sigterm_ends_the_process(tmp_path, monkeypatch):
     patch_service(monkeypatch, tmp_path, HUNG_READS)  # as a network file system whose server is gone
     files, config = Files(tmp_path), tmp_path / "extender.yaml"
-    config.write_text("schedulerNames: [a]\n")
+    config.write_text("scheduler: {profiles: [{schedulerName: a}]}\n")
     arguments = ("--cluster", str(files.path), "--config", str(config))
     with service(*arguments, CLUSTER__RELOAD_INTERVAL="100ms", SERVER__DRAIN_TIME="0s") as process:
         for path in (config, files.path):
             path.with_name(f"{path.name}.hang").touch()
-        config.write_text("schedulerNames: [b]\n")
+        config.write_text("scheduler: {profiles: [{schedulerName: b}]}\n")
         files.write(cluster("n1", "n2"))
         for subject in ("configuration", "cluster file"):
             until(lambda subject=subject: warns(process, f"{subject}: a reload has been running for"))

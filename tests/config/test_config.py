@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from extender.config import Configuration, load_config, render
 from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
+from extender.config.scheduler import load_kube_scheduler
 from extender.config.section import Section
 from extender.core.profile import (
-    SCORE_WEIGHTS,
+    UPSTREAM,
+    KubeScheduler,
     Limits,
     PreemptionPolicy,
     Profile,
@@ -32,6 +34,7 @@ from extender.k8s.objects import (
     PreferredSchedulingTerm,
 )
 from extender.k8s.selectors import compile_label_selector
+from extender.k8s.version.features import DEFAULT_FEATURES
 
 
 @pytest.fixture
@@ -70,7 +73,8 @@ def test_an_empty_file_and_empty_sections_are_defaults(load, text):
 
 
 def test_the_defaults_decide_as_an_unconfigured_kube_scheduler():
-    assert Configuration().profile() == Profile()
+    upstream = replace(UPSTREAM, scheduler_names=frozenset({"default-scheduler"}))
+    assert load_kube_scheduler(Configuration()) == KubeScheduler((upstream,))
 
 
 def test_the_default_cluster_is_the_example_and_the_default_address_is_this_machine():
@@ -90,7 +94,6 @@ def test_a_configuration_cannot_be_changed():
 FULL = """
 apiVersion: extender/v1alpha1
 kind: ExtenderConfiguration
-schedulerNames: [default-scheduler, other]
 cluster: {source: files, path: /etc/cluster.json, reloadInterval: 1m30s}
 preemption:
   disruptionBudgets: Strict
@@ -121,29 +124,41 @@ preemption:
   limits: {maxVictims: 3, attemptsWithin: 1m}
 killSwitch: {enabled: true, preempt: PassThrough}
 mode: Observe
-filter:
-  plugins: [NodeResourcesFit, NodeName]
-  ignoredResources: [example.com/device]
-  ignoredResourceGroups: [example.org]
-  addedAffinity:
-    requiredDuringSchedulingIgnoredDuringExecution:
-      nodeSelectorTerms:
-      - matchExpressions: [{key: zone, operator: In, values: [a, b]}]
-    preferredDuringSchedulingIgnoredDuringExecution:
-    - weight: 10
-      preference: {matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}
-prioritize:
-  plugins:
-  - name: NodeResourcesFit
-    weight: 5
-    args:
-      scoringStrategy:
-        type: RequestedToCapacityRatio
-        resources: [{name: cpu, weight: 3}, {name: nvidia.com/gpu}]
-        requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
-  - name: NodeResourcesBalancedAllocation
-    args: {resources: [{name: cpu}, {name: nvidia.com/gpu, weight: 1}]}
-  - name: TaintToleration
+scheduler:
+  version: "1.36"
+  featureGates: {TaintTolerationComparisonOperators: true}
+  percentageOfNodesToScore: 30
+  profiles:
+  - schedulerName: default-scheduler
+    plugins:
+      multiPoint:
+        disabled: [{name: "*"}]
+        enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: DefaultPreemption}]
+      filter: {enabled: [{name: NodeResourcesFit}, {name: NodeAffinity}, {name: NodeName}]}
+      score:
+        enabled: [{name: NodeResourcesFit, weight: 5}, {name: NodeResourcesBalancedAllocation}, {name: TaintToleration}]
+    pluginConfig:
+    - name: NodeResourcesFit
+      args:
+        ignoredResources: [example.com/device]
+        ignoredResourceGroups: [example.org]
+        scoringStrategy:
+          type: RequestedToCapacityRatio
+          resources: [{name: cpu, weight: 3}, {name: nvidia.com/gpu}]
+          requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}
+    - name: NodeResourcesBalancedAllocation
+      args: {resources: [{name: cpu}, {name: nvidia.com/gpu, weight: 1}]}
+    - name: NodeAffinity
+      args:
+        addedAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions: [{key: zone, operator: In, values: [a, b]}]
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - weight: 10
+            preference: {matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}
+  - schedulerName: other
+    percentageOfNodesToScore: 100
 server: {host: 0.0.0.0, allowPlainHTTP: true, port: 0, keepAlive: 500ms, maxNodeNamesBodyBytes: 1Ki, maxBodyBytes: 7}
 """
 
@@ -183,13 +198,14 @@ DATABASES = Protection(
 
 
 def test_the_profile_holds_every_choice_about_decisions(load):
-    assert load(FULL).profile() == Profile(
-        filter_plugins=("NodeResourcesFit", "NodeName"),
-        score_weights=(
-            ("NodeResourcesFit", 5),
-            ("NodeResourcesBalancedAllocation", SCORE_WEIGHTS["NodeResourcesBalancedAllocation"]),
-            ("TaintToleration", SCORE_WEIGHTS["TaintToleration"]),
-        ),
+    scheduler = load_kube_scheduler(load(FULL))
+    assert scheduler.profiles[0] == Profile(
+        pre_enqueue_plugins=("DefaultPreemption",),
+        prefilter_plugins=(),
+        filter_plugins=("NodeResourcesFit", "NodeAffinity", "NodeName"),
+        post_filter_plugins=("DefaultPreemption",),
+        prescore_plugins=(),
+        score_weights=(("NodeResourcesFit", 5), ("NodeResourcesBalancedAllocation", 1), ("TaintToleration", 1)),
         fit_strategy=ScoringStrategy(
             type="RequestedToCapacityRatio",
             resources=(("cpu", 3), ("nvidia.com/gpu", 1)),
@@ -216,6 +232,7 @@ def test_the_profile_holds_every_choice_about_decisions(load):
             ],
         ),
         keep_candidates=None,
+        percentage_of_nodes_to_score=30,
         scheduler_names=frozenset({"default-scheduler", "other"}),
         preemption=PreemptionPolicy(
             disruption_budgets="Strict",
@@ -231,6 +248,14 @@ def test_the_profile_holds_every_choice_about_decisions(load):
             limits=Limits(max_victims=3, attempts_within=60 * 10**9),
         ),
     )
+    assert scheduler.profiles[1] == replace(
+        UPSTREAM,
+        scheduler_name="other",
+        percentage_of_nodes_to_score=100,
+        **{name: getattr(scheduler.profiles[0], name) for name in ("keep_candidates", "scheduler_names", "preemption")},
+    )
+    assert (scheduler.minor, scheduler.version_source) == (36, "configured")
+    assert scheduler.features == replace(DEFAULT_FEATURES, taint_toleration_comparison_operators=True)
 
 
 def test_the_rest_of_the_file_is_read_too(load):
@@ -322,14 +347,14 @@ def test_a_preset_is_what_keys_default_to(load, text, policy, on_failure):
     text = text if text.startswith("{") else f"{{{text}}}"
     config = load(f"preemption: {text}")
     assert config.preemption.on_failure == on_failure
-    assert config.profile().preemption == (policy or replace(CAREFUL, candidates="AllNodes"))
+    assert config.preemption.policy() == (policy or replace(CAREFUL, candidates="AllNodes"))
     assert load(render(config)) == config
 
 
 def test_a_preset_is_the_same_from_the_environment_and_under_its_keys():
     env = {"EXTENDER_PREEMPTION__PRESET": "careful", "EXTENDER_PREEMPTION__LIMITS__WORKLOAD_COOLDOWN": "1s"}
     config = load_config(None, env)
-    assert config.profile().preemption == replace(CAREFUL, limits=Limits(workload_cooldown=10**9))
+    assert config.preemption.policy() == replace(CAREFUL, limits=Limits(workload_cooldown=10**9))
 
 
 @pytest.mark.parametrize("preset", ["upstream", "careful", "strict"])
@@ -348,20 +373,13 @@ def test_a_preset_needs_nothing_else(load, preset):
 def test_opting_out_of_other_components_is_a_word(load, word, pair):
     (rule,) = (
         load(f"preemption: {{protections: {{builtin: {{optOutAnnotations: [{word}]}}}}}}")
-        .profile()
-        .preemption.protections
+        .preemption.policy()
+        .protections
     )
     assert rule.annotations == (pair,)
 
 
 # --- mistakes -------------------------------------------------------------------------------------------------------
-
-FIT = "prioritize:\n  plugins:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        "
-CURVE = FIT + "type: RequestedToCapacityRatio\n        requestedToCapacityRatio:\n          shape: "
-TERMS = (
-    "filter:\n  addedAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      nodeSelectorTerms:\n      "
-)
-EXPRESSION = TERMS + "- matchExpressions:\n        - "
 
 MISTAKES = {
     "an unknown key": ("server:\n  prot: 1", "c.yaml:2: server.prot: unknown key (did you mean port?)"),
@@ -554,85 +572,26 @@ MISTAKES = {
     "another log level": ("log: {level: info}", "log.level: must be 'Debug', 'Info', 'Warning' or 'Error', not 'info'"),
     "plain HTTP for everybody": ("server:\n  host: 0.0.0.0", "c.yaml:1: server: 0.0.0.0 is not a loopback address"),
     "plain HTTP under a name": ("server: {host: extender.example}", "extender.example is not a loopback address"),
-    "an unknown filter plugin": (
-        "filter:\n  plugins: [NodeName, TaintTolerations]",
-        "c.yaml:2: filter.plugins: TaintTolerations is not one of NodeUnschedulable, ",
+    "a file and inline profiles": (
+        "scheduler: {config: /etc/kube-scheduler.yaml, profiles: [{}]}",
+        "scheduler: profiles cannot be set with config: the file says it",
     ),
-    "a filter plugin twice": ("filter: {plugins: [NodeName, NodeName]}", "filter.plugins: NodeName is listed twice"),
-    "a resource that cannot be": (
-        "filter: {ignoredResources: [a/b/c]}",
-        "filter.ignoredResources[0]: must be a resource name",
+    "a version that is not supported": (
+        "scheduler: {version: 1.28}",
+        'scheduler.version: "1.28" is not supported: 1.29 to 1.38',
     ),
-    "a resource group with a slash": (
-        "filter: {ignoredResourceGroups: [a.b/c]}",
-        "must be the part of resource names before",
+    "a feature gate that is no switch": ("scheduler: {featureGates: {A: 1}}", "scheduler.featureGates.A: must be"),
+    "a misspelt extension point": (
+        "scheduler:\n  profiles:\n  - plugins: {filters: {}}",
+        "c.yaml:3: scheduler.profiles[0].plugins.filters: unknown key (did you mean filter?)",
     ),
-    "an unknown score plugin": (
-        "prioritize:\n  plugins:\n  - name: ImageLocality\n  - name: ImageLocalty",
-        "c.yaml:4: prioritize.plugins[1].name: ImageLocalty is not one of",
+    "a plugin where it does not run": (
+        "scheduler:\n  profiles:\n  - plugins:\n      score: {enabled: [{name: NodeName}]}",
+        'c.yaml:4: scheduler.profiles[0].plugins.score.enabled[0]: plugin "NodeName" does not extend ScorePlugin',
     ),
-    "a score plugin without a name": ("prioritize: {plugins: [{weight: 1}]}", "prioritize.plugins[0].name: is missing"),
-    "a score plugin twice": (
-        "prioritize: {plugins: [{name: ImageLocality}, {name: ImageLocality}]}",
-        "ImageLocality is listed twice",
-    ),
-    "a score plugin that counts nothing": (
-        "prioritize: {plugins: [{name: ImageLocality, weight: 0}]}",
-        "prioritize.plugins[0].weight: must be greater than or equal to 1, not 0",
-    ),
-    "a weight that is a fraction": (
-        "prioritize: {plugins: [{name: ImageLocality, weight: 1.5}]}",
-        "prioritize.plugins[0].weight: must be a valid integer, not '1.5'",
-    ),
-    "arguments of another plugin": (
-        "prioritize: {plugins: [{name: ImageLocality, args: {resources: [{name: cpu}]}}]}",
-        "prioritize.plugins[0]: ImageLocality takes no resources",
-    ),
-    "a resource weight of 101": (
-        FIT + "resources: [{name: cpu, weight: 101}]",
-        "must be less than or equal to 100, not 101",
-    ),
-    "no resources": (FIT + "resources: []", "c.yaml:6: prioritize.plugins[0].args.scoringStrategy.resources: "),
-    "a ratio without a shape": (
-        FIT + "type: RequestedToCapacityRatio",
-        "and a requestedToCapacityRatio.shape need each other",
-    ),
-    "a shape without the ratio": (
-        FIT + "requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}]}",
-        "and a requestedToCapacityRatio.shape need each other",
-    ),
-    "an empty shape": (CURVE + "[]", "requestedToCapacityRatio.shape: "),
-    "a shape that does not rise": (
-        CURVE + "[{utilization: 5, score: 1}, {utilization: 5, score: 2}]",
-        (
-            "c.yaml:8: prioritize.plugins[0].args.scoringStrategy.requestedToCapacityRatio.shape: "
-            "utilization must increase"
-        ),
-    ),
-    "a score of 11": (
-        CURVE + "[{utilization: 5, score: 11}]",
-        "shape[0].score: must be less than or equal to 10, not 11",
-    ),
-    "a utilization of 101": (
-        CURVE + "[{utilization: 101, score: 1}]",
-        "shape[0].utilization: must be less than or equal to 100",
-    ),
-    "balanced resources of unlike weight": (
-        "prioritize: {plugins: [{name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu, weight: 2}]}}]}",
-        "weight must be 1 for every resource of NodeResourcesBalancedAllocation",
-    ),
-    "no node selector terms": (TERMS.rstrip() + " []", "nodeSelectorTerms: "),
-    "a misspelt term": (
-        TERMS + "- matchExpression: []",
-        "matchExpression: unknown key (did you mean matchExpressions?)",
-    ),
-    "a misspelt operator": (EXPRESSION + "{key: a, operator: in}", "operator: must be 'In', 'NotIn', "),
-    "In without values": (EXPRESSION + "{key: a, operator: In}", "matchExpressions[0]: In needs values"),
-    "Exists with values": (EXPRESSION + "{key: a, operator: Exists, values: [b]}", "Exists takes no values"),
-    "Gt with text": (EXPRESSION + "{key: a, operator: Gt, values: [b]}", "Gt needs exactly one value"),
-    "a preference without weight": (
-        "filter: {addedAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{preference: {}}]}}",
-        "preferredDuringSchedulingIgnoredDuringExecution[0].weight: is missing",
+    "arguments that kube-scheduler refuses": (
+        "scheduler: {profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]}",
+        "c.yaml:1: scheduler.profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid ",
     ),
 }
 
@@ -648,22 +607,22 @@ def test_a_file_is_refused_for(load, text, message):
 
 def test_all_mistakes_are_told_in_the_order_of_their_lines(load):
     with pytest.raises(ConfigError) as caught:
-        load("server: {prot: 1}\nfilter:\n  plugins: 5\n  zzz: 1\ncluster:\n  source: nowhere")
+        load("server: {prot: 1}\nscheduler:\n  profiles: 5\n  zzz: 1\ncluster:\n  source: nowhere")
     assert [line.split(": ")[:2] for line in str(caught.value).splitlines()] == [
         ["c.yaml:1", "server.prot"],
-        ["c.yaml:3", "filter.plugins"],
-        ["c.yaml:4", "filter.zzz"],
+        ["c.yaml:3", "scheduler.profiles"],
+        ["c.yaml:4", "scheduler.zzz"],
         ["c.yaml:6", "cluster.source"],
     ]
 
 
 def test_the_order_of_mistakes_does_not_hang_on_the_name_of_the_file(tmp_path):
     path = tmp_path / "my extender.yaml"
-    path.write_text("filter: {plugins: 5}\ncluster: {source: nowhere}")
+    path.write_text("scheduler: {profiles: 5}\ncluster: {source: nowhere}")
     with pytest.raises(ConfigError) as caught:
         load_config(path, {})
     first, second = str(caught.value).splitlines()
-    assert first.startswith(f"{path}:1: filter.plugins")
+    assert first.startswith(f"{path}:1: scheduler.profiles")
     assert second.startswith(f"{path}:2: cluster.source")
 
 
@@ -779,12 +738,13 @@ SETTINGS = {
     ),
     "EXTENDER_KILL_SWITCH__ENABLED": ("true", lambda c: c.kill_switch.enabled, True),
     "EXTENDER_MODE": ("Observe", lambda c: c.mode, "Observe"),
-    "EXTENDER_SCHEDULER_NAMES": ("[a, b]", lambda c: c.scheduler_names, ["a", "b"]),
-    "EXTENDER_FILTER__PLUGINS": ('["NodeName"]', lambda c: c.filter.plugins, ["NodeName"]),
-    "EXTENDER_PRIORITIZE__PLUGINS": (
-        "[{name: ImageLocality, weight: 7}]",
-        lambda c: [(plugin.name, plugin.weight) for plugin in c.prioritize.plugins],
-        [("ImageLocality", 7)],
+    "EXTENDER_SCHEDULER__CONFIG": ("/a.yaml", lambda c: c.scheduler.config, "/a.yaml"),
+    "EXTENDER_SCHEDULER__VERSION": ("1.30", lambda c: c.scheduler.version, "1.30"),
+    "EXTENDER_SCHEDULER__FEATURE_GATES": ('{"A": true}', lambda c: c.scheduler.feature_gates, {"A": True}),
+    "EXTENDER_SCHEDULER__PROFILES": (
+        "[{schedulerName: a}, {schedulerName: b}]",
+        lambda c: [profile.scheduler_name for profile in c.scheduler.profiles],
+        ["a", "b"],
     ),
 }
 
@@ -844,11 +804,11 @@ MISTAKEN_ENV = {
     "the version": ("EXTENDER_API_VERSION", "extender/v1alpha1", "no such setting"),
     "a wrong value": ("EXTENDER_SERVER__PORT", "x", "server.port: must be a valid integer, not 'x'"),
     "an unknown key in a list": (
-        "EXTENDER_PRIORITIZE__PLUGINS",
-        "[{nam: x}]",
-        "prioritize.plugins[0].nam: unknown key",
+        "EXTENDER_SCHEDULER__PROFILES",
+        "[{schedulerNam: x}]",
+        "scheduler.profiles[0].schedulerNam: unknown key",
     ),
-    "a value that is no YAML": ("EXTENDER_FILTER__PLUGINS", "[", ""),
+    "a value that is no YAML": ("EXTENDER_SCHEDULER__PROFILES", "[", ""),
 }
 
 
@@ -896,8 +856,8 @@ def test_what_is_printed_is_a_file_that_says_the_same(load, text):
 
 
 def test_every_key_is_printed_with_its_description(load):
-    lines = render(load(FULL)).splitlines()
-    assert all(len(line) <= 120 for line in lines)
+    assert all(len(line) <= 120 for line in render(load(FULL)).splitlines())
+    lines = render(Configuration()).splitlines()
     sections = [value for _, value in Configuration() if isinstance(value, Section)]
     sections += [value for section in sections for _, value in section if isinstance(value, Section)]
     printed: list[type[Section]] = [Configuration, *map(type, sections)]
@@ -936,7 +896,7 @@ def test_the_documentation_has_every_key_of_a_protection():
 def test_the_documented_protections_are_a_configuration(load):
     page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
     example = page.partition("## Protections")[2].partition("```yaml\n")[2].partition("```")[0]
-    names = [rule.name for rule in load(example).profile().preemption.protections]
+    names = [rule.name for rule in load(example).preemption.policy().protections]
     assert names[-2:] == ["databases", "young-jobs"]
 
 
