@@ -71,7 +71,7 @@ class Features:
         (36, "beta", True),
         needs=("InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"),
     )
-    """The same for the resources of the pod as a whole."""
+    """The resources of a running pod as a whole are the maximum of requested, allocated and held ones as well."""
     pod_level_resources: bool = gate("PodLevelResources", (32, "alpha", False), (34, "beta", True))
     """Resources of the pod as a whole replace the sum of its containers."""
     volume_attributes_class: bool = gate(
