@@ -75,7 +75,8 @@ def scenarios(category: str, minor: int, every: int = 1) -> Iterator[JSON]:
     """
     lines, corpus = verdicts(category), _corpus(category)
     if every > 1:
-        corpus = [one for one in corpus if (one[0], minor) in lines][minor % every :: every]
+        corpus = [one for one in corpus if (one[0], minor) in lines]
+        corpus = corpus[minor % min(every, len(corpus)) :: every]
     for name, line in corpus:
         yield msgspec.json.decode(line) | lines.get((name, minor), {})
 
