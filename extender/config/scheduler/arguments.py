@@ -101,7 +101,7 @@ class NodeAffinityArgs(PluginArgs):
     added_affinity: NodeAffinitySection | None = None
 
 
-class LabelSelectorSection(KubernetesSection):
+class SpreadSelectorSection(KubernetesSection):
     match_labels: dict[str, str] = {}
     match_expressions: list[NodeSelectorRequirementSection] = []
 
@@ -110,7 +110,7 @@ class SpreadConstraintSection(KubernetesSection):
     max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
-    label_selector: LabelSelectorSection | None = None
+    label_selector: SpreadSelectorSection | None = None
     min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None

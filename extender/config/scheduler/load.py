@@ -22,7 +22,6 @@ from extender.config.scheduler.schema import (
     PLACEMENT_POINTS,
     PLACEMENT_POINTS_SINCE,
     KubeSchedulerConfiguration,
-    PluginSetSection,
     ProfileSection,
 )
 from extender.config.scheduler.validation import FIT, DefaultedProfile, validate, validate_queue_sorts
@@ -254,11 +253,11 @@ def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[
     """Return the extension points that the version does not know."""
     if minor >= PLACEMENT_POINTS_SINCE or section.plugins is None:
         return []
-    given = {point: getattr(section.plugins, name) for name, point in PLACEMENT_POINTS.items()}
+    given = section.plugins.model_fields_set
     return [
         Mistake((*path, "plugins", point), f"unknown key in 1.{minor}")
-        for point, plugins in given.items()
-        if plugins != PluginSetSection()
+        for name, point in PLACEMENT_POINTS.items()
+        if name in given
     ]
 
 

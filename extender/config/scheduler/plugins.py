@@ -47,7 +47,7 @@ class InTreePlugin:
 
 
 _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
-"""Of the default profile up to 1.30 only, CinderLimits never."""
+"""In the default profile up to 1.30; CinderLimits never."""
 
 IN_TREE: Final[dict[str, InTreePlugin]] = {
     "SchedulingGates": InTreePlugin(("preEnqueue",)),

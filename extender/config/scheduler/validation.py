@@ -167,6 +167,11 @@ def _common_queue_sort(profiles: Sequence[DefaultedProfile]) -> Iterator[Mistake
         if one.sets["queueSort"] != canon:
             names = [name for name, _ in one.sets["queueSort"].enabled]
             yield invalid((*one.path, "plugins", "queueSort"), names, "must be the same for all profiles")
+        for name, _ in canon.enabled[:1]:
+            args = [config.args for config in one.config if config.name == name]
+            if args and args[0] != first.raw_args_of(name):
+                path = (*one.path, "pluginConfig", "args")
+                yield invalid(path, args[0], "queueSort must be the same for all profiles")
 
 
 # --- extenders ------------------------------------------------------------------------------------------------------
