@@ -2,6 +2,8 @@
 
 import argparse
 import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kubernetes.client import Configuration as ClientConfiguration
 
@@ -13,6 +15,24 @@ from extender.config import Configuration
 from extender.server.app import create_app
 from extender.server.run import serve
 
+SECOND = "bin-packing"
+PROFILES: Sequence[Mapping[str, Any]] = (
+    {"schedulerName": "default-scheduler"},
+    {
+        "schedulerName": SECOND,
+        "plugins": {
+            "score": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}, {"name": "PodTopologySpread"}]}
+        },
+        "pluginConfig": [
+            {
+                "name": "NodeResourcesFit",
+                "args": {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}},
+            }
+        ],
+    },
+)
+"""Two profiles as in KubeSchedulerConfiguration, of which the second one packs bins."""
+
 
 def main() -> None:
     """Serve until SIGTERM."""
@@ -21,8 +41,11 @@ def main() -> None:
     parser.add_argument("--admin-port", type=int, required=True)
     parser.add_argument("--url", required=True, help="URL of the API server")
     parser.add_argument("--ca", help="file with the CA certificate of the API server")
+    parser.add_argument("--profiles", type=int, default=0, help="number of profiles of kube-scheduler; 0: its default")
     given = parser.parse_args()
-    sections = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
+    sections: dict[str, Any] = {"server": {"drainTime": "0s"}, "admin": {"port": given.admin_port}}
+    if given.profiles:
+        sections["scheduler"] = {"profiles": PROFILES[: given.profiles]}
     cache, config = ClusterCache(), Configuration.model_validate(sections)
     source = KubernetesSource(cache, api_at(given.url, given.ca))
     serve(create_app(cache, config, source), config, socket.socket(fileno=given.fd))

@@ -32,10 +32,11 @@ def rows(world: World) -> Iterator[Row]:
         )
 
 
-def sync(cluster: ApiCluster, held: list[int]) -> float:
+def sync(cluster: ApiCluster, held: list[int], profiles: int = 0) -> float:
     """Return the seconds until ready; append the resident memory at that moment to `held`."""
+    options = ("--url", cluster.url, "--ca", cluster.ca_file, "--profiles", str(profiles))
     start = time.perf_counter()
-    with started("benchmarks.serve_live", "--url", cluster.url, "--ca", cluster.ca_file) as service:
+    with started("benchmarks.serve_live", *options) as service:
         wait_until_ready(service.admin_port)
         seconds = time.perf_counter() - start
         now = process.resident(service.process)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import calibration, compare, generate, growth, performance, side
+from benchmarks import calibration, compare, generate, growth, performance, profiles, side
 from benchmarks.__main__ import cluster, report
 from benchmarks.compare import Compared
 from benchmarks.generate import Plan
@@ -60,6 +60,14 @@ def test_they_run_and_the_reference_names_the_same_victims(world, tmp_path, caps
     assert measured["schema"] == SCHEMA
     assert [row["name"] for row in measured["rows"]] == [row.name for row in rows]
     assert rows[0].name in capsys.readouterr().out
+
+
+def test_calls_to_two_profiles_are_compared_with_calls_to_one(world, monkeypatch):
+    monkeypatch.setattr(profiles, "ROUNDS", 1)
+    assert [len(profiles.deciding_by(world, count).settings.scheduler.profiles) for count in (1, 2)] == [1, 2]
+    rows = list(profiles.of_calls(world))
+    assert len(rows) == 6
+    assert {row.against for row in rows} == {"one profile"}
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

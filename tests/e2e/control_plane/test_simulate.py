@@ -106,7 +106,7 @@ def test_what_is_not_tried(cluster, service, scheduler):
     said = [foretold(service, one)["cycles"] for one in (gated, foreign)]
     assert [(one["outcome"], one["message"]) for (one,) in said] == [
         ("Skipped", "not tried: waiting for scheduling gates: [example.com/gate]"),
-        ("Skipped", 'not tried: no scheduler named "absent" is known (schedulerNames)'),
+        ("Skipped", 'not tried: not ours: no profile has schedulerName "absent"'),
     ]
     made = [api.create(one)["metadata"]["uid"] for one in (gated, foreign)]
     later = api.create(pod("later", "64"))["metadata"]["uid"]
