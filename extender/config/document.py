@@ -23,7 +23,7 @@ MAX_CONFIG_BYTES = 1 << 20
 MAX_REPORTED_MISTAKES = 50
 """Mistakes that an error lists."""
 
-MAX_MESSAGE_CHARACTERS = 400
+MAX_MESSAGE_CHARACTERS = 600
 """Length of the message of a mistake, which may quote keys and values of the file."""
 
 

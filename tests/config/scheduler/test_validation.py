@@ -71,5 +71,13 @@ def test_every_field_that_kube_scheduler_names_is_named_with_its_kind_of_mistake
     assert found <= told
 
 
+@pytest.mark.parametrize("case", VALIDATED, ids=name)
+def test_every_reason_is_in_the_words_of_kube_scheduler(case):
+    """All but the value itself, where Go prints a struct; the length of a message is limited."""
+    for line in case["said"]:
+        _, told = line.split(": ", 1)
+        assert told.rstrip("…") in case["verdict"] or told.rsplit(": ", 1)[1] in case["verdict"] or "Duplicate" in told
+
+
 def test_most_of_the_table_is_compared_field_by_field():
     assert len(VALIDATED) >= 70
