@@ -12,6 +12,8 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+"""Labels that name a node's instance type, in order of preference."""
 
 ZONE_DELIMITER: Final = "__"
 """Separates the zones in one label of a PersistentVolume (cloud-provider volume.LabelMultiZoneDelimiter)."""

@@ -82,6 +82,33 @@ class VolumeIndex(Index):
             return None
         return self._csi_volume(claim)
 
+    def csi_drivers(self, pod: Pod) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the drivers of the pod's CSI volumes, and those of them that no in-tree plugin stands for."""
+        native = set()
+        for use in claim_uses(pod):
+            found, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
+            if found is not None and claim is not None and not self._in_tree_plugin(claim):
+                native.add(found[0])
+        return frozenset(driver for driver, _ in self.csi_volumes(pod)), frozenset(native)
+
+    def in_tree_volumes(self, pod: Pod, plugin: str) -> frozenset[VolumeID]:
+        """Return the volumes of an in-tree plugin, such as kubernetes.io/aws-ebs, that the pod's node attaches."""
+        driver = driver_of(plugin)
+        found = {volume for volume in migrated_inline(pod) if volume[0] == driver}
+        for use in claim_uses(pod):
+            volume, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
+            if volume is not None and claim is not None and self._in_tree_plugin(claim) and volume[0] == driver:
+                found.add(volume)
+        return frozenset(found)
+
+    def _in_tree_plugin(self, claim: PersistentVolumeClaim) -> bool:
+        """Return whether the claim's volume, or the provisioner of its class, is of an in-tree plugin."""
+        volume = self.volume(claim.spec.volume_name)
+        if volume is not None:
+            return volume.spec.csi is None
+        storage_class = self.storage_class(claim_class(claim))
+        return storage_class is not None and driver_of(storage_class.provisioner) != storage_class.provisioner
+
     def _csi_volume(self, claim: PersistentVolumeClaim) -> VolumeID | None:
         volume = self.volume(claim.spec.volume_name)
         if volume is not None and volume.spec.csi is not None:

@@ -117,6 +117,7 @@ class VolumeAttachment(Object, frozen=True):
 
 class CSIDriverSpec(Value, frozen=True):
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(Object, frozen=True):

@@ -13,6 +13,7 @@ from extender.core.framework.constraint import Check, NodeRows, SchedulingContex
 from extender.core.framework.plugins import (
     dynamic_resources,
     image_locality,
+    in_tree_volume_limits,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -53,7 +54,10 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     node_ports.NAME: node_ports.filter,
     node_resources.FIT_NAME: node_resources.filter,
     volume_restrictions.NAME: volume_restrictions.filter,
+    in_tree_volume_limits.EBS_NAME: in_tree_volume_limits.EBS.filter,
+    in_tree_volume_limits.GCE_PD_NAME: in_tree_volume_limits.GCE_PD.filter,
     node_volume_limits.NAME: node_volume_limits.filter,
+    in_tree_volume_limits.AZURE_DISK_NAME: in_tree_volume_limits.AZURE_DISK.filter,
     volume_binding.NAME: volume_binding.filter,
     volume_zone.NAME: volume_zone.filter,
     pod_topology_spread.NAME: pod_topology_spread.filter,

@@ -13,7 +13,7 @@ from extender.core.snapshot.volume_index import VolumeID, migrated_inline, stora
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object, Pod
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from extender.k8s.storage.volumes import ClaimUse, claim_uses
+from extender.k8s.storage.volumes import ClaimUse, claim_uses, is_for_pod
 
 Placement = tuple[VolumeID, str]
 """A volume on a node, by the node's name."""
@@ -165,6 +165,8 @@ class AttachedVolumeIndex(Index):
         self._drivers: dict[str, DriverVolumes] = defaultdict(DriverVolumes)
         self._uses: dict[tuple[str, ClaimUse], dict[int, VolumeID | None]] = {}
         """(namespace, use of a claim) -> pod row -> the volume that the pod gets by it."""
+        self.others_claims: dict[int, set[ClaimUse]] = {}
+        """Pod row -> uses of claims that were created for another pod's generic ephemeral volume."""
         self._claims_of: dict[str, set[Key]] = defaultdict(set)
         self._attaching: dict[str, set[Key]] = defaultdict(set)
         self._attached: dict[Key, Placement] = {}
@@ -185,6 +187,7 @@ class AttachedVolumeIndex(Index):
             for use in set(claim_uses(pod)):
                 found = self._storage.csi_volume(pod, use)
                 self._uses.setdefault((pod.metadata.namespace, use), {})[row] = found
+                self._check_owner(row, pod, use)
                 self._move(row, None, found)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
@@ -196,6 +199,7 @@ class AttachedVolumeIndex(Index):
                 self._move(row, users.pop(row), None)
                 if not users:
                     del self._uses[pod.metadata.namespace, use]
+            self.others_claims.pop(row, None)
 
     def _move(self, row: int, before: VolumeID | None, after: VolumeID | None) -> None:
         """Record that a claim or volume of the pod stands for another CSI volume than before."""
@@ -207,6 +211,13 @@ class AttachedVolumeIndex(Index):
         if after is not None:
             self._drivers[after[0]].use((after, node), row)
 
+    def _check_owner(self, row: int, pod: Pod, use: ClaimUse) -> None:
+        claim = self._storage.claim(pod, use.name) if use.is_ephemeral else None
+        if claim is not None and not is_for_pod(claim, pod):
+            self.others_claims.setdefault(row, set()).add(use)
+        elif row in self.others_claims:
+            _discard(self.others_claims, row, use)
+
     def _refresh(self, uses: Iterable[tuple[str, ClaimUse]]) -> None:
         """Find the volumes of some claims again, for each pod that uses them."""
         for namespace, use in uses:
@@ -214,6 +225,7 @@ class AttachedVolumeIndex(Index):
             for row, before in users.items():
                 users[row] = self._storage.csi_volume(self.snapshot.pods[row], use)
                 self._move(row, before, users[row])
+                self._check_owner(row, self.snapshot.pods[row], use)
 
     # --- objects ---
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import (
+    in_tree_volume_limits,
     inter_pod_affinity,
     node_volume_limits,
     pod_topology_spread,
@@ -39,8 +40,17 @@ _OWNER_TABLES = frozenset({"services", "replication_controllers", "replica_sets"
 
 REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext, ExtensionPoint], bool]]] = {
     volume_restrictions.NAME: (frozenset({"claims"}), _has_claims),
+    **dict.fromkeys(
+        (in_tree_volume_limits.EBS_NAME, in_tree_volume_limits.GCE_PD_NAME, in_tree_volume_limits.AZURE_DISK_NAME),
+        (_VOLUME_TABLES | {"csi_nodes"}, _has_volumes),
+    ),
     node_volume_limits.NAME: (_VOLUME_TABLES | {"csi_nodes", "volume_attachments"}, _has_volumes),
-    volume_binding.NAME: (_VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"}, _has_claims),
+    volume_binding.NAME: (
+        _VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"},
+        lambda context, point: (
+            _has_claims(context, point) and (point == "filter" or context.features.storage_capacity_scoring)
+        ),
+    ),
     volume_zone.NAME: (_VOLUME_TABLES, _has_claims),
     pod_topology_spread.NAME: (
         _OWNER_TABLES,

@@ -1,41 +1,73 @@
 """NodeVolumeLimits: limit the number of CSI volumes per driver that are attached to a node (CSINode allocatable count).
 
-A driver's limit counts distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. So
-unshared volumes (used by one pod of the node) are summed in one column per driver. Volumes of the incoming pod or of a
-nominated pod have columns that count their users: such a volume is attached while it has a user. Other shared volumes
-are listed node by node; columns of bits say which of the pods that share them are in place (`attached_volumes`).
+With VolumeLimitScaling a node without the driver is rejected, if the CSIDriver asks for that.
 
-Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36, VolumeLimitScaling off as by default).
+Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36).
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Self
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
-from extender.core.snapshot.derived import derived, derived_by
-from extender.core.snapshot.node_layout import RankedDemand
+from extender.core.framework.constraint import Check, SchedulingContext, StaticCheck
+from extender.core.framework.plugins.claims_of_other_pods import other_pods_claims, unusable_claim
+from extender.core.framework.plugins.volume_limit_columns import attachable_volumes, volume_limits
+from extender.core.framework.status import Code
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.volume_index import VolumeID, not_found, storage
-from extender.k8s.objects import Pod
-from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_message
+from extender.core.snapshot.volume_index import storage
 
 NAME = "NodeVolumeLimits"
-REASON = "node(s) exceed max volume count"
+
+_LIMIT_PREFIX: Final = "attachable-volumes-csi-"
+_MAX_LIMIT_KEY_CHARACTERS: Final = 62
+"""A longer key is cut, with a hash at its end (volumeutil.GetCSIAttachLimitKey)."""
 
 
-# --- a driver's volumes as columns ----------------------------------------------------------------------------------
+def filter(context: SchedulingContext) -> tuple[Check, ...]:
+    """Return one constraint for all drivers, or none for a pod without volumes of a driver that has a limit."""
+    if not context.pod.spec.volumes:
+        return ()
+    unusable = unusable_claim(context, NAME)
+    if unusable is not None:
+        return (unusable,)
+    snapshot = context.snapshot
+    requested = storage(snapshot).csi_volumes(context.pod)
+    if not requested:
+        return ()
+    limits = _limits(snapshot, {driver for driver, _ in requested})
+    return (
+        *_missing_drivers(context),
+        *other_pods_claims(context, NAME, _has_limit(snapshot)),
+        *volume_limits(context, NAME, limits, requested),
+    )
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def _limits(snapshot: Snapshot, drivers: Collection[str]) -> Mapping[str, IntArray]:
+    """Return driver -> [node]: limit, NEVER where the node has none. Drivers without any limit are left out.
+
+    Up to v1.31 a node's allocatable may name a limit that its CSINode does not.
+    """
+    found = _limits_of_csi_nodes(snapshot)
+    if not snapshot.features.volume_limits_of_allocatable:
+        return found
+    merged = dict(found)
+    for driver in drivers:
+        of_allocatable = attachable_volumes(snapshot).get(_limit_key(driver))
+        if of_allocatable is not None:
+            own = found.get(driver)
+            merged[driver] = of_allocatable if own is None else np.where(own == NEVER, of_allocatable, own)
+    return merged
 
 
 @derived("nodes", "csi_nodes")
-def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
-    """Return driver -> [node]: limit, NEVER where the node has none. Drivers without any limit are left out."""
+def _limits_of_csi_nodes(snapshot: Snapshot) -> dict[str, IntArray]:
     found: dict[str, IntArray] = {}
     for (_, name), csi_node in snapshot.objects.csi_nodes.items():
         node = snapshot.node_row.get(name)
@@ -45,274 +77,63 @@ def _limits(snapshot: Snapshot) -> dict[str, IntArray]:
     return found
 
 
-@derived_by("nodes", "volumes", "volume_attachments")
-def _always_attached(snapshot: Snapshot, driver: str) -> IntArray:
-    """Return [node]: the driver's volumes that a VolumeAttachment attaches; no eviction detaches them in a dry run."""
-    found = np.zeros(len(snapshot.nodes), np.int64)
-    for volume in snapshot.index(AttachedVolumeIndex).of(driver).attached:
-        found[list(_attached_to(snapshot, volume))] += 1
+def _has_limit(snapshot: Snapshot) -> BoolArray:
+    """Return [node]: whether it has a limit for any driver."""
+    columns = list(_limits_of_csi_nodes(snapshot).values())
+    if snapshot.features.volume_limits_of_allocatable:
+        columns += attachable_volumes(snapshot).values()
+    found = np.zeros(len(snapshot.nodes), np.bool_)
+    for column in columns:
+        found |= column != NEVER
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class SharedVolumes:
-    """Volumes that several pods of a node use, one set of volumes for each set of users."""
-
-    drivers: IntArray
-    """[set]: index of the driver."""
-    nodes: IntArray
-    """[set]: index of the node."""
-    counts: IntArray
-    """[set]: number of volumes."""
-    sets: IntArray
-    """[entry]: set whose users have bits in the column."""
-    columns: IntArray
-    """[entry]: column of the constraint, minus the sum of the bits of the pods that are in place."""
-    bits: IntArray
-    """[entry]: bits of the users."""
-
-    @classmethod
-    def concatenate(cls, parts: "Sequence[SharedVolumes]") -> "SharedVolumes":
-        """Put the sets of several drivers, whose columns follow each other, behind each other."""
-        if len(parts) == 1:
-            return parts[0]
-        sets = np.cumsum([0, *(len(part.nodes) for part in parts)])
-        numbered = [replace(part, sets=part.sets + first) for part, first in zip(parts, sets.tolist(), strict=False)]
-        return cls(*(np.concatenate([getattr(part, name) for part in numbered]) for name in cls.__slots__))
-
-    def at(self, rows: NodeRows, size: int) -> "SharedVolumes":
-        """Keep the sets on the nodes `rows`, of `size` nodes."""
-        place_of = np.full(size, -1)
-        place_of[rows] = np.arange(len(rows))
-        nodes = place_of[self.nodes]
-        here = nodes >= 0
-        kept, number_of = here[self.sets], np.cumsum(here) - 1
-        return SharedVolumes(
-            self.drivers[here],
-            nodes[here],
-            self.counts[here],
-            number_of[self.sets[kept]],
-            self.columns[kept],
-            self.bits[kept],
-        )
-
-    def attached(self, headroom: IntArray, drivers: int) -> IntArray:
-        """Return [driver, node]: number of these volumes that have a user with `headroom` [column, node]."""
-        size, in_use = headroom.shape[1], np.zeros(len(self.nodes), np.bool_)
-        in_use[self.sets[-headroom[self.columns, self.nodes[self.sets]] & self.bits != 0]] = True
-        places = self.drivers * size + self.nodes
-        attached = np.bincount(places, self.counts * in_use, drivers * size)  # as floats, which are exact up to 2**53
-        return attached.astype(np.int64).reshape(drivers, size)
+def _limit_key(driver: str) -> str:
+    """Return the resource by which a node's allocatable names the driver's limit."""
+    if len(_LIMIT_PREFIX + driver) <= _MAX_LIMIT_KEY_CHARACTERS:
+        return _LIMIT_PREFIX + driver
+    digest = hashlib.sha1(driver.encode(), usedforsecurity=False).hexdigest()
+    return f"{_LIMIT_PREFIX}{driver[:23]}{digest[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
-class _UsedVolumes:
-    """The volumes of one driver that only pods attach."""
-
-    unshared: PodAmounts
-    """Number of volumes that no other pod of the node uses."""
-    bits: tuple[PodAmounts, ...]
-    """[column]: bits of the pods that share volumes."""
-    shared: SharedVolumes
-    """With the driver 0, and the columns of `bits`."""
-    first_set: Mapping[str, int]
-    """Node name -> its first set in `shared`."""
+# --- drivers that a node must have ----------------------------------------------------------------------------------
 
 
-@derived_by("nodes", "pods", "claims", "volumes", "storage_classes", "volume_attachments")
-def _used_volumes(snapshot: Snapshot, driver: str) -> _UsedVolumes:
-    volumes = snapshot.index(AttachedVolumeIndex).of(driver)
-    on_nodes, names = tuple(volumes.sharing.values()), tuple(volumes.sharing)
-    sizes = np.fromiter((len(one.counts) for one in on_nodes), np.int64, len(on_nodes))
-    lengths = np.fromiter((len(one.fields) for one in on_nodes), np.int64, len(on_nodes))
-    first = np.cumsum(sizes) - sizes
-    fields = np.fromiter(chain.from_iterable(chain.from_iterable(one.fields for one in on_nodes)), np.int64)
-    shared = SharedVolumes(
-        np.zeros(sizes.sum(), np.int64),
-        np.repeat(np.array([snapshot.node_row[name] for name in names], np.int64), sizes),
-        np.fromiter(chain.from_iterable(one.counts for one in on_nodes), np.int64),
-        np.repeat(first, lengths) + fields[::2],
-        fields[1::2],
-        np.fromiter(chain.from_iterable(one.fields.values() for one in on_nodes), np.int64),
-    )
-    amounts: list[dict[int, int]] = []
-    for one in on_nodes:
-        amounts += [{} for _ in range(len(amounts), len(one.amounts))]
-        for column, of_pods in one.amounts.items():
-            amounts[column].update(of_pods)
-    first_set = dict(zip(names, first.tolist(), strict=True))
-    bits_of = tuple(map(snapshot.pod_amounts, amounts))
-    return _UsedVolumes(snapshot.pod_amounts(volumes.unshared), bits_of, shared, first_set)
+def _missing_drivers(context: SchedulingContext) -> tuple[StaticCheck, ...]:
+    """Return a check for each driver whose CSIDriver keeps its volumes off the nodes that lack it.
 
-
-def _used_volumes_without(snapshot: Snapshot, driver: str, excluded: Sequence[VolumeID]) -> _UsedVolumes:
-    """Return `_used_volumes` without the volumes `excluded`, which get columns of their own."""
-    volumes, used = snapshot.index(AttachedVolumeIndex).of(driver), _used_volumes(snapshot, driver)
-    fewer, counts = np.zeros(len(snapshot.pods), np.int64), used.shared.counts.copy()
-    for volume in excluded:
-        attached, sets = volumes.attached.get(volume, ()), set[int]()
-        for row in volumes.users.get(volume, ()):
-            node = snapshot.node_names[snapshot.pod_node[row]]
-            of_node = volumes.sharing.get(node)
-            if of_node is not None and volume in of_node.shared:
-                sets.add(used.first_set[node] + of_node.shared[volume])
-            else:
-                fewer[row] += node not in attached
-        counts[list(sets)] -= 1
-    unshared = replace(used.unshared, amounts=used.unshared.amounts - fewer[used.unshared.pods])
-    return replace(used, unshared=unshared, shared=replace(used.shared, counts=counts))
-
-
-def _attached_to(snapshot: Snapshot, volume: VolumeID) -> set[int]:
-    """Return the rows of the nodes to which a VolumeAttachment attaches the volume."""
-    attached = snapshot.index(AttachedVolumeIndex).of(volume[0]).attached.get(volume, ())
-    return {snapshot.node_row[node] for node in attached if node in snapshot.node_row}
-
-
-# --- constraint -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _OwnColumn:
-    """Volumes of the incoming pod or of nominated pods that have the same users; the column counts these."""
-
-    volume: VolumeID
-    """One of them."""
-    driver: int
-    """Index of their driver."""
-    count: int
-    """Number of the volumes."""
-    is_requested: bool
-    """True if the incoming pod uses the volumes."""
-
-
-@dataclass(frozen=True)
-class VolumeLimitConstraint(Constraint):
-    """Columns: per driver, its limit minus its unshared and always attached volumes; then minus the bits of the pods
-    that share volumes; then, per entry of `own_columns`, minus the number of its users."""
-
-    drivers: int
-    """Number of drivers."""
-    shared: SharedVolumes
-    own_columns: tuple[_OwnColumn, ...]
-    always_attached: BoolArray
-    """[own column, node]: True if a VolumeAttachment attaches the volumes."""
-
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), shared=self.shared.at(rows, self.headroom.shape[1]))
-
-    def fits(self, headroom: IntArray) -> BoolArray:
-        # Per driver with a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.
-        attached = self.shared.attached(headroom, self.drivers)
-        in_use = headroom[len(headroom) - len(self.own_columns) :] < 0
-        adds_volume = np.zeros(attached.shape, np.bool_)
-        for column, used, always_attached in zip(self.own_columns, in_use, self.always_attached, strict=True):
-            attached[column.driver] += np.where(used | always_attached, column.count, 0)
-            if column.is_requested:
-                # Quirk: upstream counts the volume twice if a VolumeAttachment attaches it and no pod uses it.
-                attached[column.driver] += np.where(used, 0, column.count)
-                adds_volume[column.driver] |= ~used
-        fits: BoolArray = np.logical_and.reduce(~adds_volume | (attached <= headroom[: self.drivers]), axis=0)
-        return fits
-
-    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
-        return () if self.fits(headroom)[row] else (REASON,)
-
-
-def filter(context: SchedulingContext) -> tuple[StaticCheck | VolumeLimitConstraint, ...]:
-    """Return one constraint for all drivers, or none for a pod without volumes of a driver that has a limit."""
-    if not context.pod.spec.volumes:
-        return ()
-    snapshot, found = context.snapshot, storage(context.snapshot)
-    unusable = _unusable_claim(context)
-    if unusable is not None:
-        return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (unusable,)),)
-    requested, limits = found.csi_volumes(context.pod), _limits(snapshot)
-    drivers = sorted({driver for driver, _ in requested} & limits.keys())
-    if not drivers:
-        return ()
-    nominated = [found.csi_volumes(pod) for pod in context.nominees]
-    own_columns = _own_columns(snapshot, drivers, requested, nominated)
-    return (_constraint(context, limits, drivers, own_columns),)
-
-
-def _unusable_claim(context: SchedulingContext) -> str | None:
-    """Return why a claim of the pod cannot be resolved, or None; VolumeBinding, if enabled, rejects it first."""
-    pod = context.pod
-    for use in claim_uses(pod):
-        claim = storage(context.snapshot).claim(pod, use.name)
-        if claim is None:
-            return f"looking up PVC {pod.metadata.namespace}/{use.name}: {not_found('persistentvolumeclaim', use.name)}"
-        if use.is_ephemeral and not is_for_pod(claim, pod):
-            return not_for_pod_message(claim, pod)
-    return None
-
-
-def _own_columns(
-    snapshot: Snapshot, drivers: Sequence[str], requested: frozenset[VolumeID], nominated: Sequence[frozenset[VolumeID]]
-) -> dict[_OwnColumn, list[VolumeID]]:
-    """Return column -> its volumes, for the volumes of the incoming pod and of the nominated pods.
-
-    Volumes of a driver share a column if the same pods use them and they are attached to the same nodes: then all of
-    them are in use, or none.
+    Volumes of in-tree plugins need it only on nodes that have a CSINode: without one they are not migrated.
+    Divergence: of several missing drivers upstream names any, here the first by name.
     """
-    index, driver_of = snapshot.index(AttachedVolumeIndex), {driver: nth for nth, driver in enumerate(drivers)}
-    alike: dict[object, list[VolumeID]] = defaultdict(list)
-    nominees = defaultdict[VolumeID, list[int]](list)
-    for nth, volumes in enumerate(nominated):
-        for volume in volumes:
-            nominees[volume].append(nth)
-    for volume in sorted(requested.union(nominees)):
-        if volume[0] in driver_of:
-            of_driver = index.of(volume[0])
-            users = frozenset(of_driver.users.get(volume, ())), tuple(nominees.get(volume, ()))
-            attached = frozenset(of_driver.attached.get(volume, ()))
-            alike[volume[0], volume in requested, users, attached].append(volume)
-    return {
-        _OwnColumn(volumes[0], driver_of[volumes[0][0]], len(volumes), volumes[0] in requested): volumes
-        for volumes in alike.values()
-    }
+    if not context.features.volume_limit_scaling:
+        return ()
+    snapshot, checks = context.snapshot, []
+    requested, native = storage(snapshot).csi_drivers(context.pod)
+    for driver in sorted(requested):
+        known = snapshot.objects.csi_drivers.get(("", driver))
+        if known is not None and known.spec.prevent_pod_scheduling_if_missing:
+            nodes = _nodes_without(snapshot).get(driver)
+            missing = _has_csi_node(snapshot).copy() if nodes is None else nodes.copy()
+            if driver in native:
+                missing |= ~_has_csi_node(snapshot)
+            reason = f"{driver} CSI driver is not installed on the node"
+            checks.append(StaticCheck(NAME, missing, (reason,), code=Code.UNSCHEDULABLE))
+    return tuple(checks)
 
 
-def _constraint(
-    context: SchedulingContext,
-    limits: Mapping[str, IntArray],
-    drivers: Sequence[str],
-    own_columns: Mapping[_OwnColumn, Sequence[VolumeID]],
-) -> VolumeLimitConstraint:
-    """Lay out the columns: one per driver, then the bits of pods that share volumes, then `own_columns`."""
-    snapshot, size = context.snapshot, len(context.snapshot.nodes)
-    own_of: list[list[VolumeID]] = [[] for _ in drivers]
-    for column, volumes in own_columns.items():
-        own_of[column.driver] += volumes
-    used = [_used_volumes_without(snapshot, driver, own) for driver, own in zip(drivers, own_of, strict=True)]
-    demand, shared = [of_driver.unshared for of_driver in used], list[SharedVolumes]()
-    for nth, of_driver in enumerate(used):
-        drivers_of, columns = of_driver.shared.drivers + nth, of_driver.shared.columns + len(demand)
-        shared.append(replace(of_driver.shared, drivers=drivers_of, columns=columns))
-        demand += of_driver.bits
-    index = snapshot.index(AttachedVolumeIndex)
-    users = [index.of(column.volume[0]).users.get(column.volume, ()) for column in own_columns]
-    demand += [snapshot.pod_amounts(dict.fromkeys(rows, 1)) for rows in users]
-    headroom = np.stack([-column.per_node(size) for column in demand])
-    always_attached = np.zeros((len(own_columns), size), np.bool_)
-    for nth, driver in enumerate(drivers):
-        headroom[nth] += limits[driver] - _always_attached(snapshot, driver)
-    for nth, column in enumerate(own_columns):
-        always_attached[nth, list(_attached_to(snapshot, column.volume))] = True
-        headroom[column.driver] += always_attached[nth] * column.count
+@derived("nodes", "csi_nodes")
+def _has_csi_node(snapshot: Snapshot) -> BoolArray:
+    """Return [node]: whether there is a CSINode of its name."""
+    csi_nodes = snapshot.objects.csi_nodes
+    return np.fromiter((("", name) in csi_nodes for name in snapshot.node_names), np.bool_, len(snapshot.nodes))
 
-    def demand_of(pod: Pod, _node: int) -> list[int]:
-        volumes = storage(snapshot).csi_volumes(pod)
-        return [0] * (len(demand) - len(own_columns)) + [column.volume in volumes for column in own_columns]
 
-    return VolumeLimitConstraint(
-        NAME,
-        headroom,
-        RankedDemand(context.layout, tuple(demand)),
-        context.nominated_demand(len(headroom), demand_of),
-        len(drivers),
-        SharedVolumes.concatenate(shared),
-        tuple(own_columns),
-        always_attached,
-    )
+@derived("nodes", "csi_nodes")
+def _nodes_without(snapshot: Snapshot) -> dict[str, BoolArray]:
+    """Return driver that some node has -> [node]: whether its CSINode does not list the driver."""
+    found: dict[str, BoolArray] = {}
+    for (_, name), csi_node in snapshot.objects.csi_nodes.items():
+        node = snapshot.node_row.get(name)
+        for one in (csi_node.spec.drivers or ()) if node is not None else ():
+            found.setdefault(one.name, _has_csi_node(snapshot).copy())[node] = False
+    return found

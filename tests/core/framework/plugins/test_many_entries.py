@@ -7,6 +7,7 @@ import pytest
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.plugins import node_ports, node_resources, node_volume_limits
 from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.volume_limit_columns import VolumeLimitConstraint
 from extender.core.framework.status import Code
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.profile import UPSTREAM
@@ -101,7 +102,7 @@ def test_volumes_that_pods_share_are_counted_as_volume_by_volume(seed, pods, lim
     context = scheduling_context(found, wanted, UPSTREAM)
     evictable = potential_victims(context).evictable
     for constraint in node_volume_limits.filter(context):
-        assert isinstance(constraint, node_volume_limits.VolumeLimitConstraint)
+        assert isinstance(constraint, VolumeLimitConstraint)
         for removed, headroom in ((False, constraint.headroom), (True, constraint.remove_pods(evictable))):
             fits = constraint.fits(headroom)
             for row, name in enumerate(found.node_names):

@@ -1,0 +1,101 @@
+"""Fail where a pod uses a claim that was created for another pod's generic ephemeral volume.
+
+The limits of volumes read the claims of all pods of a node, and end the scheduling cycle where one of them has such a
+claim, which happens if somebody created it by hand under the name that the pod's claim would have.
+
+Mirrors ephemeral.VolumeIsForPod in pkg/scheduler/framework/plugins/nodevolumelimits (v1.36).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.framework.constraint import (
+    CodeArray,
+    ColumnwiseConstraint,
+    NodeRows,
+    SchedulingContext,
+    StaticCheck,
+)
+from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.status import Code, filter_error
+from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.node_layout import RankedDemand
+from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.volume_index import not_found, storage
+from extender.k8s.objects import Pod
+from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_message
+
+
+def unusable_claim(context: SchedulingContext, plugin: str) -> StaticCheck | None:
+    """Return why a claim of the incoming pod cannot be used, or None; VolumeBinding, if enabled, rejects it first."""
+    pod, everywhere = context.pod, np.ones(len(context.snapshot.nodes), np.bool_)
+    for use in claim_uses(pod):
+        claim = storage(context.snapshot).claim(pod, use.name)
+        if claim is None:
+            missing = not_found("persistentvolumeclaim", use.name)
+            return StaticCheck(plugin, everywhere, (f"looking up PVC {pod.metadata.namespace}/{use.name}: {missing}",))
+        if use.is_ephemeral and not is_for_pod(claim, pod):
+            error = filter_error(plugin, not_for_pod_message(claim, pod))
+            return StaticCheck(plugin, everywhere, error.reasons, code=error.code)
+    return None
+
+
+@dataclass(frozen=True)
+class _OtherPodsClaims(ColumnwiseConstraint):
+    """One column: minus the number of the node's pods that use another pod's claim."""
+
+    errors: tuple[str, ...]
+    first: IntArray
+    """[node]: index of the error that its first such pod causes."""
+    lasting: IntArray
+    """[node]: the same for the pods that the incoming pod cannot evict, or else as `first`."""
+
+    def codes(self, headroom: IntArray) -> CodeArray:
+        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.ERROR))
+
+    def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
+        has_all = headroom[0, rows] <= self.headroom[0, rows]
+        return np.where(has_all, self.first[rows], self.lasting[rows])
+
+    def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
+        (key,) = self.reason_keys(headroom, np.array([row])).tolist()
+        return (self.errors[key],) if headroom[0, row] < 0 else ()
+
+
+def other_pods_claims(context: SchedulingContext, plugin: str, nodes: BoolArray) -> tuple[_OtherPodsClaims, ...]:
+    """Return a constraint that fails on those of `nodes` [node] where a pod uses another pod's claim; mostly none."""
+    snapshot = context.snapshot
+    rows = [row for row in sorted(snapshot.index(AttachedVolumeIndex).others_claims) if nodes[snapshot.pod_node[row]]]
+    nominees = [pod for pod in context.nominees if _error(snapshot, pod, plugin)]
+    if not rows and not nominees:
+        return ()
+    errors: dict[str, int] = {"": 0}
+    first, lasting = np.zeros((2, len(snapshot.nodes)), np.int64)
+    at = [(int(snapshot.pod_node[row]), snapshot.pods[row]) for row in rows]
+    for node, pod in at + [(snapshot.node_row[pod.status.nominated_node_name], pod) for pod in nominees]:
+        number = errors.setdefault(_error(snapshot, pod, plugin), len(errors))
+        first[node] = first[node] or number
+        if pod.priority >= context.pod.priority:
+            lasting[node] = lasting[node] or number
+    demand = snapshot.pod_amounts(dict.fromkeys(rows, 1))
+    return (
+        _OtherPodsClaims(
+            plugin,
+            -demand.per_node(len(snapshot.nodes))[np.newaxis],
+            RankedDemand(context.layout, (demand,)),
+            context.nominated_demand(1, lambda pod, node: [int(bool(nodes[node]) and pod in nominees)]),
+            tuple(errors),
+            first,
+            np.where(lasting == 0, first, lasting),
+        ),
+    )
+
+
+def _error(snapshot: Snapshot, pod: Pod, plugin: str) -> str:
+    """Return the error that the pod's first claim of another pod causes; "" without one."""
+    for use in claim_uses(pod):
+        claim = storage(snapshot).claim(pod, use.name) if use.is_ephemeral else None
+        if claim is not None and not is_for_pod(claim, pod):
+            return filter_error(plugin, not_for_pod_message(claim, pod)).message
+    return ""
