@@ -61,6 +61,8 @@ def create_app(
     )
     cache.prepare_for(server_context.settings.scheduler)
     live_settings = server_context.live_settings
+    live_settings.on_scheduler = partial(_announce_plugins, server_context)
+    live_settings.on_scheduler(live_settings.settings.scheduler)
     live_settings.cache = cache
     live_settings.adopt = partial(_adopt_at_once, cache) if isinstance(source, NoSource) else source.adopt
     source.watch_version(live_settings.use_version)
@@ -69,6 +71,11 @@ def create_app(
     app = SchedulerApp(server_context)
     app.lifespan = partial(_run_tasks, app, waits, records=config.recording.directory is not None)
     return app
+
+
+def _announce_plugins(server_context: ServerContext, scheduler: KubeScheduler) -> None:
+    for profile in scheduler.profiles:
+        server_context.metrics.add_plugins(profile.not_evaluated_plugins)
 
 
 async def _adopt_at_once(cache: ClusterCache, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:

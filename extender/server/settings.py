@@ -7,6 +7,7 @@ Rule: an invalid file never replaces valid settings.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +21,19 @@ from extender.core.profile import KubeScheduler
 from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
+from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
 from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
 
 Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
 """Prepares the cluster cache for a kube-scheduler and calls the second argument at the moment of the change."""
+
+ASSUMED_MINORS = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
+"""Minors that are tried in this order while none was found; the first that the configuration fits is assumed."""
+
+ASSUMED = "assumed, because the configuration fits it and no version was found in the cluster"
+"""Source of a minor that was assumed."""
 
 RESTART_ONLY_SECTIONS = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
 """Sections whose changes take effect only after a restart."""
@@ -88,8 +96,20 @@ class Loaded:
         return cls(config, read_scheduler(config))
 
     def settings(self, found: FoundVersion | None) -> Settings:
-        """Return the settings, given the version that was found in the cluster; raises ConfigError."""
-        return Settings.of(self.config, self.scheduler.resolve(found))
+        """Return the settings, given the version that was found in the cluster; raises ConfigError.
+
+        Before a live cluster has said its version, feature gates that only that version has are no mistake yet.
+        """
+        try:
+            return Settings.of(self.config, self.scheduler.resolve(found))
+        except ConfigError as error:
+            config = self.config
+            if found is not None or config.scheduler.version != "auto" or config.cluster.source != "kubernetes":
+                raise
+            for minor in ASSUMED_MINORS:
+                with contextlib.suppress(ConfigError):
+                    return Settings.of(config, self.scheduler.resolve(FoundVersion(minor, ASSUMED)))
+            raise error from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +137,8 @@ class LiveSettings:
         """Cluster cache of which decisions are made; None: there is none that depends on the settings."""
         self.adopt: Adopt | None = None
         """Function that prepares `cache` for other settings while decisions are still made by the old ones."""
+        self.on_scheduler: Callable[[KubeScheduler], None] = lambda _: None
+        """Called with another kube-scheduler before it takes effect."""
         self.last_error: str | None = None
         """Reason why the last reload failed, one line per error; None if the files as they are now are in effect."""
         self.restart_required: tuple[str, ...] = ()
@@ -199,6 +221,7 @@ class LiveSettings:
             return
         if settings.scheduler != self._desired.scheduler:
             _log_scheduler(settings.scheduler)
+            self.on_scheduler(settings.scheduler)
         self._desired = settings
         for note in settings.notes():
             log.warning("%s", note)

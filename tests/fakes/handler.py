@@ -68,6 +68,8 @@ class Handler:
     def _answer(self, request: Request, connection: Connection, action: Action | None) -> Reply | Watch:
         with self._state.changed:
             try:
+                if request.path == "/version" and self._state.version is not None:
+                    return Reply(200, msgspec.json.encode({"major": "1", "gitVersion": self._state.version}))
                 target = self._state.access.target(request, connection.has_client_certificate)
                 if isinstance(action, ErrorEvent):
                     status = statuses.failure(action.code, action.message, action.reason)

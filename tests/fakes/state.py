@@ -33,6 +33,8 @@ class State:
         """Every request since the beginning, in the order of arrival."""
         self.watches: list[Watch] = []
         self.lines: dict[str, int] = {}
+        self.version: str | None = None
+        """gitVersion that GET /version answers; None: the path is not there."""
         self.watch_list = False
         """Whether a watch may ask for the initial events, as with the feature gate WatchList."""
         self.expired_as_status = False

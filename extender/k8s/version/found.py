@@ -47,7 +47,7 @@ def _tags(pod: Pod) -> Iterator[str]:
     """Yield the version of the pod's kube-scheduler, if it runs and its image has one."""
     if pod.status.phase in ("Succeeded", "Failed"):
         return
-    for container in pod.spec.containers:
+    for container in pod.spec.containers or ():
         tag = version_of_image(container.image) if container.name == COMPONENT else None
         if tag is not None:
             yield tag

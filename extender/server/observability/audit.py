@@ -114,8 +114,6 @@ class PreemptLine(AuditLine, frozen=True, kw_only=True):
     scheduler_version: str | None = None
     """Minor version of kube-scheduler whose verdicts were followed; None: the call failed before its request was
     parsed."""
-    profile: str | None = None
-    """schedulerName of the profile that judged the preemptor; None: no profile has it."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
     cache: AuditCache

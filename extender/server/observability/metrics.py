@@ -130,7 +130,8 @@ COUNTERS = {
         [(verb, result) for verb, results in ANSWER_RESULTS.items() for result in results],
     ),
     "not_evaluated": Series(
-        "Number of decisions that left a filter plugin, which the extender could not evaluate, to kube-scheduler.",
+        "Number of decisions that left a plugin, which the extender could not evaluate, to kube-scheduler; beside the "
+        "plugins listed below, those of kube-scheduler's profiles that are not in-tree.",
         ("plugin",),
         list(product((*UNEVALUATED_FILTERS, *REQUIRED_TABLES))),
     ),
@@ -242,6 +243,11 @@ class Metrics:
         self._counters["violations",].inc(violations)
         fewest = min(map(attrgetter("num_pdb_violations"), request.sent.values()), default=0)
         self._counters["violations_avoided",].inc(max(0, fewest - violations))
+
+    def add_plugins(self, plugins: Iterable[str]) -> None:
+        """Begin the series of plugins that are not in-tree, which are known only from kube-scheduler's profiles."""
+        counter = self._counters["not_evaluated",]
+        self._counters |= {("not_evaluated", plugin): counter.labels(plugin) for plugin in plugins}
 
     def count_not_evaluated(self, plugins: Iterable[str]) -> None:
         """Count one decision that left these plugins to kube-scheduler."""

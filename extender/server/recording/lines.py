@@ -17,7 +17,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
 from extender.server.settings import Settings
 
-FORMAT: Literal["extender/recording/v1"] = "extender/recording/v1"
+FORMAT: Literal["extender/recording/v2"] = "extender/recording/v2"
 
 SETTINGS = "settings.json"
 CLUSTER = "cluster.json.gz"
@@ -27,10 +27,17 @@ CALLS = "calls.jsonl"
 class SegmentHeader(msgspec.Struct, frozen=True):
     """Settings and version that all calls of a segment share."""
 
-    format: Literal["extender/recording/v1"]
+    format: Literal["extender/recording/v2"]
     version: str
     """Version of the extender."""
     settings: Settings
+    """Settings with kube-scheduler's effective configuration: its profiles, defaulted and merged, and its version."""
+
+
+class SegmentFormat(msgspec.Struct, frozen=True):
+    """The part of a header that every format has."""
+
+    format: str
 
 
 class PutLine(msgspec.Struct, frozen=True, tag_field="type", tag="put"):
@@ -75,6 +82,7 @@ ChangeLine = PutLine | DeleteLine | UnreadableLine
 RecordingLine = ChangeLine | CallLine
 
 LINE_DECODER = msgspec.json.Decoder(RecordingLine)
+FORMAT_DECODER = msgspec.json.Decoder(SegmentFormat)
 HEADER_DECODER = msgspec.json.Decoder(SegmentHeader)
 
 

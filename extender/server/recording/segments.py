@@ -27,6 +27,8 @@ from extender.server.recording.disk import SEGMENT_NAME, segments_in
 from extender.server.recording.lines import (
     CALLS,
     CLUSTER,
+    FORMAT,
+    FORMAT_DECODER,
     HEADER_DECODER,
     LINE_DECODER,
     SETTINGS,
@@ -82,7 +84,11 @@ class RecordedSegment:
     def header(self) -> SegmentHeader:
         """Return the settings and the version of the calls."""
         with _reading(self.path / SETTINGS) as path:
-            return HEADER_DECODER.decode(read_regular_file(path, MAX_SETTINGS_BYTES))
+            content = read_regular_file(path, MAX_SETTINGS_BYTES)
+            written = FORMAT_DECODER.decode(content).format
+            if written != FORMAT:
+                raise ValueError(f"its format is {written!r}: this version reads {FORMAT!r} only, record again")
+            return HEADER_DECODER.decode(content)
 
     def cluster(self) -> ClusterObjects | None:
         """Return the cluster at the start of the segment; None if the cluster cache was not ready."""

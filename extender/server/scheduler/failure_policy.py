@@ -15,6 +15,7 @@ logged; a bug is logged each time.
 import logging
 
 from extender.errors import INTERNAL, ExtenderError
+from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
 from extender.server.scheduler import passthrough
@@ -51,6 +52,22 @@ def record_failure(verb: str, server_context: ServerContext, error: Exception) -
         server_context.log_failure((verb, type(error)), "%s failed: %s", verb, error)
     else:
         log.error("%s failed", verb, exc_info=error)
+
+
+def record_not_evaluated(
+    verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...], *, is_first: bool
+) -> None:
+    """Count the plugins that a decision leaves to kube-scheduler, once per call and in every mode, and log them.
+
+    Those that the profile leaves to it for every pod are logged at the start only.
+    """
+    if not plugins or not is_first:
+        return
+    server_context.metrics.count_not_evaluated(plugins)
+    profile = server_context.settings.scheduler.profile_of(pod)
+    known = profile.not_evaluated_plugins if profile is not None else ()
+    if names := ", ".join(plugin for plugin in plugins if plugin not in known):
+        log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, names)
 
 
 def error_message(error: Exception) -> str:

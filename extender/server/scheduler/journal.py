@@ -222,6 +222,5 @@ def _audit_line(
             "sent": len(request.sent),
             "policies": changed_policies(profile or scheduler.profiles[0]),
             "scheduler_version": scheduler.version,
-            "profile": None if profile is None else profile.scheduler_name,
         }
     return PreemptLine(answer=result.answer.kind, error=result.error, cache=cache, **keys, **decided)

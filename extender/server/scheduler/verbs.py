@@ -25,14 +25,19 @@ from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError, UnknownScheduler
-from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
 from extender.server.http.deadline import NO_DEADLINE, Deadline
 from extender.server.observability.cache_status import cache_summary
 from extender.server.scheduler import journal, passthrough
-from extender.server.scheduler.failure_policy import error_message, failure_answer, pass_through, record_failure
+from extender.server.scheduler.failure_policy import (
+    error_message,
+    failure_answer,
+    pass_through,
+    record_failure,
+    record_not_evaluated,
+)
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
 from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
@@ -248,7 +253,7 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
-        _count_not_evaluated(server_context, "filter", request.pod, decision.not_evaluated, is_first)
+        record_not_evaluated("filter", server_context, request.pod, decision.not_evaluated, is_first=is_first)
         guard_filter(request.nodes, decision)
         return decision
 
@@ -279,7 +284,7 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
     ) -> PrioritizeDecision:
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
-        _count_not_evaluated(server_context, "prioritize", request.pod, decision.not_evaluated, is_first)
+        record_not_evaluated("prioritize", server_context, request.pod, decision.not_evaluated, is_first=is_first)
         guard_scores(request.nodes, decision.scores)
         return decision
 
@@ -315,7 +320,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
             is_first = is_first and attempt == 0
-            _count_not_evaluated(server_context, "preempt", request.pod, decision.not_evaluated, is_first)
+            record_not_evaluated("preempt", server_context, request.pod, decision.not_evaluated, is_first=is_first)
             result = guard_preempt(
                 snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
             )
@@ -379,15 +384,6 @@ def _with_recent_deletions(
     return replace(
         history, recent_deletions=unseen, trusts_fit=server_context.catch_up.trusts_fit(request.pod.metadata.uid)
     )
-
-
-def _count_not_evaluated(
-    server_context: ServerContext, verb: str, pod: Pod, plugins: tuple[str, ...], is_first: bool
-) -> None:
-    """Count and log, once per call and in every mode, the plugins that the decision leaves to kube-scheduler."""
-    if plugins and is_first:
-        server_context.metrics.count_not_evaluated(plugins)
-        log.info("%s %r: not evaluated, left to kube-scheduler: %s", verb, pod.key, ", ".join(plugins))
 
 
 def on_failure(verb: CallVerb, server_context: ServerContext, error: Exception) -> Answer:

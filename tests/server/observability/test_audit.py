@@ -121,6 +121,7 @@ async def test_a_line_names_preemptor_victims_nodes_and_budgets(audited):
             "schedulerName": "default-scheduler",
         },
         "sent": 3,
+        "schedulerVersion": "1.36",
         "kept": [
             {
                 "node": "worker-2",

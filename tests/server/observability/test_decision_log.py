@@ -285,7 +285,11 @@ def test_H4_the_size_of_a_kept_decision_is_its_memory(verb, spec):
             else record_prioritize(engine.prioritize(snapshot, wanted, names, Profile()))
         )
     kept = KeptDecision(f"{verb}-1", verb, 0, 1.0, record.request.pod, Profile(), "answered", "", record)
-    aside = {id(part) for part in kept.shared} | {id(record.request.context.profile), id(kept.profile)}
+    aside = {id(part) for part in kept.shared} | {
+        id(record.request.context.profile),
+        id(kept.profile),
+        id(kept.scheduler),
+    }
     if isinstance(record, PreemptRecord) and record.dry_run is not None:
         aside |= set(map(id, record.dry_run.pods_on_node))
         aside |= {id(one) for on in record.dry_run.pods_on_node for one in on.pods}

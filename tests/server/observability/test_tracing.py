@@ -69,6 +69,7 @@ async def test_a_call_is_a_span_that_says_what_was_asked_and_answered(traced, sp
         "extender.nodes.kept": 1,
         "k8s.namespace.name": "shop",
         "k8s.pod.name": "urgent",
+        "extender.pod.scheduler_name": "default-scheduler",
     }
     assert span.resource.attributes["service.name"] == "kube-scheduler-extender"
     assert span.status.status_code == StatusCode.UNSET

@@ -14,6 +14,7 @@ from extender.config import Configuration
 from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
 from extender.k8s.annotations import DO_NOT_DISRUPT
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording import redact
 from extender.server.recording.lines import FORMAT, HEADER_DECODER, SegmentHeader, encode_line
@@ -281,53 +282,79 @@ def test_nodes_are_redacted_in_an_answer_as_in_its_request():
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
-EVERYTHING = {
-    "schedulerNames": ["other", "default-scheduler"],
-    "filter": {
-        "plugins": ["NodeName", "NodeResourcesFit"],
-        "ignoredResources": ["example.com/b", "example.com/a"],
-        "ignoredResourceGroups": ["example.org"],
-        "addedAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}]
-            },
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "weight": 5,
-                    "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]},
-                }
-            ],
-        },
-        "defaultSpreadConstraints": [
-            {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"},
-        ],
-    },
-    "prioritize": {
-        "plugins": [
+EVERYTHING: dict[str, Any] = {
+    "scheduler": {
+        "version": "1.33",
+        "featureGates": {"PodLevelResources": True},
+        "percentageOfNodesToScore": 30,
+        "profiles": [
             {
-                "name": "NodeResourcesFit",
-                "weight": 7,
-                "args": {
-                    "scoringStrategy": {
-                        "type": "RequestedToCapacityRatio",
-                        "resources": [{"name": "memory", "weight": 3}],
-                        "requestedToCapacityRatio": {
-                            "shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
-                        },
-                    }
+                "schedulerName": "a",
+                "plugins": {
+                    "preEnqueue": {"enabled": [{"name": "Gate"}], "disabled": [{"name": "SchedulingGates"}]},
+                    "preFilter": {"disabled": [{"name": "NodePorts"}]},
+                    "filter": {"enabled": [{"name": "Labels"}], "disabled": [{"name": "NodePorts"}]},
+                    "postFilter": {"disabled": [{"name": "*"}]},
+                    "preScore": {"disabled": [{"name": "TaintToleration"}]},
+                    "score": {"enabled": [{"name": "Load"}], "disabled": [{"name": "TaintToleration"}]},
                 },
+                "pluginConfig": [
+                    {
+                        "name": "NodeResourcesFit",
+                        "args": {
+                            "ignoredResources": ["example.com/b", "example.com/a"],
+                            "ignoredResourceGroups": ["example.org"],
+                            "scoringStrategy": {
+                                "type": "RequestedToCapacityRatio",
+                                "resources": [{"name": "memory", "weight": 3}],
+                                "requestedToCapacityRatio": {
+                                    "shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+                                },
+                            },
+                        },
+                    },
+                    {"name": "NodeResourcesBalancedAllocation", "args": {"resources": [{"name": "cpu", "weight": 1}]}},
+                    {
+                        "name": "InterPodAffinity",
+                        "args": {"hardPodAffinityWeight": 9, "ignorePreferredTermsOfExistingPods": True},
+                    },
+                    {
+                        "name": "NodeAffinity",
+                        "args": {
+                            "addedAffinity": {
+                                "requiredDuringSchedulingIgnoredDuringExecution": {
+                                    "nodeSelectorTerms": [
+                                        {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}
+                                    ]
+                                },
+                                "preferredDuringSchedulingIgnoredDuringExecution": [
+                                    {
+                                        "weight": 5,
+                                        "preference": {
+                                            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]
+                                        },
+                                    }
+                                ],
+                            }
+                        },
+                    },
+                    {
+                        "name": "PodTopologySpread",
+                        "args": {
+                            "defaultingType": "List",
+                            "defaultConstraints": [
+                                {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+                            ],
+                        },
+                    },
+                    {
+                        "name": "DefaultPreemption",
+                        "args": {"minCandidateNodesPercentage": 20, "minCandidateNodesAbsolute": 7},
+                    },
+                ],
             },
-            {
-                "name": "NodeResourcesBalancedAllocation",
-                "weight": 2,
-                "args": {"resources": [{"name": "cpu", "weight": 1}]},
-            },
-            {
-                "name": "InterPodAffinity",
-                "weight": 1,
-                "args": {"hardPodAffinityWeight": 9, "ignorePreferredTermsOfExistingPods": True},
-            },
-        ]
+            {"schedulerName": "b"},
+        ],
     },
     "preemption": {
         "preset": "strict",
@@ -369,6 +396,10 @@ EVERYTHING = {
 }
 
 
+SAME_AS_BY_DEFAULT = ["volume_binding_shape", "keep_candidates"]
+"""The shape may be set only with StorageCapacityScoring, which 1.33 cannot have on beside everything else."""
+
+
 def read_back(settings):
     return HEADER_DECODER.decode(encode_line(SegmentHeader(FORMAT, "1", settings))).settings
 
@@ -387,25 +418,31 @@ def test_settings_with_everything_set_are_read_back_as_they_were():
 
 def test_everything_is_set_there():
     """A lost field would go unnoticed if it had its default; keepCandidates has to be 1 there."""
-    settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
-    plain = Settings(KubeScheduler())
-    preemption, limits = settings.scheduler.profiles[0].preemption, settings.scheduler.profiles[0].preemption.limits
+    settings, plain = Settings.from_config(Configuration.model_validate(EVERYTHING)), Settings(KubeScheduler())
+    profile, default = settings.scheduler.profiles[0], plain.scheduler.profiles[0]
     pairs: list[tuple[Any, Any]] = [
         (settings, plain),
-        (settings.scheduler.profiles[0], plain.scheduler.profiles[0]),
-        (preemption, plain.scheduler.profiles[0].preemption),
+        (settings.scheduler, plain.scheduler),
+        (profile, default),
+        (profile.preemption, default.preemption),
+        (profile.preemption.limits, default.preemption.limits),
     ]
-    pairs += [(limits, plain.scheduler.profiles[0].preemption.limits)]
     same = [
         field.name
         for one, other in pairs
         for field in dataclasses.fields(one)
         if getattr(one, field.name) == getattr(other, field.name)
     ]
-    assert same == ["keep_candidates"]
-    rule = settings.scheduler.profiles[0].preemption.protections[-1]
+    assert same == SAME_AS_BY_DEFAULT
+    rule = profile.preemption.protections[-1]
     defaults = {field.name: field.default for field in dataclasses.fields(rule) if field.name != "name"}
     assert [name for name, default in defaults.items() if getattr(rule, name) == default] == []
+
+
+def test_every_switch_of_a_version_is_read_back():
+    turned = Features(**{one.name: not getattr(DEFAULT_FEATURES, one.name) for one in dataclasses.fields(Features)})
+    settings = Settings(KubeScheduler(features=turned, minor=29, version_source="image tag v1.29.1 of pod x"))
+    assert read_back(settings) == settings
 
 
 def test_other_kept_candidates_are_read_back_too(tmp_path):

@@ -136,7 +136,12 @@ def test_a_contradictory_change_is_an_error_that_names_its_line(rig, line):
     ("name", "data", "error"),
     [
         pytest.param("settings.json", b"{}", "Object missing required field", id="no settings"),
-        pytest.param("settings.json", b'{"format":"extender/recording/v2"}', "Invalid enum value", id="another format"),
+        pytest.param(
+            "settings.json",
+            b'{"format":"extender/recording/v1"}',
+            "its format is .extender/recording/v1.: this version reads .extender/recording/v2. only",
+            id="another format",
+        ),
         pytest.param("cluster.json.gz", b"no gzip", "Not a gzipped file", id="no gzip"),
         pytest.param(
             "cluster.json.gz",

@@ -374,12 +374,12 @@ def test_a_segment_that_has_its_size_is_followed_by_another(tmp_path):
 
 
 def test_the_oldest_segments_are_deleted_and_never_the_current_one(tmp_path):
-    rig = Rig(tmp_path, sizes={"segment_size": 1000, "total_size": 8000})
+    rig = Rig(tmp_path, sizes={"segment_size": 1000, "total_size": 16000})
     rig.recorder.start()
     for number in range(40):
         rig.ask("filter", filter_body())
         until(lambda: rig.recorder.status()["waiting"] == 0)
-        assert number < 5 or rig.recorder.status()["size"] <= 8000
+        assert number < 5 or rig.recorder.status()["size"] <= 16000
     kept = [result.call.id for result in rig.results()]
     assert kept == [f"filter-{number}" for number in range(41 - len(kept), 41)]
     assert 3 <= len(kept) < 20
