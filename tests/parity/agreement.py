@@ -45,10 +45,16 @@ WIDE_CATEGORIES = (
     "wide/config",
     "wide/everything",
     "wide/quirks",
+    "wide/framework",
 )
 """The files in wide/, whose scenarios may have a `config`, a KubeSchedulerConfiguration."""
+OWN_CATEGORIES = ("own/configurations",)
+"""Scenarios of all categories under configurations of `random_configuration`."""
+EVERY_CATEGORY = (*CATEGORIES, *WIDE_CATEGORIES, *OWN_CATEGORIES)
 WHOLE = ("prefilter", "prefilterNodes", "feasible", "eligible", "preEnqueue", "cycleError", "scoreError", "dryRunError")
 """Keys of which the values are compared as they are."""
+ERRORS = ("cycleError", "scoreError", "dryRunError")
+"""Keys of which the values depend on which nodes are reached."""
 COMPARED = (*WHOLE, "filter", "scores", "candidates", "nonCandidates", "selected", "selectedTies")
 UNEVALUATED = "DynamicResources"
 """In upstream's scores with 0 everywhere; no answer evaluates it."""
@@ -95,11 +101,12 @@ def _unevaluated(scenario: JSON, got: JSON) -> frozenset[str]:
 
 
 def _without_nodes(verdicts: JSON, got: JSON, left_out: Collection[str]) -> JSON:
-    """The verdicts without these nodes, and without scores if the answer takes one of them for feasible."""
+    """The verdicts without these nodes and errors, and without scores if the answer takes one of them for feasible."""
     if not left_out:
         return verdicts
     per_node = ("filter", "scores", "candidates", "nonCandidates")
-    kept = verdicts | {key: _without(verdicts[key], left_out) for key in per_node if key in verdicts}
+    kept = {key: value for key, value in verdicts.items() if key not in ERRORS}
+    kept |= {key: _without(verdicts[key], left_out) for key in per_node if key in verdicts}
     if any(got["filter"][node]["code"] == "Success" for node in left_out if node in got["filter"]):
         kept |= {"scores": {}}
     feasible = sum(verdict["code"] == "Success" for verdict in kept["filter"].values())

@@ -15,7 +15,7 @@ from extender.config.scheduler import kube_scheduler_of
 from extender.core.evaluation import evaluate
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from tests.builders import built, typed
-from tests.parity.agreement import CATEGORIES, JSON, WIDE_CATEGORIES, compare, load
+from tests.parity.agreement import EVERY_CATEGORY, JSON, compare, load
 from tests.parity.exemptions import exempt_nodes, undetermined
 
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
@@ -122,7 +122,7 @@ def with_table(page: str, rows: str) -> str:
 def main() -> None:
     """Write the table; the exit code is 1 if something disagrees."""
     argparse.ArgumentParser(prog="python -m tests.parity.parity", description=__doc__).parse_args()
-    found = {category: agreement(category) for category in (*CATEGORIES, *WIDE_CATEGORIES)}
+    found = {category: agreement(category) for category in EVERY_CATEGORY}
     rows = "".join(one.row(category) for category, one in found.items())
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), rows), encoding="utf-8")
     wrong = {name: lines for one in found.values() for name, lines in one.wrong.items()}
