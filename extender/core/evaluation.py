@@ -68,7 +68,7 @@ class Evaluation:
             "prefilterNodes": None if run.prefilter_node_names is None else sorted(run.prefilter_node_names),
             "cycleError": run.error(),
             "scoreError": self.scores.error,
-            "dryRunError": self._dry_run_error(),
+            "dryRunError": self.dry_run.emptied.error(),
         }
         statuses = {name: _plain(run.status(row)) for row, name in enumerate(names)}
         return {key: value for key, value in optional.items() if value is not None} | {
@@ -86,12 +86,8 @@ class Evaluation:
         nodes = {plugin: np.flatnonzero(mask) for plugin, mask in filters_not_evaluated(self.context).items()}
         return {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
 
-    def _dry_run_error(self) -> str | None:
-        failed = np.flatnonzero(self.dry_run.emptied.codes == Code.ERROR)
-        return self.dry_run.emptied.status(int(failed[0])).message if len(failed) else None
-
     def _scores(self) -> dict[str, Any]:
-        if self.scores.error is not None:
+        if self.scores.error is not None or not self.context.profile.score_weights:
             return {}
         names, totals = self.context.snapshot.node_names, self.scores.total
         return {

@@ -98,6 +98,14 @@ class FilterResults:
         check, headroom = self.checks[index], self.headrooms[filter_pass][index]
         return Status(Code(self.codes[row]), check.plugin, check.reasons(headroom, row))
 
+    def error(self, rows: NodeRows | None = None) -> str | None:
+        """Return the error that ends the scheduling cycle, of the first of `rows` that has one; None: no plugin fails.
+
+        `rows`: nodes that kube-scheduler filters; None: all.
+        """
+        failed = np.flatnonzero(self.codes == Code.ERROR) if rows is None else rows[self.codes[rows] == Code.ERROR]
+        return self.status(int(failed[0])).message if len(failed) else None
+
     def statuses(self, rows: NodeRows) -> Statuses:
         """Return the statuses of the nodes, building each distinct one once."""
         if not len(rows):
@@ -126,14 +134,6 @@ class FilterRun(FilterResults):
     """Plugins whose PreFilterResult names nodes."""
     prefilter_status: Status | None = None
     """Rejection by a PreFilter plugin: the pod fits on no node, and no filter ran."""
-
-    def error(self, rows: NodeRows | None = None) -> str | None:
-        """Return the error that ends the scheduling cycle, of the first of `rows` that has one; None: no plugin fails.
-
-        `rows`: nodes that kube-scheduler filters; None: all.
-        """
-        failed = np.flatnonzero(self.codes == Code.ERROR) if rows is None else rows[self.codes[rows] == Code.ERROR]
-        return self.status(int(failed[0])).message if len(failed) else None
 
 
 def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictablePods | None = None) -> FilterResults:

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from extender.core.framework.filter import FilterRun, evaluate_constraints, left_out_by_prefilter
+from extender.core.framework.plugins import dynamic_resources
 from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status
 from extender.core.preemption.dry_run import DryRun
+from extender.core.profile import DYNAMIC_RESOURCES
 from extender.core.simulator.result import CyclePostFilter
 
 NO_NODES = "no nodes available to schedule pods"
@@ -20,25 +22,43 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 """Preemption status of every node on which no eviction would help."""
 
 NO_NEW_CLAIMS = "no new claims to deallocate"
-"""PostFilter status of DynamicResources for a pod without claims; it runs before DefaultPreemption."""
+"""PostFilter status of DynamicResources for a pod without claims."""
+
+PLUGIN_DISABLED = "plugin disabled"
+"""PostFilter status of DynamicResources without its feature gate."""
 
 CYCLE_STATE_NOT_FOUND = "not found"
-"""Error of its PostFilter if an earlier plugin rejected the pod at PreFilter: its CycleState was never written."""
+"""Error of its PostFilter if its PreFilter did not run, which writes the CycleState."""
+
+STILL_NOT_SCHEDULABLE = "still not schedulable"
+"""PostFilter status of DynamicResources for a pod with claims of which none can be deallocated."""
 
 NO_CANDIDATE = "no candidate node for preemption"
 """Preemption status when the extenders left no candidate."""
 
 
-POST_FILTER_ERROR = CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND])
-"""Status after an unresolvable rejection at PreFilter: preemption is not tried."""
-
 POST_FILTER_SUCCESS = CyclePostFilter(code="Success", reasons=[])
 """Status of a pod that was nominated to a node."""
 
 
-def preemption_failed(reason: str) -> CyclePostFilter:
-    """Build the status of a pod that no eviction helps, or for which none is allowed."""
-    return CyclePostFilter(code="Unschedulable", reasons=[NO_NEW_CLAIMS, f"preemption: {reason}"])
+def dynamic_resources_post_filter(filter_run: FilterRun) -> CyclePostFilter:
+    """Build the status of DynamicResources' PostFilter, which deallocates no claim in a simulation."""
+    context, name = filter_run.context, DYNAMIC_RESOURCES
+    if not context.features.dynamic_resource_allocation:
+        return CyclePostFilter(code="Unschedulable", reasons=[PLUGIN_DISABLED])
+    plugins, rejection = context.profile.prefilter_plugins, filter_run.prefilter_status
+    if rejection is not None and rejection.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        # The plugins behind the one that rejected did not run.
+        plugins = plugins[: plugins.index(rejection.plugin)] if rejection.plugin in plugins else ()
+    if name not in plugins:
+        return CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND])
+    reason = STILL_NOT_SCHEDULABLE if dynamic_resources.has_claims(context) else NO_NEW_CLAIMS
+    return CyclePostFilter(code="Unschedulable", reasons=[reason])
+
+
+def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilter:
+    """Build DefaultPreemption's status for a pod that no eviction helps, or for which none is allowed."""
+    return CyclePostFilter(code=code, reasons=[f"preemption: {reason}"])
 
 
 def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:

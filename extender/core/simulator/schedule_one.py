@@ -28,12 +28,12 @@ from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins, skip_reason
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
+from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy, Profile
 from extender.core.simulator.fit_error import (
     NO_CANDIDATE,
     NO_NODES,
-    POST_FILTER_ERROR,
     POST_FILTER_SUCCESS,
+    dynamic_resources_post_filter,
     fit_error_message,
     no_candidates_message,
     preemption_failed,
@@ -121,9 +121,10 @@ def schedule_one(
     nominated = snapshot.node_row.get(pod.status.nominated_node_name)
     if nominated is not None and nominated in fitting:  # it is filtered first (evaluateNominatedNode)
         fitting = fitting[fitting == nominated]
+    elif (error := filter_run.error()) is not None:
+        return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
     if len(fitting):
-        node, scored = _select_host(filter_run.context, fitting, draw)
-        return Cycle(pod, "Scheduled", node=node, feasible=len(fitting), score=scored, not_evaluated=plugins)
+        return replace(_select_host(filter_run.context, fitting, draw), not_evaluated=plugins)
     failed = _post_filter(filter_run, profile, history, draw)
     message = fit_error_message(filter_run, failed.post_filter or POST_FILTER_SUCCESS)
     return replace(
@@ -145,19 +146,22 @@ def not_tried_reason(pod: Pod, scheduler: KubeScheduler) -> str | None:
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
-def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> tuple[str, CycleScore | None]:
+def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> Cycle:
     """Select the node with the highest total; a single feasible node is not scored (selectHost)."""
-    names = context.snapshot.node_names
+    names, pod = context.snapshot.node_names, context.pod
     if len(fitting) == 1:
-        return names[int(fitting[0])], None
+        return Cycle(pod, "Scheduled", node=names[int(fitting[0])], feasible=1)
     scores = score(context, fitting)
+    if scores.error is not None:
+        return Cycle(pod, "Unschedulable", scores.error)
     total = scores.total
     best = np.flatnonzero(total == total.max())
     best = best[np.argsort(context.snapshot.name_order[fitting[best]])]
     place = int(best[_draw_place(len(best), draw)])
     plugins = {plugin: int(values[place]) for plugin, values in scores.plugins.items()}
     ties = [names[row] for row in fitting[best[:MAX_LISTED_TIES]].tolist()]
-    return names[int(fitting[place])], CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
+    found = CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
+    return Cycle(pod, "Scheduled", node=names[int(fitting[place])], feasible=len(fitting), score=found)
 
 
 def _draw_place(count: int, draw: Draw | None) -> int:
@@ -168,17 +172,39 @@ def _draw_place(count: int, draw: Draw | None) -> int:
 
 
 def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
-    """Run the PostFilter plugins DynamicResources and DefaultPreemption."""
-    context, pod, rejection = filter_run.context, filter_run.context.pod, filter_run.prefilter_status
+    """Run the profile's PostFilter plugins until one succeeds or fails (RunPostFilterPlugins)."""
+    pod, reasons = filter_run.context.pod, list[str]()
+    found = unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
+    for name in profile.post_filter_plugins:
+        if name == DEFAULT_PREEMPTION:
+            found = _preempt(filter_run, profile, history, draw)
+            status = found.post_filter or POST_FILTER_SUCCESS
+        elif name == DYNAMIC_RESOURCES:
+            status = dynamic_resources_post_filter(filter_run)
+        else:
+            continue
+        if status.code == "Error":
+            return replace(unchanged, post_filter=status)
+        if status.code == "Success":
+            return found
+        reasons += status.reasons
+    if not profile.post_filter_plugins:  # kube-scheduler clears the nomination then
+        return replace(unchanged, nominated_node="", post_filter=CyclePostFilter(code="Unschedulable", reasons=[]))
+    return replace(found, post_filter=CyclePostFilter(code="Unschedulable", reasons=reasons))
+
+
+def _preempt(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
+    """Find a node by preemption (DefaultPreemption's PostFilter), within the policies."""
+    context, pod = filter_run.context, filter_run.context.pod
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
-    if rejection is not None and rejection.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-        return replace(unchanged, post_filter=POST_FILTER_ERROR)
     may_preempt, reason = pod_eligible_to_preempt_others(filter_run)
     if not may_preempt:
         return replace(unchanged, post_filter=preemption_failed(reason))
     run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
-    places = np.flatnonzero(run.candidate)
-    if not len(places):
+    if not run.candidate.any():
+        error = run.emptied.error()
+        if error is not None:
+            return replace(unchanged, post_filter=preemption_failed(error, "Error"), dry_run=run)
         status = preemption_failed(no_candidates_message(run))
         return replace(unchanged, post_filter=status, nominated_node="", dry_run=run)
     if profile.preemption == PreemptionPolicy():

@@ -6,7 +6,7 @@ the scheduler ignores their migration: their volumes count for no limit.
 Rule: MIGRATIONS is the only list of migrated plugins.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,9 +38,39 @@ class Migration:
 def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
     if disk.gce_persistent_disk is None:
         return None
-    zones = (labels.get(BETA_ZONE) or labels.get(ZONE) or "UNSPECIFIED").split(ZONE_DELIMITER)
+    zones = _zones(labels) or ["UNSPECIFIED"]
+    if _region_error(zones) is not None:
+        return None
     where = f"zones/{zones[0]}" if len(zones) == 1 else f"regions/{zones[0].rpartition('-')[0]}"
     return f"projects/UNSPECIFIED/{where}/disks/{disk.gce_persistent_disk.pd_name}"
+
+
+def _zones(labels: Labels) -> list[str]:
+    zones = labels.get(BETA_ZONE) or labels.get(ZONE)
+    return zones.split(ZONE_DELIMITER) if zones else []
+
+
+def _region_error(zones: Sequence[str]) -> str | None:
+    """Return why several zones have not one region in common; None: they have. Mirrors gceGetRegionFromZones."""
+    if len(zones) < 2:
+        return None
+    malformed = next((zone for zone in zones if zone.count("-") != 2), None)
+    if malformed is not None:
+        return f"zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, got: {malformed}"
+    regions = sorted({zone.rpartition("-")[0] for zone in zones})
+    listed = " ".join(f"{region}:{{}}" for region in regions)
+    return f"multiple or no regions gotten from zones, got: map[{listed}]" if len(regions) > 1 else None
+
+
+def translation_error(volume: PersistentVolume) -> str | None:
+    """Return why the volume of a migrated plugin cannot be translated to CSI; None: it can, or need not be.
+
+    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36), of which GCE's alone fails.
+    """
+    if volume.spec.gce_persistent_disk is None:
+        return None
+    error = _region_error(_zones(volume.metadata.labels or {}))
+    return None if error is None else f"failed to get region from zones: {error}"
 
 
 def _aws(disk: InTreeDisk, _labels: Labels) -> str | None:

@@ -6,6 +6,8 @@ DeviceClass, on nodes where no device plugin provides that resource.
 Rule: decisions report the plugin as not evaluated there; acceptance by the extender does not imply its acceptance.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext
@@ -19,9 +21,19 @@ NAME = "DynamicResources"
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
     """Return [node]: whether kube-scheduler evaluates DynamicResources for the pod there."""
     mask = np.full(len(context.snapshot.nodes), bool(context.pod.spec.resource_claims))
-    requested = (name for name, amount in incoming_requests(context.pod, context.features).items() if amount)
-    for resource in (name for name in requested if name not in BASE_RESOURCES):
-        delegated = delegated_to_dra(context.snapshot, resource)
-        if delegated is not None:
-            mask |= delegated
+    for delegated in _delegated(context):
+        mask |= delegated
     return mask
+
+
+def has_claims(context: SchedulingContext) -> bool:
+    """Return whether the pod has resource claims, or gets one for an extended resource that a DeviceClass backs."""
+    return bool(context.pod.spec.resource_claims) or any(True for _ in _delegated(context))
+
+
+def _delegated(context: SchedulingContext) -> Iterator[BoolArray]:
+    """Yield, per requested resource that a DeviceClass backs, [node]: whether it comes from there."""
+    for name, amount in incoming_requests(context.pod, context.features).items():
+        mask = delegated_to_dra(context.snapshot, name) if amount and name not in BASE_RESOURCES else None
+        if mask is not None:
+            yield mask

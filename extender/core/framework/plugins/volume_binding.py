@@ -5,7 +5,7 @@ Mirrors pkg/scheduler/framework/plugins/volumebinding (v1.36).
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -30,7 +30,7 @@ from extender.k8s.selectors import (
     compile_label_selector,
     requirement,
 )
-from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of
+from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of, translation_error
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
@@ -128,7 +128,8 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
         for found in np.unique(bits).tolist()
         if found
     ]
-    return (*_attributes_class_errors(context, claims.unbound), *checks)
+    errors = (*_translation_errors(context.snapshot, claims.bound), *_attributes_class_errors(context, claims.unbound))
+    return (*errors, *checks)
 
 
 def _attributes_class_errors(
@@ -154,6 +155,18 @@ def _attributes_class_errors(
     if len(selected) == 1 and (row := context.snapshot.node_row.get(selected.pop())) is not None:
         fails[row] = True
     return (StaticCheck(NAME, fails, error.reasons, code=error.code),)
+
+
+def _translation_errors(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> Iterator[StaticCheck]:
+    """Fail on the nodes where a bound volume must be translated to CSI and cannot be (checkBoundClaims)."""
+    for nth, claim in enumerate(claims):
+        volume = storage(snapshot).volume(claim.spec.volume_name)
+        error = translation_error(volume) if volume is not None else None
+        migration = migration_of(volume) if volume is not None else None
+        if error is not None and migration is not None:
+            fails = _is_migrated(snapshot, migration.plugin) & (_check_bound(snapshot, claims[:nth]) == 0)
+            status = filter_error(NAME, f"could not translate pv: {error}")
+            yield StaticCheck(NAME, fails, status.reasons, code=status.code)
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------

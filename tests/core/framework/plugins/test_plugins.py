@@ -175,9 +175,9 @@ def test_a_migrated_volume_uses_the_csi_drivers_zones_on_migrated_nodes():
 def test_a_migrated_volume_without_affinity_is_in_the_zones_of_its_labels():
     key = "topology.gke.io/zone"
     disk = volume("old", {"gcePersistentDisk": {"pdName": "disk"}})
-    disk["metadata"]["labels"] = {ZONE: "a__b"}
+    disk["metadata"]["labels"] = {ZONE: "us-east1-a__us-east1-b"}
     objects = cluster(
-        {node("in", labels={key: "b"}): [], node("out", labels={key: "c"}): []},
+        {node("in", labels={key: "us-east1-b"}): [], node("out", labels={key: "us-east1-c"}): []},
         others=[disk, claim("old", "old"), *(csi_node(name, "kubernetes.io/gce-pd") for name in ("in", "out"))],
     )
     verdicts = said(objects, incoming(**using("old")))["filter"]
