@@ -77,12 +77,9 @@ def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, 
     return given
 
 
-def scheduler_options(config: str | None, version: str | None) -> Overrides:
-    """Return the overrides of the options that describe kube-scheduler."""
-    return {
-        "--scheduler-config": ("scheduler.config", config),
-        "--scheduler-version": ("scheduler.version", version),
-    }
+def scheduler_options(config: str | None, version: str | None, option: str = "--scheduler-version") -> Overrides:
+    """Return the overrides of the options that describe kube-scheduler; `option` is the one that names the version."""
+    return {"--scheduler-config": ("scheduler.config", config), option: ("scheduler.version", version)}
 
 
 def read_configuration(path: Path | None, overrides: Overrides | None = None) -> "Configuration":

@@ -114,8 +114,9 @@ def simulate(
     if cluster is not None and (from_server or kubeconfig is not None or context is not None):
         raise typer.BadParameter("--cluster cannot be combined with a live cluster")
     overrides = options.cluster_options(cluster, from_server, kubeconfig, context)
+    option = "--scheduler-version" if compare_versions is None else "--compare-versions"
     settings = [
-        options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version))
+        options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version, option))
         for version in compare_versions or (scheduler_version,)
     ]
     pods = [one for file in pod or () for one in _read_pods(file)]

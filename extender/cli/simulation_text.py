@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from extender.core.explain.text import pluralize
-from extender.core.simulator.comparison import DECISIONS, Change, VersionComparison, VersionOutcome, value_of
+from extender.core.simulator.comparison import Change, VersionComparison, VersionOutcome, value_of
 from extender.core.simulator.result import CycleReport, NodeUsage, Simulation
 from extender.errors import printable
 from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes
@@ -154,19 +154,21 @@ def render_versions(comparison: VersionComparison) -> Iterator[Text]:
 
     Then how many pods that are, the counts of both simulations, and what neither takes into account.
     """
-    rows = (
-        ("≠" if change in DECISIONS else "~", found.pod, change, *(_describe(one, change) for one in found.outcomes))
-        for found in comparison.differences
-        for change in found.changes
-    )
+    for found in comparison.differences:
+        yield Text(f"{'≠' if found.decided_otherwise else '~'} {printable(found.pod)}", "bold")
+        for change in found.changes:
+            yield Text(f"  {change}")
+            for mark, style, version, outcome in zip(
+                "-+", ("red", "green"), comparison.compared, found.outcomes, strict=True
+            ):
+                yield Text(f"    {mark} {version}: {printable(_describe(outcome, change))}", style)
     if comparison.differences:
-        yield from format_table(("", "POD", "CHANGES", *comparison.compared), rows)
         yield Text()
     summary = comparison.summary
     same = summary.pods - summary.decided_otherwise - summary.other_reason
     yield Text(
-        f"{pluralize(summary.pods, 'pod')}: {summary.decided_otherwise} decided otherwise, {summary.other_reason} with "
-        f"another reason or number of feasible nodes, {same} the same",
+        f"{pluralize(summary.pods, 'pod')}: {summary.decided_otherwise} decided otherwise, {summary.other_reason} for "
+        f"another reason or with another number of feasible nodes, {same} the same",
         style="bold",
     )
     yield Text()

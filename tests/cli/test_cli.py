@@ -80,6 +80,89 @@ def test_config_check_says_that_a_file_is_valid(tmp_path):
     )
 
 
+# --- config check ---------------------------------------------------------------------------------------------------
+
+
+ENTRY = {"urlPrefix": "http://127.0.0.1:8888", "preemptVerb": "preempt", "nodeCacheCapable": True, "ignorable": True}
+
+
+def written(path, *extenders, **top):
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path.write_text(json.dumps({**kind, "extenders": extenders, **top}, indent=1))
+    return path
+
+
+def check(*arguments, env=None):
+    return run("config", "check", *map(str, arguments), env=env)
+
+
+def test_config_check_compares_the_entry_of_kube_scheduler_with_ours(tmp_path):
+    path = written(tmp_path / "scheduler-config.yaml", {**ENTRY, "httpTimeout": "1s", "nodeCacheCapable": False})
+    result = check("--scheduler-config", path, "--scheduler-version", "1.33")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "the default configuration: valid",
+        f"{path}: valid",
+        "kube-scheduler 1.33; profiles: default-scheduler",
+        (
+            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but calls are answered "
+            "until 4s (80 % of server.httpTimeout)"
+        ),
+        "    set server.httpTimeout to 1s",
+        (
+            f"warning: {path}:8: extenders[0].nodeCacheCapable: is false: kube-scheduler sends whole Node objects and "
+            "pods, up to server.maxBodyBytes (128Mi)"
+        ),
+        "    nodeCacheCapable: true (docs/wire.md)",
+        "1 error, 1 warning, 0 notes",
+    ]
+
+
+def test_config_check_without_a_finding_is_exit_code_0(tmp_path):
+    path = written(tmp_path / "scheduler-config.yaml", ENTRY)
+    result = check("--scheduler-config", path)
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "0 errors, 0 warnings, 0 notes")
+    assert check(env={"EXTENDER_SCHEDULER__CONFIG": str(path)}).stdout == result.stdout
+
+
+def test_config_check_says_what_is_not_evaluated_and_which_gates_change_nothing(tmp_path):
+    plugins = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+    path = written(tmp_path / "scheduler-config.yaml", ENTRY, profiles=[{"schedulerName": "a", "plugins": plugins}])
+    gates = {"EXTENDER_SCHEDULER__FEATURE_GATES": "{PodLevelResources: false, SchedulerQueueingHints: true}"}
+    result = check("--scheduler-config", path, "--scheduler-version", "1.34", env=gates)
+    shown = result.stdout.splitlines()
+    assert shown[2:4] == [
+        "kube-scheduler 1.34, PodLevelResources=false; profiles: a",
+        "note: profile a: plugins that are not evaluated: Coscheduling",
+    ]
+    assert shown[4].startswith("note: ")
+    assert "SchedulerQueueingHints" in shown[4]
+    found = json.loads(check("--scheduler-config", path, "--scheduler-version", "1.34", "-o", "json", env=gates).stdout)
+    assert found["profiles"] == [{"schedulerName": "a", "notEvaluatedPlugins": ["Coscheduling"]}]
+    assert (found["version"], found["featureGates"]) == ("1.34", {"PodLevelResources": False})
+    assert found["findings"] == []
+
+
+def test_config_check_asks_which_entry_is_ours(tmp_path, monkeypatch, capsys):
+    path = written(tmp_path / "scheduler-config.yaml", ENTRY, {**ENTRY, "httpTimeout": "1s"})
+    assert run_main(monkeypatch, "config", "check", "--scheduler-config", path) == 2
+    assert capsys.readouterr().err == (
+        f"extender: {path}: extenders: which is this one? "
+        "--extender 0 (http://127.0.0.1:8888), or 1 (http://127.0.0.1:8888)\n"
+    )
+    assert check("--scheduler-config", path, "--extender", "0").exit_code == 0
+    assert check("--scheduler-config", path, "--extender", "1").exit_code == 1
+    assert run_main(monkeypatch, "config", "check", "--scheduler-config", path, "--extender", "7") == 2
+    assert "--extender 7: no such entry of extenders: 0 (http" in capsys.readouterr().err
+    assert check("--extender", "0").exit_code == 2
+
+
+def test_a_kube_scheduler_that_calls_nothing_is_an_error(tmp_path):
+    result = check("--scheduler-config", written(tmp_path / "scheduler-config.yaml"))
+    assert result.exit_code == 1
+    assert "extenders: kube-scheduler calls no extender" in result.stdout
+
+
 def test_every_mistake_of_a_file_is_a_line_on_stderr_and_the_exit_code_2(tmp_path, monkeypatch, capsys):
     path = tmp_path / "extender.yaml"
     path.write_text("server: {prot: 1}\npreemption: {keepCandidates: 0}")

@@ -138,6 +138,9 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "cluster.json.gz").write_bytes(gzip.compress(json.dumps(picture).encode()))
     (tmp_path / "pod.yaml").write_text(json.dumps(incoming("c")))
     (tmp_path / "extender.yaml").write_text("server: {port: 1}")
+    entry = {"urlPrefix": "http://127.0.0.1:8888", "preemptVerb": "preempt", "nodeCacheCapable": True}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (tmp_path / "scheduler-config.yaml").write_text(json.dumps({**kind, "extenders": [entry]}))
     (tmp_path / "openapi").mkdir()
     monkeypatch.chdir(tmp_path)
 

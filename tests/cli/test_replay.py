@@ -7,6 +7,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -196,7 +197,45 @@ def test_a_directory_without_a_recording_is_exit_code_2(tmp_path, monkeypatch, c
 def test_a_service_answers_by_its_own_policies(rig):
     result = replay(rig.directory, "--url", "http://localhost:1", "--preset", "strict")
     assert result.exit_code == 2
-    assert "--config" in result.stderr
+    assert "omit --preset" in result.stderr
+
+
+PACKING: dict[str, Any] = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"filter": {"disabled": [{"name": "NodeResourcesFit"}]}}}],
+}
+
+
+def test_calls_are_decided_by_another_configuration_of_kube_scheduler(rig, tmp_path):
+    path = tmp_path / "scheduler-config.yaml"
+    path.write_text(json.dumps(PACKING))
+    result = replay(rig.directory, "--scheduler-config", path)
+    assert result.exit_code == 1
+    assert "preempt-1" in result.stdout
+    again = replay(rig.directory, "--scheduler-config", path, "--scheduler-version", "1.36")
+    assert again.stdout == result.stdout
+
+
+def test_calls_are_decided_as_another_version_of_kube_scheduler(rig, tmp_path, monkeypatch, capsys):
+    assert replay(rig.directory, "--scheduler-version", "1.36").exit_code == 0
+    assert replay(rig.directory, "--scheduler-version", "1.29", "--verb", "preempt").exit_code == 0
+    code, err = failed(monkeypatch, capsys, rig.directory, "--scheduler-version", "1.12")
+    assert code == 2
+    assert '"1.12" is not supported: 1.29 to 1.38' in err
+
+
+def test_another_version_of_recorded_profiles_needs_their_file(tmp_path, monkeypatch, capsys):
+    rig = Rig(tmp_path / "recording", scheduler={"profiles": PACKING["profiles"]})
+    rig.recorder.start()
+    rig.ask("filter", filter_body())
+    rig.recorder.stop()
+    assert replay(rig.directory).exit_code == 0
+    code, err = failed(monkeypatch, capsys, rig.directory, "--scheduler-version", "1.33")
+    assert (code, "name their --scheduler-config" in err) == (2, True)
+    path = tmp_path / "scheduler-config.yaml"
+    path.write_text(json.dumps(PACKING))
+    assert replay(rig.directory, "--scheduler-version", "1.33", "--scheduler-config", path).exit_code == 0
 
 
 # --- against a running service ----------------------------------------------------------------------------------------

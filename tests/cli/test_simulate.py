@@ -176,6 +176,152 @@ def test_two_policies_stand_side_by_side_with_differences_marked(world, arriving
     ]
 
 
+# --- kube-scheduler's own configuration and version -----------------------------------------------------------------
+
+
+TWO_PROFILES = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "percentageOfNodesToScore": 50,
+    "profiles": [
+        {
+            "schedulerName": "default-scheduler",
+            "plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}},
+            "pluginConfig": [{"name": "DefaultPreemption", "args": {"minCandidateNodesAbsolute": 5}}],
+        },
+        {
+            "schedulerName": "bin-packing",
+            "pluginConfig": [
+                {
+                    "name": "NodeResourcesFit",
+                    "args": {
+                        "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]},
+                    },
+                }
+            ],
+            "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+        },
+    ],
+}
+HALF_FULL = {node("n1"): [], node("n2"): [pod("a", cpu="2")]}
+
+
+@pytest.fixture
+def two_profiles(tmp_path):
+    """The file of a kube-scheduler with two profiles."""
+    path = tmp_path / "scheduler-config.yaml"
+    path.write_text(yaml.safe_dump(TWO_PROFILES))
+    return path
+
+
+def scheduled_on(message):
+    return message.rpartition(" ")[2]
+
+
+def test_each_pod_is_judged_by_the_profile_of_its_scheduler_name(tmp_path, two_profiles):
+    world, arriving = tmp_path / "cluster.json", tmp_path / "pods.yaml"
+    world.write_text(json.dumps(cluster(HALF_FULL)))
+    names = {"spread": "default-scheduler", "packed": "bin-packing", "foreign": "other"}
+    arriving.write_text(yaml.safe_dump_all([incoming(name, schedulerName=own) for name, own in names.items()]))
+    arguments = ("--cluster", world, "--pod", arriving, "--scheduler-config", two_profiles, "-o", "json")
+    found = json.loads(run(*arguments).stdout)
+    assert {one["pod"]: one["node"] for one in found["cycles"]} == {
+        "default/spread": "n1",
+        "default/packed": "n2",
+        "default/foreign": None,
+    }
+    (skipped,) = [one for one in found["cycles"] if one["outcome"] == "Skipped"]
+    assert skipped["message"] == 'not tried: not ours: no profile has schedulerName "other"'
+
+
+def test_what_the_file_says_and_a_simulation_leaves_out_is_noted(world, arriving, two_profiles):
+    shown = lines("--cluster", world, "--pod", arriving, "--scheduler-config", two_profiles)
+    sampled = "percentageOfNodesToScore is 50: kube-scheduler stops once it has found enough feasible nodes"
+    limits = "minCandidateNodesPercentage is 10 and minCandidateNodesAbsolute 5"
+    assert [line.removeprefix("note: profile ") for line in shown if line.startswith("note: ")] == [
+        f"default-scheduler: {sampled}; here all are judged",
+        f"default-scheduler: {limits}: kube-scheduler's dry run tries that many nodes; here all are tried",
+        "default-scheduler: plugins that are not evaluated: Coscheduling",
+        f"bin-packing: {sampled}; here all are judged",
+    ]
+
+
+def test_the_version_is_set_or_found_in_the_cluster(tmp_path, arriving):
+    path = tmp_path / "cluster.json"
+    labels = {"component": "kube-scheduler"}
+    spec = {"containers": [{"name": "kube-scheduler", "image": "registry.example/kube-scheduler:v1.31.2"}]}
+    own = {"kind": "Pod", "metadata": {"name": "kube-scheduler-cp", "namespace": "kube-system", "labels": labels}}
+    path.write_text(json.dumps({"kind": "List", "items": [*cluster(WORLD)["items"], {**own, "spec": spec}]}))
+
+    def version(*options):
+        found = json.loads(run("--cluster", path, "--pod", arriving, "-o", "json", *options).stdout)
+        return found["version"], found["versionSource"]
+
+    assert version() == ("1.31", "image tag v1.31.2 of pod kube-system/kube-scheduler-cp")
+    assert version("--scheduler-version", "1.33") == ("1.33", "configured")
+
+
+def test_an_upgrade_is_shown_pod_by_pod_with_decisions_first(tmp_path):
+    """BalancedAllocation scores the change that a pod makes from 1.36 on; the message names taints up to 1.33."""
+    nodes = {node("n1", cpu="8"): [pod("a", cpu="4")], node("n2", cpu="8"): [pod("b", memory="4Gi")]}
+    tainted: dict = {node("n3", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]): []}
+    world, arriving = tmp_path / "cluster.json", tmp_path / "pods.yaml"
+    world.write_text(json.dumps(cluster({**nodes, **tainted})))
+    huge = incoming("huge", cpu="100", priority=2000)
+    arriving.write_text(yaml.safe_dump_all([huge, incoming("small", cpu="1", memory="1Gi")]))
+    result = run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36")
+    assert result.exit_code == 1
+    shown = result.stdout.splitlines()
+    assert shown[:5] == [
+        "≠ default/small",
+        "  node",
+        "    - 1.33: n2",
+        "    + 1.36: n1",
+        "~ default/huge",
+    ]
+    assert "untolerated taint {k: v}" in shown[6]
+    assert "untolerated taint(s)" in shown[7]
+    assert (
+        shown[9]
+        == "2 pods: 1 decided otherwise, 1 for another reason or with another number of feasible nodes, 0 the same"
+    )
+    found = json.loads(
+        run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36", "-o", "json").stdout
+    )
+    assert found["compared"] == ["1.33", "1.36"]
+    assert found["summary"] == {"pods": 2, "decidedOtherwise": 1, "otherReason": 1}
+    assert [(one["pod"], one["changes"]) for one in found["differences"]] == [
+        ("default/small", ["node"]),
+        ("default/huge", ["message"]),
+    ]
+
+
+def test_an_upgrade_without_effect_is_exit_code_0(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving, "--compare-versions", "1.35", "1.36")
+    assert (
+        shown[0]
+        == "1 pod: 0 decided otherwise, 0 for another reason or with another number of feasible nodes, 1 the same"
+    )
+
+
+def test_a_feature_gate_that_one_of_the_versions_does_not_have_is_named(world, arriving, monkeypatch, capsys):
+    monkeypatch.setenv("EXTENDER_SCHEDULER__FEATURE_GATES", "{PodLevelResources: true}")
+    error = failure(monkeypatch, capsys, "--cluster", world, "--pod", arriving, "--compare-versions", "1.30", "1.36")
+    assert "1.30 does not have the feature gate PodLevelResources" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--scheduler-version", "1.12"), '--scheduler-version: scheduler.version: "1.12" is not supported'),
+        (("--compare-versions", "1.33", "2.0"), '--compare-versions: scheduler.version: "2.0" is not a version'),
+        (("--scheduler-config", "absent.yaml"), "absent.yaml: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_with_kube_scheduler_is_said_with_its_place(monkeypatch, capsys, options, problem):
+    assert failure(monkeypatch, capsys, "--pending", *options).startswith(f"extender: {problem}")
+
+
 # --- json ---------------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +443,16 @@ def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkey
         pytest.param([], "nothing to schedule", id="no pod"),
         pytest.param(
             ["--pending", "--preset", "strict", "--compare", "a", "b"], "--preset and --compare are", id="both"
+        ),
+        pytest.param(
+            ["--pending", "--compare", "a", "b", "--compare-versions", "1.33", "1.36"],
+            "--compare and --compare-versions are",
+            id="two comparisons",
+        ),
+        pytest.param(
+            ["--pending", "--scheduler-version", "1.33", "--compare-versions", "1.33", "1.36"],
+            "--scheduler-version and --compare-versions are",
+            id="a version and two",
         ),
         pytest.param(["--pending", "--cluster", "x", "--from-server"], "--cluster cannot be", id="two clusters"),
         pytest.param(["--pending", "-o", "yaml"], "yaml", id="an output that is none"),

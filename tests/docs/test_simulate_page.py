@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
+from extender.core.simulator import comparison
 from extender.core.simulator import result as simulated
 from extender.server.admin import simulate as what_if
 
@@ -19,26 +20,26 @@ PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")
 
 
-def manifest(page: str) -> str:
-    found = re.search(r"```yaml\n((?:.*\n)*?)```", page)
-    assert found is not None
-    return found[1]
+def manifests(page: str) -> dict[str, str]:
+    """Return the files that the examples read."""
+    return dict(zip(("pod.yaml", "small.yaml"), re.findall(r"```yaml\n((?:.*\n)*?)```", page), strict=True))
 
 
 def printed(command: str) -> str:
     result = CliRunner().invoke(cli.app, command.split(), env={})
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == ("--compare-versions" in command), result.output
     return result.stdout
 
 
 def renewed(page: str) -> str:
-    """The page with the outputs as they are now; the folder is one that holds its pod.yaml."""
+    """The page with the outputs as they are now; the folder is one that holds its manifests."""
     return BLOCK.sub(lambda block: f"```console\n$ extender {block[1]}\n{printed(block[1])}```\n", page)
 
 
 def with_pod(folder: Path) -> str:
     page = PAGE.read_text(encoding="utf-8")
-    (folder / "pod.yaml").write_text(manifest(page))
+    for name, manifest in manifests(page).items():
+        (folder / name).write_text(manifest)
     os.chdir(folder)
     return page
 
@@ -46,7 +47,7 @@ def with_pod(folder: Path) -> str:
 def test_the_outputs_on_the_page_are_what_is_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = with_pod(tmp_path)
-    assert len(BLOCK.findall(page)) == 3
+    assert len(BLOCK.findall(page)) == 4
     assert renewed(page) == page, "run `python -m tests.docs.test_simulate_page`"
 
 
@@ -60,6 +61,10 @@ SHAPES = (
     simulated.PendingPod,
     simulated.SimulationSummary,
     simulated.NodeUsage,
+    comparison.VersionComparison,
+    comparison.VersionSummary,
+    comparison.VersionDifference,
+    comparison.VersionOutcome,
     what_if.Comparison,
     what_if.PolicyDifference,
     what_if.PodOutcome,

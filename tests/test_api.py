@@ -1,0 +1,141 @@
+"""The Python API: versions, feature gates and configurations of kube-scheduler."""
+
+import inspect
+import json
+
+import pytest
+
+import extender
+from extender.core.profile import PreemptionPolicy
+from extender.errors import ConfigError, UnknownScheduler
+from extender.k8s.version.features import Features
+from tests.builders import cluster, incoming, node, pod
+
+PACKING = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {"schedulerName": "default-scheduler"},
+        {
+            "schedulerName": "packing",
+            "plugins": {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit"}]}},
+            "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}],
+        },
+    ],
+}
+HALF_FULL = {node("n1"): [pod("a", cpu="2")], node("n2"): []}
+RESIZED = pod(
+    "resized",
+    cpu="1",
+    status={
+        "phase": "Running",
+        "containerStatuses": [
+            {"name": "main", "allocatedResources": {"cpu": "4"}, "resources": {"requests": {"cpu": "4"}}}
+        ],
+    },
+)
+
+
+def feasible(*arguments, **options):
+    return extender.evaluate(*arguments, **options).to_dict()["feasible"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """(our configuration, kube-scheduler's)."""
+    ours, theirs = tmp_path / "extender.yaml", tmp_path / "scheduler-config.yaml"
+    theirs.write_text(json.dumps(PACKING))
+    ours.write_text(
+        json.dumps({"preemption": {"preset": "strict"}, "scheduler": {"config": str(theirs), "version": "1.30"}})
+    )
+    return ours, theirs
+
+
+def test_the_version_decides_what_a_running_pod_requests():
+    """A pod that is being resized takes what it was allocated, from 1.33 on."""
+    here = cluster({node("n1", cpu="4"): [RESIZED]})
+    assert feasible(here, incoming("new", cpu="3"), version="1.32") == 1
+    assert feasible(here, incoming("new", cpu="3"), version="1.33") == 0
+    off = {"InPlacePodVerticalScaling": False}
+    assert feasible(here, incoming("new", cpu="3"), version="1.33", feature_gates=off) == 1
+
+
+def test_a_snapshot_is_built_again_for_another_version():
+    here = cluster({node("n1", cpu="4"): [RESIZED]})
+    snapshot = extender.Snapshot.build(extender.load_cluster(here))
+    assert extender.evaluate(snapshot, incoming("new", cpu="3")).context.snapshot is snapshot
+    assert feasible(snapshot, incoming("new", cpu="3")) == 0
+    assert feasible(snapshot, incoming("new", cpu="3"), version="1.32") == 1
+    old = extender.Snapshot.build(extender.load_cluster(here), Features.of(32))
+    assert feasible(old, incoming("new", cpu="3")) == 0
+    assert extender.simulate(snapshot, [incoming("new", cpu="3")], version="1.32").cycles[0].outcome == "Scheduled"
+
+
+@pytest.mark.parametrize("as_path", [str, lambda path: path, lambda _: PACKING], ids=["text", "path", "dict"])
+def test_a_pod_is_judged_by_the_profile_of_its_scheduler_name(files, as_path):
+    def best(name):
+        scores = extender.evaluate(
+            cluster(HALF_FULL), incoming("new", schedulerName=name), scheduler_config=as_path(files[1])
+        ).to_dict()["scores"]
+        return max(scores, key=lambda one: scores[one]["total"])
+
+    assert (best("default-scheduler"), best("packing")) == ("n2", "n1")
+
+
+def test_a_pod_that_no_profile_schedules_is_an_error_or_skipped():
+    foreign = incoming("new", schedulerName="other")
+    with pytest.raises(UnknownScheduler) as error:
+        extender.evaluate(cluster(HALF_FULL), foreign, scheduler_config=PACKING)
+    assert str(error.value) == (
+        "pod 'default/new': not ours: no profile has schedulerName \"other\" (profiles: default-scheduler, packing)"
+    )
+    assert feasible(cluster(HALF_FULL), foreign) == 2
+    assert feasible(cluster(HALF_FULL), foreign, version="1.33") == 2
+    for scheduler in (None, extender.load_scheduler(PACKING)):
+        result = extender.simulate(cluster(HALF_FULL), [foreign], scheduler=scheduler)
+        assert [(one.outcome, one.message) for one in result.cycles] == [
+            ("Skipped", 'not tried: not ours: no profile has schedulerName "other"')
+        ]
+
+
+def test_a_scheduler_is_loaded_from_both_files(files):
+    ours, theirs = files
+    found = extender.load_scheduler(config=ours)
+    assert [one.scheduler_name for one in found.profiles] == ["default-scheduler", "packing"]
+    assert found.version == "1.30"
+    assert found.preemption.disruption_budgets == "Strict"
+    later = extender.load_scheduler(config=ours, version="1.34", feature_gates={"PodLevelResources": False})
+    assert (later.version, later.changed_gates) == ("1.34", {"PodLevelResources": False})
+    assert later.preemption == found.preemption
+    for given in ({"profiles": [{"schedulerName": "own"}]}, theirs):
+        config = {**PACKING, **given} if isinstance(given, dict) else given
+        again = extender.load_scheduler(config, config=ours)
+        assert (again.version, again.preemption) == (found.version, found.preemption)
+    assert extender.load_scheduler(theirs).preemption == PreemptionPolicy()
+
+
+def test_a_scheduler_is_given_or_described_but_not_both():
+    with pytest.raises(ValueError, match="scheduler has a version"):
+        extender.evaluate(cluster(HALF_FULL), incoming(), version="1.33", scheduler=extender.KubeScheduler())
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"version": "1.12"}, '"1.12" is not supported: 1.29 to 1.38'),
+        ({"version": "1.33", "feature_gates": {"PodLevelResourcez": True}}, "PodLevelResourcez"),
+        ({"scheduler_config": {"kind": "Pod"}}, "KubeSchedulerConfiguration"),
+        ({"scheduler_config": "absent.yaml"}, "absent.yaml: No such file or directory"),
+    ],
+)
+def test_a_mistake_is_an_error_that_names_it(options, problem):
+    with pytest.raises(ConfigError) as error:
+        extender.evaluate(cluster(HALF_FULL), incoming(), **options)
+    assert problem in str(error.value)
+
+
+def test_evaluate_and_simulate_take_the_same_description_of_kube_scheduler():
+    shared = {"version", "feature_gates", "scheduler_config", "scheduler", "history"}
+    for function in (extender.evaluate, extender.simulate):
+        parameters = inspect.signature(function).parameters
+        assert {name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY} >= shared
