@@ -664,7 +664,7 @@ def test_H7_a_file_is_refused_briefly_for(load, text, message):
     with pytest.raises(ConfigError) as caught:
         load(text)
     assert str(caught.value).startswith(message)
-    assert len(str(caught.value)) < 500
+    assert len(str(caught.value)) < 700
 
 
 def test_H7_a_file_of_mistakes_is_told_in_part(load):

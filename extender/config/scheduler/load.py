@@ -150,14 +150,16 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
 
 
 def _release(version: str | None, gates: Mapping[str, bool], found: FoundVersion | None) -> _FoundRelease:
+    minor, source = (found.minor, found.source) if found else (DEFAULT_MINOR, "default")
     try:
         if version is not None:
             minor, source = supported_minor(version), "configured"
-        else:
-            minor, source = (found.minor, found.source) if found else (DEFAULT_MINOR, "default")
+    except ValueError as error:
+        raise ConfigError(f"version of kube-scheduler: {error}") from error
+    try:
         return _FoundRelease(minor, Features.of(minor, gates), source)
     except ValueError as error:
-        raise ConfigError(f"scheduler: {error}") from error
+        raise ConfigError(f"feature gates: {error}") from error
 
 
 def _decoded(document: Document) -> SchedulerDocument:

@@ -1,0 +1,233 @@
+"""kube-scheduler's configuration from a file, a mapping or our own file: places, versions and limits."""
+
+import os
+
+import pytest
+
+from extender.config import Configuration, load_config
+from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
+from extender.config.scheduler.schema import API_VERSION, KIND, nanoseconds_of
+from extender.core.profile import UNCONFIGURED
+from extender.errors import ConfigError
+from extender.k8s.version.minor import FoundVersion
+
+HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a file, which is called `k.yaml` in messages."""
+    path = tmp_path / "k.yaml"
+
+    def load(text, **options):
+        path.write_text(text, encoding="utf-8")
+        try:
+            return kube_scheduler_of(path, **options)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(path), "k.yaml")) from error
+
+    return load
+
+
+ARGS = HEAD + "profiles:\n- pluginConfig:\n  - name: "
+
+PLACES = {
+    "no kind": (
+        "{}",
+        "k.yaml:1: kind is missing: expected KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1",
+    ),
+    "an empty file": ("", "k.yaml: kind is missing: "),
+    "another version": (
+        f"apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: {KIND}",
+        'k.yaml:1: apiVersion: no kind "KubeSchedulerConfiguration" is registered for version ',
+    ),
+    "another kind": (
+        f"apiVersion: {API_VERSION}\nkind: Policy",
+        'k.yaml:2: kind: no kind "Policy" is registered for version "kubescheduler.config.k8s.io/v1"',
+    ),
+    "a misspelt key": (HEAD + "profile: []", "k.yaml:3: profile: unknown key (did you mean profiles?)"),
+    "a key twice": (HEAD + "parallelism: 1\nparallelism: 2", "k.yaml:4: parallelism: is listed twice"),
+    "a misspelt argument": (
+        HEAD
+        + "profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        typ: A",
+        "k.yaml:8: profiles[0].pluginConfig[0].args.scoringStrategy.typ: unknown key (did you mean type?)",
+    ),
+    "an argument out of range": (
+        HEAD
+        + "profiles:\n- pluginConfig:\n  - name: DefaultPreemption\n    args:\n      minCandidateNodesPercentage: 101",
+        "k.yaml:7: profiles[0].pluginConfig[0].args.minCandidateNodesPercentage: Invalid value: 101: not in valid",
+    ),
+    "a plugin at the wrong point": (
+        HEAD
+        + "profiles:\n- plugins:\n    filter:\n      enabled:\n      - name: NodeName\n      - name: ImageLocality",
+        'k.yaml:8: profiles[0].plugins.filter.enabled[1]: plugin "ImageLocality" does not extend FilterPlugin plugin',
+    ),
+    "an extender without a weight": (
+        HEAD + "extenders:\n- urlPrefix: http://a\n- urlPrefix: http://b\n  prioritizeVerb: p",
+        "k.yaml:5: extenders[1].weight: Invalid value: 0: must have a positive weight applied to it",
+    ),
+    "a duration": (
+        HEAD + "extenders:\n- httpTimeout: 5",
+        "k.yaml:4: extenders[0].httpTimeout: must be a valid string, not 5",
+    ),
+    "a list": ("[]", "k.yaml:1: must be a mapping such as `kind: KubeSchedulerConfiguration`"),
+    "no YAML": (HEAD + "profiles: [", "k.yaml:"),
+    "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
+    "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
+    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), PLACES.values(), ids=PLACES)
+def test_a_mistake_has_file_line_path_and_reason(load, text, message):
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_all_mistakes_of_a_step_are_reported_by_line(load):
+    with pytest.raises(ConfigError) as caught:
+        load(HEAD + "profiles:\n- schedulerName: a\n- schedulerName: a\nparallelism: 0\n")
+    assert [line.split(": ")[:2] for line in str(caught.value).splitlines()] == [
+        ["k.yaml:5", "profiles[1].schedulerName"],
+        ["k.yaml:6", "parallelism"],
+    ]
+
+
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "k.yaml")
+    with pytest.raises(ConfigError, match="is a FIFO, not a regular file"):
+        kube_scheduler_of(tmp_path / "k.yaml")
+    with pytest.raises(ConfigError, match=r"none\.yaml: No such file"):
+        kube_scheduler_of(tmp_path / "none.yaml")
+
+
+def test_a_mapping_and_a_path_as_text_are_taken_too(load, tmp_path):
+    text = HEAD + "profiles: [{schedulerName: a}]"
+    assert load(text) == kube_scheduler_of(str(tmp_path / "k.yaml"))
+    given = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"schedulerName": "a"}]}
+    assert load(text) == kube_scheduler_of(given)
+
+
+def test_null_is_what_go_makes_of_it(load):
+    text = (
+        HEAD + "parallelism: null\nprofiles:\n- plugins: null\n  pluginConfig: [{name: NodeResourcesFit, args: null}]"
+    )
+    assert load(text) == load(HEAD)
+    assert load(HEAD + "profiles: [null]") == load(HEAD)
+    with pytest.raises(ConfigError, match='invalid duration ""'):
+        load(HEAD + "extenders: [{httpTimeout: null}]")
+
+
+# --- the version ------------------------------------------------------------------------------------------------------
+
+
+def test_a_version_is_configured_found_or_the_default_one():
+    auto = Configuration()
+    configured = Configuration.model_validate({"scheduler": {"version": "v1.30.4"}})
+    found = FoundVersion(33, "image tag v1.33.2")
+    assert (load_kube_scheduler(auto).minor, load_kube_scheduler(auto).version_source) == (36, "default")
+    assert load_kube_scheduler(auto, found).version_source == "image tag v1.33.2"
+    assert load_kube_scheduler(auto, found).minor == 33
+    scheduler = load_kube_scheduler(configured, found)
+    assert (scheduler.minor, scheduler.version_source) == (30, "configured")
+    assert "EBSLimits" in scheduler.profiles[0].filter_plugins
+
+
+def test_a_source_is_read_once_and_resolved_for_each_version(tmp_path):
+    path = tmp_path / "k.yaml"
+    path.write_text(HEAD)
+    source = read_scheduler(Configuration.model_validate({"scheduler": {"config": str(path)}}))
+    path.unlink()
+    assert [source.resolve(FoundVersion(minor, "")).minor for minor in (33, 36)] == [33, 36]
+
+
+def test_a_gate_that_the_version_does_not_have_is_refused():
+    with pytest.raises(ConfigError, match="PodLevelResources"):
+        kube_scheduler_of({}, version="1.31", feature_gates={"PodLevelResources": True})
+    with pytest.raises(ConfigError, match=r'"1\.28" is not supported: 1\.29 to 1\.38'):
+        kube_scheduler_of({}, version="1.28")
+
+
+def test_an_unconfigured_kube_scheduler_is_the_engines_default():
+    assert kube_scheduler_of({}).features == UNCONFIGURED.features
+    assert kube_scheduler_of({}).minor == UNCONFIGURED.minor
+
+
+def test_the_preemption_policy_and_keep_candidates_are_in_every_profile():
+    given = {
+        "preemption": {"disruptionBudgets": "Strict", "keepCandidates": "All"},
+        "scheduler": {"profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}]},
+    }
+    for profile in load_kube_scheduler(Configuration.model_validate(given)).profiles:
+        assert (profile.preemption.disruption_budgets, profile.keep_candidates) == ("Strict", None)
+
+
+# --- inline profiles --------------------------------------------------------------------------------------------------
+
+
+def inline(tmp_path, scheduler):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"scheduler:\n{scheduler}", encoding="utf-8")
+    return load_config(path, {})
+
+
+def test_inline_profiles_say_what_a_file_says(load, tmp_path):
+    profiles = "  profiles:\n  - schedulerName: a\n    plugins: {filter: {disabled: [{name: '*'}]}}\n"
+    ours = load_kube_scheduler(inline(tmp_path, "  percentageOfNodesToScore: 5\n" + profiles))
+    theirs = load(HEAD + "percentageOfNodesToScore: 5\n" + profiles.replace("\n  ", "\n").strip(" "))
+    assert ours == theirs
+
+
+def test_an_inline_mistake_has_the_line_of_our_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"c\.yaml:4: scheduler\.profiles\[0]\.plugins\.bind\.disabled"):
+        inline(tmp_path, "  profiles:\n  - plugins:\n      bind: {disabled: 5}\n")
+    with pytest.raises(ConfigError, match=r"c\.yaml:4: scheduler\.profiles\[0]\.plugins\.bind: at least one bind"):
+        inline(tmp_path, "  profiles:\n  - plugins:\n      bind: {disabled: [{name: '*'}]}\n")
+
+
+def test_with_auto_an_inline_profile_is_refused_only_if_every_version_refuses_it(tmp_path):
+    shape = "{shape: [{utilization: 0, score: 0}, {utilization: 100, score: 10}]}"
+    profiles = f"  profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {shape}}}]}}]\n"
+    config = inline(tmp_path, profiles)
+    assert load_kube_scheduler(config, FoundVersion(37, "")).profiles[0].volume_binding_shape == ((0, 0), (100, 10))
+    with pytest.raises(ConfigError, match=r"configuration: scheduler\.profiles\[0]\.pluginConfig\[0]\.args\.shape"):
+        load_kube_scheduler(config, FoundVersion(36, ""))
+    with pytest.raises(ConfigError, match=r"c\.yaml:2: scheduler\.profiles\[0]\.pluginConfig\[0]\.args\.shape"):
+        inline(tmp_path, profiles + "  version: '1.36'\n")
+
+
+def test_the_line_of_a_key_is_known_to_who_compares_the_files(tmp_path):
+    path = tmp_path / "k.yaml"
+    path.write_text(HEAD + "extenders:\n- urlPrefix: http://a\n  httpTimeout: 5s\n")
+    config, document = read_configuration(path)
+    assert config.extenders[0].http_timeout == "5s"
+    assert str(document.place(("extenders", 0, "httpTimeout"))) == f"{path}:5"
+
+
+# --- durations --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("5s", 5 * 10**9), ("1m30s", 90 * 10**9), ("-1.5h", -5400 * 10**9), ("0", 0), ("+3ms", 3 * 10**6), (".5us", 500)],
+)
+def test_durations_are_read_as_go_reads_them(text, nanoseconds):
+    assert nanoseconds_of(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'invalid duration ""'),
+        ("5", 'missing unit in duration "5"'),
+        ("5x", 'unknown unit "x" in duration "5x"'),
+        ("s", 'invalid duration "s"'),
+        ("1s ", 'unknown unit "s " in duration "1s "'),
+        ("9999999999h", 'invalid duration "9999999999h"'),
+    ],
+)
+def test_what_is_no_duration_is_refused_as_go_refuses_it(text, message):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011, the whole text is compared
+        nanoseconds_of(text)
+    assert str(caught.value) == message
