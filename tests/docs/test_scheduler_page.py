@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.config import Configuration
 from extender.config.load import load_config
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
 from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
@@ -32,6 +32,9 @@ from extender.config.scheduler.schema import (
 )
 from extender.k8s.version import features
 from extender.k8s.version.features import GATES, GATES_NOT_FOLLOWED, NEWEST_MINOR, OLDEST_MINOR, Features
+from extender.k8s.version.found import version_of_pods
+from extender.server.settings import scheduler_line
+from tests.builders import typed
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "scheduler.md"
@@ -215,6 +218,17 @@ def test_the_outputs_on_the_page_are_what_is_printed(tmp_path, monkeypatch):
     with_files(tmp_path)
     assert len(OUTPUT.findall(PAGE)) == 2
     assert renewed(PAGE) == PAGE, "run `python -m tests.docs.test_scheduler_page`"
+
+
+def test_the_line_of_readyz_is_the_one_that_is_said():
+    labels = {"component": "kube-scheduler"}
+    pod = {
+        "metadata": {"name": "kube-scheduler-control-1", "namespace": "kube-system", "labels": labels},
+        "spec": {"containers": [{"name": "kube-scheduler", "image": "registry.k8s.io/kube-scheduler:v1.36.2"}]},
+    }  # fmt: skip
+    found = version_of_pods([typed(pod)])
+    file = Configuration.model_validate({"scheduler": {"config": str(ROOT / "deploy/scheduler/two-profiles.yaml")}})
+    assert f"\n[+] {scheduler_line(load_kube_scheduler(file, found))}\n" in PAGE
 
 
 def test_every_link_leads_somewhere():
