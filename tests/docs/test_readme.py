@@ -84,5 +84,7 @@ def test_the_python_example_runs(tmp_path, monkeypatch):
     example = Path(extender.__file__).parent / "cluster" / "files" / "example.yaml"
     cluster = yaml.load(example.read_text(encoding="utf-8"), yaml.SafeLoader)
     (tmp_path / "cluster.json").write_text(json.dumps(cluster, default=str), encoding="utf-8")
+    profiles = Path(__file__).parents[2] / "deploy" / "scheduler" / "two-profiles.yaml"
+    (tmp_path / "scheduler-config.yaml").write_bytes(profiles.read_bytes())
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(code, {})
