@@ -8,6 +8,7 @@
     │   └── UnsupportedBody     415  the body has another media type or encoding
     ├── UnknownScheduler        503  no profile of kube-scheduler's has the pod's schedulerName
     ├── PluginFailed            503  a plugin of kube-scheduler's fails for the pod, which ends its scheduling cycle
+    ├── ResizeDeferred          503  a bound pod waits for room to grow in place: kube-scheduler decides
     ├── UnknownNode             503  a node is not in the cluster cache: no safe answer is possible
     ├── NotReady                503  the cluster cache is not synced yet, or is stale
     ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
@@ -59,6 +60,10 @@ class UnknownScheduler(ExtenderError):
 
 
 class PluginFailed(ExtenderError):
+    status = 503
+
+
+class ResizeDeferred(ExtenderError):
     status = 503
 
 

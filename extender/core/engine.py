@@ -40,6 +40,7 @@ from extender.core.preemption.rate_limits import preemption_refusal
 from extender.core.preemption.recent_deletions import dry_run_sent_candidates, no_eviction_needed
 from extender.core.preemption.sent_candidates import (
     CONTRADICTIONS,
+    PASSED_ON_WITHOUT_VICTIMS,
     DropCode,
     Dropped,
     SentCandidate,
@@ -327,13 +328,29 @@ def preempt(
         Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), run.violations_on(place))
         for place in best_candidates(run, profile.keep_candidates).tolist()
     )
+    dropped = drop_reasons(filter_run, run, resolved, [candidate.node for candidate in kept])
+    if context.features.candidates_may_lack_victims:
+        passed_on = _candidates_without_victims(sent, dropped)
+        kept += tuple(Candidate(node, (), sent[node].num_pdb_violations) for node in passed_on)
+        dropped = {node: reason for node, reason in dropped.items() if node not in passed_on}
     return PreemptDecision(
         kept,
-        drop_reasons(filter_run, run, resolved, [candidate.node for candidate in kept]),
+        dropped,
         plugins,
         as_sent=frozenset(compress(resolved.nodes, scheduler_decides[resolved.rows].tolist())),
         decision_context=decision_context,
     )
+
+
+def _candidates_without_victims(sent: Mapping[str, SentCandidate], dropped: Mapping[str, Dropped]) -> list[str]:
+    """Return the nodes that were sent without victims and got none here, although no policy is the reason.
+
+    kube-scheduler sends them where only an extender's /filter rejects the pod (v1.38): another extender may know the
+    victims, and where none does, kube-scheduler leaves the node out itself.
+    """
+    return [
+        node for node, reason in dropped.items() if not sent[node].victims and reason.code in PASSED_ON_WITHOUT_VICTIMS
+    ]
 
 
 def _vetoed(

@@ -71,7 +71,9 @@ class Kind:
     """API group; objects of an equally named kind in another group are ignored."""
     namespaced: bool = False
     version: str = "v1"
-    """Version of the API group that is read."""
+    """Version of the API group that is read, and that dumps name."""
+    newer_versions: tuple[str, ...] = ()
+    """Further versions with the same fields, of which an API server may serve any, newest first."""
 
     @property
     def api_version(self) -> str:
@@ -96,7 +98,14 @@ KINDS: dict[str, Kind] = {
     "CSIStorageCapacity": Kind("csi_storage_capacities", CSIStorageCapacity, "storage.k8s.io", namespaced=True),
     "VolumeAttachment": Kind("volume_attachments", VolumeAttachment, "storage.k8s.io"),
     "DeviceClass": Kind("device_classes", DeviceClass, "resource.k8s.io"),
-    "PodGroup": Kind("pod_groups", PodGroup, SCHEDULING, namespaced=True, version="v1alpha2"),
+    "PodGroup": Kind(
+        "pod_groups",
+        PodGroup,
+        SCHEDULING,
+        namespaced=True,
+        version="v1alpha2",
+        newer_versions=("v1beta1", "v1alpha3"),
+    ),
     "PodGroup.scheduling.x-k8s.io": Kind(
         "coscheduling_groups", PodGroup, COSCHEDULING, namespaced=True, version="v1alpha1"
     ),

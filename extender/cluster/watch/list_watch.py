@@ -38,6 +38,8 @@ class Resource:
     path: str
     core: bool
     """True if decisions are impossible without this kind."""
+    other_paths: tuple[str, ...] = ()
+    """Paths of other versions, which are tried in turn if the server does not have `path`."""
 
     @property
     def plural(self) -> str:
@@ -52,7 +54,35 @@ def _resource(kind: str) -> Resource:
     of_kind, name = KINDS[kind], kind_without_group(kind).lower()
     plural = f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
     root = "apis" if of_kind.group else "api"
-    return Resource(kind, f"/{root}/{of_kind.api_version}/{plural}", kind in CORE_KINDS)
+    versions = (*of_kind.newer_versions, of_kind.version)
+    path, *others = (f"/{root}/{of_kind.group}/{version}/{plural}".replace("//", "/") for version in versions)
+    return Resource(kind, path, kind in CORE_KINDS, tuple(others))
+
+
+class ServedPath:
+    """The path at which a server has a resource: of its versions, the first that is not answered by 404."""
+
+    def __init__(self, resource: Resource) -> None:
+        self._paths = (resource.path, *resource.other_paths)
+        self._index = self._missing = 0
+
+    @property
+    def current(self) -> str:
+        return self._paths[self._index]
+
+    def found(self) -> None:
+        """Keep the current path."""
+        self._missing = 0
+
+    def try_next(self) -> bool:
+        """Turn to the next path after a 404; return False if that was the last one that had not been tried."""
+        self._missing += 1
+        if len(self._paths) > 1:
+            self._index = (self._index + 1) % len(self._paths)
+        if self._missing < len(self._paths):
+            return True
+        self._missing = 0
+        return False
 
 
 RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is not PodGroup)

@@ -31,17 +31,11 @@ from extender.cluster.watch.list_watch import (
     WatchSettings,
 )
 from extender.cluster.watch.object_reader import ObjectReader
-from extender.cluster.watch.retry import Outage, RetryTimer
+from extender.cluster.watch.retry import MAX_CONSECUTIVE_REFUSALS, MAX_SILENT_WATCHES, Outage, RetryTimer
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
 log = logging.getLogger(__name__)
-
-MAX_CONSECUTIVE_REFUSALS = 3
-"""Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent."""
-
-MAX_SILENT_WATCHES = 2
-"""Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
 
 
 @dataclass(eq=False)
@@ -62,6 +56,7 @@ class Reflector:
 
     def __post_init__(self) -> None:
         self.state = ReflectorState()
+        self._path = list_watch.ServedPath(self.resource)
         self._reader = ObjectReader(self.resource.kind, self.decoder, self.store, self.state, self.clock)
         self._retry = RetryTimer(self.outage or Outage(self.clock), self._new_backoff, self.wait, self.jitter)
         self._relist_reason: str | None = None
@@ -103,7 +98,7 @@ class Reflector:
         """Return (namespace, name) -> (uid, resourceVersion) from the API server; raises ApiError or ApiUnreachable."""
 
         def fetch(params: QueryParams) -> bytes:
-            return self.api.get(self.resource.path, params, accept=list_watch.METADATA_ONLY_ACCEPT)
+            return self.api.get(self._path.current, params, accept=list_watch.METADATA_ONLY_ACCEPT)
 
         return list_watch.list_metadata(fetch, self.resource.kind, self.settings.page_size)
 
@@ -224,6 +219,7 @@ class Reflector:
             self._accepted_at = self.state.last_contact = self.clock()
             self._has_received = self._has_progressed = False
             self._consecutive_refusals = self._too_large = 0
+            self._path.found()
             if self._initial is None:
                 self.state.watch_restarts += self._synced
                 self._mark_synced()
@@ -237,7 +233,7 @@ class Reflector:
     def _open(self, params: QueryParams, read_timeout: float) -> Stream:
         self._verb = "watch" if "watch" in params else "list"
         timeout = (self.settings.connect_timeout, read_timeout)
-        self._stream = self.api.stream(self.resource.path, params, timeout=timeout)
+        self._stream = self.api.stream(self._path.current, params, timeout=timeout)
         if self._is_interrupted():
             self._stream.close()  # the interrupting thread may have closed the previous stream
         return self._stream
@@ -353,6 +349,9 @@ class Reflector:
 
     def _handle_refusal(self, error: ApiError) -> float:
         """Handle 403 and 404; the first ones after a success are retried: a starting API server sends them, too."""
+        if error.code == 404 and self._path.try_next():
+            self._must_list = True
+            return 0.0
         self._consecutive_refusals += 1
         if self.resource.core and error.code == 403 and not self._synced:
             self.state.fatal = f"no permission to {self._verb} {self.resource.plural}, which is required: {error}"

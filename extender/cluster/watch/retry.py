@@ -23,6 +23,12 @@ RESUME_SPREAD_SECONDS = 1.0
 GATEWAY_ERRORS = (502, 503, 504)
 """Status codes with which a load balancer says that it reaches no API server."""
 
+MAX_CONSECUTIVE_REFUSALS = 3
+"""Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent."""
+
+MAX_SILENT_WATCHES = 2
+"""Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
+
 
 class Outage:
     """An outage of one API server, as all reflectors of a source see it; every method is thread-safe."""

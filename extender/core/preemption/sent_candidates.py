@@ -42,6 +42,10 @@ CONTRADICTIONS = frozenset({DropCode.UNKNOWN_NODE, DropCode.UNKNOWN_VICTIM, Drop
 """Reasons that cannot be while both caches are the same: kube-scheduler would not have sent the candidate."""
 
 
+PASSED_ON_WITHOUT_VICTIMS = frozenset({DropCode.FITS, DropCode.UNRESOLVABLE, DropCode.NO_ROOM})
+"""Reasons that do not keep a candidate that was sent without victims out of the answer (v1.38)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """The reason why a sent node is not in the answer."""

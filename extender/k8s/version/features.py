@@ -90,6 +90,10 @@ class Features:
     """DeviceClasses may back extended resources."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
     """Tolerations may compare by Gt and Lt."""
+    in_place_pod_vertical_scaling_scheduler_preemption: bool = gate(
+        "InPlacePodVerticalScalingSchedulerPreemption", (37, "alpha", False), needs=("InPlacePodVerticalScaling",)
+    )
+    """A bound pod that waits for room to grow in place may preempt on its node: left to kube-scheduler."""
     storage_capacity_scoring: bool = gate("StorageCapacityScoring", (33, "alpha", False), (37, "beta", True))
     """VolumeBinding scores dynamic provisioning by storage capacity."""
     volume_limit_scaling: bool = gate("VolumeLimitScaling", (35, "alpha", False), (37, "beta", True))
@@ -129,7 +133,8 @@ class Features:
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
-    """A PodDisruptionBudget and a topology spread constraint with selector {} match all pods of the namespace."""
+    """A PodDisruptionBudget and a topology spread constraint with selector {} match all pods of the namespace; pods
+    without labels count against budgets."""
 
     @classmethod
     def of(cls, minor: int, gates: Mapping[str, bool] | None = None) -> "Features":

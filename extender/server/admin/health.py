@@ -67,7 +67,7 @@ def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
         *server_context.lifecycle.warnings(),
     )
     checks += [f"[!] {warning}" for warning in warnings]
-    if not_ours := server_context.metrics.failures(UnknownScheduler):
+    if not_ours := server_context.metrics.failures_by_reason().get(UnknownScheduler.__name__):
         checks.append(f"[!] {not_ours} calls for pods that are not ours: no profile has their schedulerName")
     rejections = server_context.metrics.guard_rejections()
     checks.append(f"[!] guard: rejected candidates: {rejections}" if rejections else "[+] guard: nothing rejected")

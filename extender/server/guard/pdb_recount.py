@@ -22,6 +22,7 @@ from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelPredicate, SelectorError, compile_label_selector
 from extender.k8s.time import parse_time
+from extender.k8s.version.features import Features
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 BudgetShare = tuple[str, int]
@@ -67,7 +68,7 @@ class PDBRecount:
         self._policy = policy
         self._is_live = policy.budget_accounting == "Live"
         self._budgets = tuple(snapshot.objects.budgets.values())
-        self._selects = [label_predicate(budget, policy.empty_selector) for budget in self._budgets]
+        self._selects = [label_predicate(budget, snapshot.features, policy.empty_selector) for budget in self._budgets]
         self._by_namespace: dict[str, list[int]] = {}
         for index, budget in enumerate(self._budgets):
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(index)
@@ -91,7 +92,7 @@ class PDBRecount:
         return violating
 
     def _order(self, pod: Pod) -> tuple[int, ...]:
-        """Return the sort key for counting pods: by importance, then in listing order, inverted without a start time."""
+        """Return the sort key for counting pods: importance, then listing order, inverted without a start time."""
         pod_table = self._snapshot.pod_table
         listed = int(pod_table.order[pod_table.row_of[identity(pod)]])
         return *importance_under_policy(self._policy, pod), listed if pod.status.start_time else -listed
@@ -159,18 +160,21 @@ class PDBRecount:
         return len(pods) - len(terminating), sum(map(is_assumed_terminating, terminating))
 
 
-def label_predicate(budget: PodDisruptionBudget, empty_selector: str) -> LabelPredicate:
-    """Return whether a budget selects given labels; an unset or invalid selector selects no pod, as do no labels.
+def label_predicate(budget: PodDisruptionBudget, features: Features, empty_selector: str) -> LabelPredicate:
+    """Return whether a budget selects given labels; an unset or invalid selector selects no pod.
 
-    `empty_selector`: an empty selector selects no pod (kube-scheduler v1.36), or "Everything" (policy/v1).
+    Up to v1.37 an empty selector selects no pod, or "Everything" (policy/v1) by `empty_selector`, and no selector
+    selects a pod without labels.
     """
     try:
         selector = compile_label_selector(budget.spec.selector)
     except SelectorError:
         return lambda _: False
     if selector.is_empty:
-        return lambda _: empty_selector == "Everything"
+        return lambda _: features.empty_selectors_match_all or empty_selector == "Everything"
     matches = selector.predicate()
+    if features.empty_selectors_match_all:
+        return matches
     return lambda labels: bool(labels) and matches(labels)
 
 

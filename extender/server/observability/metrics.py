@@ -282,15 +282,17 @@ class Metrics:
         """Add a collector whose metrics are computed at scrape time."""
         self._registry.register(collector)
 
-    def failures(self, error: type[ExtenderError]) -> int:
-        """Return the number of calls that failed with one of COUNTED_ERRORS."""
-        (family,) = self._counters["failures",].collect()
-        return int(next(one.value for one in family.samples if one.labels["reason"] == error.__name__))
+    def failures_by_reason(self) -> dict[str, int]:
+        """Return reason -> number of calls that failed for it, for the reasons with at least one."""
+        return self._nonzero("failures", "reason")
 
     def guard_rejections(self) -> dict[str, int]:
         """Return rule -> number of rejected candidates, for the rules with at least one."""
-        (family,) = self._counters["guard_rejections",].collect()
-        return {one.labels["rule"]: int(one.value) for one in family.samples if one.value}
+        return self._nonzero("guard_rejections", "rule")
+
+    def _nonzero(self, name: str, label: str) -> dict[str, int]:
+        (family,) = self._counters[name,].collect()
+        return {one.labels[label]: int(one.value) for one in family.samples if one.value}
 
     def exposition(self) -> bytes:
         """Render every metric in the Prometheus text format, of type CONTENT_TYPE."""

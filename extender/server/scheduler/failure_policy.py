@@ -6,7 +6,8 @@
     /preempt      503, or 200 with no victims (preemption.onFailure: Error | Veto)
     /bind         200 with the error
 
-A pod whose schedulerName no profile has is not ours: /filter accepts every node and /prioritize scores none.
+A pod whose schedulerName no profile has is not ours: /filter accepts every node and /prioritize scores none. A bound
+pod that waits for room to grow in place is passed through by all three.
 
 Rule: every failure is counted once, here. Of failures of one verb for the same reason, at most one line per 10 s is
 logged; a bug is logged each time.
@@ -14,7 +15,7 @@ logged; a bug is logged each time.
 
 import logging
 
-from extender.errors import INTERNAL, ExtenderError
+from extender.errors import INTERNAL, ExtenderError, ResizeDeferred
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
@@ -39,8 +40,11 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 
 
 def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
-    """Log and count the error, and return the pass-through answer to the request."""
-    record_failure(verb, server_context, error)
+    """Log and count the error, unless it is none (`ResizeDeferred`), and return the pass-through answer."""
+    if isinstance(error, ResizeDeferred):
+        server_context.log_failure((verb, type(error)), "%s: passed through: %s", verb, error)
+    else:
+        record_failure(verb, server_context, error)
     server_context.metrics.count_answer(verb, "passthrough")
     return passthrough.ANSWERS[verb](request)
 

@@ -24,7 +24,7 @@ from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import GuardError, UnknownScheduler
+from extender.errors import GuardError, ResizeDeferred, UnknownScheduler
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
@@ -184,8 +184,11 @@ def _decide(
 
 
 def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, error: Exception) -> CallResult:
-    """Return the answer to a call that failed; /filter and /prioritize pass a pod through that is not ours."""
-    if isinstance(error, UnknownScheduler) and verb != "preempt":
+    """Return the answer to a call that failed; a pod that is not judged here is passed through.
+
+    That is a pod that is not ours, except by /preempt, and a bound pod that is to grow in place.
+    """
+    if isinstance(error, ResizeDeferred) or (isinstance(error, UnknownScheduler) and verb != "preempt"):
         given = pass_through(verb, server_context, request, error)
         return CallResult(given, "passthrough", error=error_message(error))
     return CallResult(failure_answer(verb, server_context, error), "failed", error=error_message(error))
@@ -344,12 +347,12 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         return Answer(encode_preempt(decision.kept), "decided")
 
     def kept(self, decision: PreemptDecision) -> int:
-        return len(decision.kept)
+        return sum(bool(candidate.victims) for candidate in decision.kept)
 
     def apply_effects(self, server_context: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
         """Assume the preemption if the answer has one node; of several nodes kube-scheduler chooses one itself."""
         try:
-            if server_context.source.is_live and len(decision.kept) == 1:
+            if server_context.source.is_live and len(decision.kept) == 1 and decision.kept[0].victims:
                 (chosen,) = decision.kept
                 server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
                 server_context.eviction_log.record(request.pod, chosen.victims)

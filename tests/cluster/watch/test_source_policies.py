@@ -14,6 +14,7 @@ pytestmark = pytest.mark.anyio
 
 NATIVE, COSCHEDULING = (one.kind for one in POD_GROUP_RESOURCES)
 PATH = {one.kind: one.path for one in POD_GROUP_RESOURCES}
+OF_THE_FAKE = "/apis/scheduling.k8s.io/v1alpha2/podgroups"
 
 
 @pytest.fixture
@@ -48,7 +49,22 @@ class Aggregated:
         self._other.close()
 
     def _of(self, path):
-        return (self._other, PATH[NATIVE]) if path == PATH[COSCHEDULING] else (self._api, path)
+        return (self._other, OF_THE_FAKE) if path == PATH[COSCHEDULING] else (self._api, path)
+
+
+class Serving(Aggregated):
+    """An API server that has its own PodGroups in one version only."""
+
+    def __init__(self, api, version):
+        super().__init__(api, api)
+        self.version = version
+        self.asked = []
+
+    def _of(self, path):
+        if "/apis/scheduling.k8s.io/v1" in path and path.endswith("/podgroups"):
+            self.asked.append(path.split("/")[3])
+            return self._api, OF_THE_FAKE if self.asked[-1] == self.version else "/apis/scheduling.k8s.io/v0/podgroups"
+        return self._api, path
 
 
 def gang(name, minimum):
@@ -96,6 +112,32 @@ async def test_pod_groups_of_both_apis_are_followed(api, other):
         assert [views[kind].phase for kind in (NATIVE, COSCHEDULING)] == ["watching", "watching"]
         assert sum(view.skipped for view in views.values()) == 0
         assert [await rig.source.verify(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
+async def test_pod_groups_are_read_in_whichever_version_is_served(api, version):
+    api.put("PodGroup", gang("train", 3))
+    server = Serving(api, version)
+    async with following(server, pod_groups=True) as rig:
+        await rig.read()
+        assert minimums(rig) == [{"train": 3}, {}]
+        api.put("PodGroup", gang("train", 4))
+        await rig.until(lambda: minimums(rig) == [{"train": 4}, {}])
+        assert rig.state(NATIVE).phase == "watching"
+        assert set(server.asked) <= {"v1beta1", "v1alpha3", version}
+        assert await rig.source.verify(NATIVE) == 0
+
+
+async def test_an_upgrade_that_drops_a_version_goes_on_with_the_next(api):
+    api.put("PodGroup", gang("train", 3))
+    server = Serving(api, "v1alpha2")
+    async with following(server, pod_groups=True) as rig:
+        await rig.read()
+        server.version = "v1alpha3"
+        api.drop_connections()
+        api.put("PodGroup", gang("more", 2))
+        await rig.until(lambda: minimums(rig) == [{"train": 3, "more": 2}, {}])
+        assert server.asked[-1] == "v1alpha3"
 
 
 async def test_pod_groups_that_a_cluster_does_not_have_are_known_not_to_be_there(api):

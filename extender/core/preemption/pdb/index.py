@@ -40,8 +40,8 @@ budget that selects it."""
 def budget_matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") -> LabelMatcher | None:
     """Compile the budget's selector; None if it selects no pod.
 
-    It selects none if it is unset, invalid, or empty: kube-scheduler ignores budgets with an empty selector
-    (filterPodsWithPDBViolation, v1.36), although in policy/v1 such a budget covers its namespace. `empty_selects`:
+    It selects none if it is unset, invalid, or empty: kube-scheduler ignores budgets with an empty selector up to v1.37
+    (filterPodsWithPDBViolation), although in policy/v1 such a budget covers its namespace. `empty_selects`:
     "Nothing" as in kube-scheduler, or "Everything".
     """
     try:
@@ -64,7 +64,9 @@ class NamespaceSelectors:
     Results are cached by those labels whose keys any of the selectors reads, until a selector changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, skips_unlabelled: bool) -> None:
+        """`skips_unlabelled`: see `_pod_predicate`."""
+        self._skips_unlabelled = skips_unlabelled
         self._by_row: dict[int, tuple[LabelMatcher, LabelPredicate]] = {}
         self._keys = Counter[str]()
         """Label key -> number of requirements."""
@@ -85,7 +87,7 @@ class NamespaceSelectors:
         if selector is None:
             return lambda _: False
         self._keys.update(wanted.key for wanted in selector.requirements)
-        selects = _pod_predicate(selector)
+        selects = _pod_predicate(selector, skips_unlabelled=self._skips_unlabelled)
         self._by_row[row] = selector, selects
         return selects
 
@@ -107,12 +109,17 @@ class NamespaceSelectors:
         self._known_values = 0
 
 
-def _pod_predicate(selector: LabelMatcher) -> LabelPredicate:
-    """Return whether the selector of a budget selects pods with given labels."""
+def _pod_predicate(selector: LabelMatcher, *, skips_unlabelled: bool) -> LabelPredicate:
+    """Return whether the selector of a budget selects pods with given labels.
+
+    `skips_unlabelled`: up to v1.37 kube-scheduler skips pods without labels, even for selectors such as `x notin (y)`
+    (filterPodsWithPDBViolation).
+    """
     if selector.is_empty:
         return lambda _: True
     matches = selector.predicate()
-    # Upstream quirk: filterPodsWithPDBViolation skips pods without labels, even for selectors such as `x notin (y)`.
+    if not skips_unlabelled:
+        return matches
     return lambda labels: bool(labels) and matches(labels)
 
 
@@ -126,9 +133,10 @@ class BudgetIndex(Index):
     pod_parts = _RELEVANT_PARTS | {"labels"}
 
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
-        """`empty_selects`: see `PreemptionPolicy.empty_selector`."""
+        """`empty_selects`: see `PreemptionPolicy.empty_selector`; from v1.38 on always "Everything"."""
         super().__init__(snapshot)
-        self._empty_selects = empty_selects
+        self._matches_all = snapshot.features.empty_selectors_match_all
+        self._empty_selects = "Everything" if self._matches_all else empty_selects
         self._cache_key = type(self), empty_selects
         self._groups = snapshot.index(LabelGroups)
         self.allowed: list[int] = []
@@ -331,7 +339,7 @@ class BudgetIndex(Index):
                 self._recount_pod(row_of_pod)
 
     def _set_selector(self, row: int, namespace: str, selector: LabelMatcher | None) -> None:
-        selectors = self._selectors.setdefault(namespace, NamespaceSelectors())
+        selectors = self._selectors.setdefault(namespace, NamespaceSelectors(skips_unlabelled=not self._matches_all))
         selects = selectors.set(row, selector)
         if not selectors:
             del self._selectors[namespace]
