@@ -84,7 +84,8 @@ class Evaluation:
     def _not_evaluated(self) -> dict[str, list[str]]:
         names = self.context.snapshot.node_names
         nodes = {plugin: np.flatnonzero(mask) for plugin, mask in filters_not_evaluated(self.context).items()}
-        return {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
+        scores = dict.fromkeys(self.context.profile.not_evaluated_scores, sorted(names))
+        return scores | {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
 
     def _scores(self) -> dict[str, Any]:
         if self.scores.error is not None or not self.context.profile.score_weights:

@@ -115,7 +115,7 @@ class RecordedRequest:
     context: SchedulingContext
     """Context with a reduced snapshot and pod: only what protection reasons read."""
     filters: tuple[str, ...]
-    """Filter plugins in the order in which they run."""
+    """Filter plugins in the order in which they run; none where PreFilter rejected the pod."""
 
     def amounts(self) -> dict[str, int]:
         """Return the amounts that the pod requests, in the scheduler's units."""
@@ -393,7 +393,10 @@ def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ..
     """Record the request; `nominees`: the nominated pods that an explanation shows."""
     context, pod = decision_context.context, RecordedPod.of(decision_context.context.pod)
     unable = plugins_missing_permissions(context, "filter")
-    filters = tuple(name for name in context.profile.filter_plugins if name in FILTERS and name not in unable)
+    run, enabled = decision_context.filter_run, context.profile.filter_plugins
+    if run is not None and run.prefilter_status is not None:
+        enabled = ()  # a rejection at PreFilter: no filter ran
+    filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
     return RecordedRequest(pod, reduced, filters)
 

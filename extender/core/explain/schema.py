@@ -219,7 +219,7 @@ class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
     """Keys of `preemption` that differ from kube-scheduler's behaviour, with their values."""
     incoming: PodReport
     filters: list[str] = []
-    """Filter plugins in the order in which they run."""
+    """Filter plugins in the order in which they run; none where PreFilter rejected the pod."""
     nodes: list[NodeReport] = []
     """`/preempt`: candidates best first, then the others by name; otherwise in the order of the request."""
     ranking: RankingReport | None = None
