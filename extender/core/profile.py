@@ -155,7 +155,8 @@ class PreemptionPolicy:
     budget_accounting: Literal["Reported", "Live"] = "Reported"
     """Reported: status.disruptionsAllowed. Live: at most what the pods in the cache allow, by the eviction API."""
     empty_selector: Literal["Nothing", "Everything"] = "Nothing"
-    """Meaning of a PDB's selector {}: no pod, as in kube-scheduler, or every pod of its namespace, as in policy/v1."""
+    """Meaning of a PDB's selector {}: no pod, as in kube-scheduler up to v1.37, or every pod of its namespace, as in
+    policy/v1; with Features.empty_selectors_match_all the latter in any case."""
     candidates: Literal["Sent", "AllNodes"] = "Sent"
     """Sent: the candidates that kube-scheduler sent. AllNodes: also nodes that it did not send."""
     importance: tuple[str, ...] = DEFAULT_IMPORTANCE
@@ -248,11 +249,16 @@ class Profile:
     """DefaultPreemptionArgs: with `min_candidate_nodes_absolute`, how many candidates kube-scheduler's dry run looks
     for. The extender tries all nodes that it is sent; simulations report the number."""
     min_candidate_nodes_absolute: int = 100
+    percentage_of_nodes_to_score: int = 0
+    """Share of feasible nodes after which kube-scheduler stops looking; 0: by the size of the cluster. The extender
+    judges all nodes that it is sent."""
     keep_candidates: int | None = 1
     """Largest number of candidates in an answer to `/preempt`, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()
     """schedulerNames of all profiles of the same kube-scheduler, whose nominated pods count; empty: only the incoming
     pod's own."""
+    ungated_scheduler_names: frozenset[str] = frozenset()
+    """Those of `scheduler_names` whose profile lacks the plugin SchedulingGates: their gated pods are queued."""
     preemption: PreemptionPolicy = PreemptionPolicy()
 
     @property
@@ -279,8 +285,6 @@ class KubeScheduler:
     """Minor version: 36 for 1.36."""
     version_source: str = "default"
     """Where `minor` was found, as `/readyz?verbose` says it."""
-    percentage_of_nodes_to_score: int = 0
-    """0: adaptive. The extender judges all nodes that it is sent; simulations report the number."""
 
     def profile_of(self, pod: Pod) -> Profile | None:
         """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""

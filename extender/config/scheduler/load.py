@@ -21,6 +21,7 @@ from extender.config.scheduler.schema import (
     KIND,
     PLACEMENT_POINTS,
     PLACEMENT_POINTS_SINCE,
+    KubernetesDocument,
     KubeSchedulerConfiguration,
     ProfileSection,
 )
@@ -63,7 +64,11 @@ class SchedulerSource:
         version = None if section.version == "auto" else section.version
         keep = None if preemption.keep_candidates == "All" else preemption.keep_candidates
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=keep)
-        return _kube_scheduler(self.read, _release(version, section.feature_gates, found), base)
+        try:
+            release = _release(version, section.feature_gates, found)
+        except ConfigError as error:
+            raise ConfigError(f"scheduler.featureGates: {error}") from error
+        return _kube_scheduler(self.read, release, base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +93,30 @@ def read_scheduler(config: Configuration) -> SchedulerSource:
     return SchedulerSource(config, _inline(config, Document(INLINE_NAME)))
 
 
-def check_inline_profiles(config: Configuration, document: Document) -> None:
-    """Raise ConfigError, with the lines of the document, if no supported version accepts the inline profiles.
+def check_section(config: Configuration, document: Document) -> None:
+    """Raise ConfigError, with the lines of the document, for what the section `scheduler` itself says wrong.
 
-    A configured version is the only one that counts; with `auto`, it is not known yet which.
+    With version auto, it is wrong only if every supported version refuses it.
     """
-    if config.scheduler.config is not None:
-        return
-    source = SchedulerSource(config, _inline(config, document))
-    found = [FoundVersion(minor, "") for minor in range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)]
-    error: ConfigError | None = None
-    for version in found:
+    section = config.scheduler
+    versions = range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)
+    candidates = [f"1.{minor}" for minor in versions] if section.version == "auto" else [section.version]
+    refused: ConfigError | None = None
+    for version in candidates:
         try:
-            source.resolve(version)
-        except ConfigError as refused:
-            error = error or refused
+            release = _release(version, section.feature_gates, None)
+        except ConfigError as error:
+            refused = refused or document.refuse([Mistake(("scheduler", "featureGates"), str(error))])
+            continue
+        try:
+            if section.config is None:
+                _kube_scheduler(_inline(config, document), release, UPSTREAM)
+        except ConfigError as error:
+            refused = refused or error
         else:
             return
-    if error is not None:
-        raise error
+    if refused is not None:
+        raise refused
 
 
 def read_configuration(path: Path) -> tuple[KubeSchedulerConfiguration, Document]:
@@ -138,7 +148,7 @@ def kube_scheduler_of(
 
 
 def _read(path: Path) -> SchedulerDocument:
-    return _decoded(Document.read(path, _EXAMPLE))
+    return _decoded(KubernetesDocument.read(path, _EXAMPLE))
 
 
 def _inline(config: Configuration, document: Document) -> SchedulerDocument:
@@ -154,12 +164,9 @@ def _release(version: str | None, gates: Mapping[str, bool], found: FoundVersion
     try:
         if version is not None:
             minor, source = supported_minor(version), "configured"
-    except ValueError as error:
-        raise ConfigError(f"version of kube-scheduler: {error}") from error
-    try:
         return _FoundRelease(minor, Features.of(minor, gates), source)
     except ValueError as error:
-        raise ConfigError(f"feature gates: {error}") from error
+        raise ConfigError(str(error)) from error
 
 
 def _decoded(document: Document) -> SchedulerDocument:
@@ -191,11 +198,13 @@ def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profi
     ignored = frozenset(_ignored_by_scheduler(read.config))
     shared = replace(base, scheduler_names=frozenset(one.name for one in defaulted))
     profiles = [profile_of(one, plugins, shared) for one, plugins in zip(defaulted, expanded, strict=True)]
+    ungated = frozenset(one.scheduler_name for one in profiles if "SchedulingGates" not in one.pre_enqueue_plugins)
     general = read.config.percentage_of_nodes_to_score or 0
     return KubeScheduler(
         tuple(
             replace(
                 profile,
+                ungated_scheduler_names=ungated,
                 ignored_resources=ignored or profile.ignored_resources,
                 percentage_of_nodes_to_score=general if own is None else own,
             )

@@ -167,8 +167,9 @@ def scheduling_context(
 ) -> SchedulingContext:
     """Return the context of the incoming pod, with the nominated pods that it must yield to.
 
-    These have equal or higher priority, no scheduling gates, and the same spec.schedulerName, because the queue and
-    nominator of a kube-scheduler hold no other pods; `Profile.scheduler_names` adds the pods of other schedulers.
+    These have equal or higher priority, no scheduling gates that hold them back, and the same spec.schedulerName,
+    because the queue and nominator of a kube-scheduler hold no other pods; `Profile.scheduler_names` adds the pods of
+    its other profiles.
     """
     schedulers = profile.scheduler_names or {pod.spec.scheduler_name}
     nominees = tuple(
@@ -176,7 +177,7 @@ def scheduling_context(
         for nominee in snapshot.nominees
         if nominee.priority >= pod.priority
         and nominee.metadata.uid != pod.metadata.uid
-        and not nominee.spec.scheduling_gates
+        and (not nominee.spec.scheduling_gates or nominee.spec.scheduler_name in profile.ungated_scheduler_names)
         and nominee.spec.scheduler_name in schedulers
     )
     return SchedulingContext(pod, snapshot, profile, nominees, history)

@@ -185,6 +185,13 @@ def test_several_profiles_are_expanded_each_by_itself():
     assert first.scheduler_names == second.scheduler_names == {"a", "b"}
 
 
+def test_every_profile_knows_which_of_them_do_not_hold_gated_pods_back():
+    scheduler = kube_scheduler_of(
+        document({"schedulerName": "a", "plugins": {"preEnqueue": disabled("SchedulingGates")}}, {"schedulerName": "b"})
+    )
+    assert {one.ungated_scheduler_names for one in scheduler.profiles} == {frozenset({"a"})}
+
+
 # --- plugins that are not in-tree -------------------------------------------------------------------------------------
 
 

@@ -139,3 +139,15 @@ def test_the_cache_does_not_keep_the_snapshot_alive():
         assert held() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("ungated", "nominees"), [(frozenset(), ["queued"]), (frozenset({"default-scheduler"}), ["gated", "queued"])]
+)
+def test_a_gated_nominated_pod_counts_if_its_profile_does_not_hold_it_back(ungated, nominees):
+    status = {"nominatedNodeName": "n3"}
+    gated = incoming("gated", priority=3000, status=status, schedulingGates=[{"name": "quota"}])
+    waiting = [incoming("queued", priority=3000, status=status), gated]
+    snapshot = built(cluster({node("n3"): []}, waiting=waiting))
+    context = scheduling_context(snapshot, typed(incoming()), replace(PROFILE, ungated_scheduler_names=ungated))
+    assert sorted(one.metadata.name for one in context.nominees) == nominees
