@@ -279,8 +279,8 @@ class PreemptionSection(Section):
     """Source of the disruptions that a budget allows. Reported: its status.disruptionsAllowed, as kube-scheduler. Live:
     at most what the cached pods allow, counted as the eviction API does. Requires keepCandidates: 1."""
     empty_selector: Literal["Nothing", "Everything"] = "Nothing"
-    """Meaning of a budget's selector {}: Nothing, as in kube-scheduler, or Everything in its namespace, as policy/v1
-    specifies."""
+    """Meaning of a budget's selector {}: Nothing, as in kube-scheduler up to v1.37, or Everything in its namespace, as
+    policy/v1 specifies. From v1.38 on kube-scheduler takes Everything, and so does the extender."""
     candidates: Literal["Sent", "AllNodes"] = "Sent"
     """Sent: the candidates that kube-scheduler sends, in large clusters a sample. AllNodes: any node."""
     keep_candidates: Annotated[int | Literal["All"], BeforeValidator(positive_or_all)] = 1

@@ -8,13 +8,13 @@ or raises QuantityError.
 
 Divergences, all outside what an int64 holds or what an API server accepts:
 
-- Every amount is capped at +-(2^63 - 1) units. Upstream documents that, but does it for the binary suffixes only; a
-  decimal amount beyond it ("10E") has a Value() of 0 or wraps around, by the path that the parser took. Ours is
+- Every amount is capped at +-(2^63 - 1) units. Upstream documents that, but up to v1.37 does it for the binary suffixes
+  only; a decimal amount beyond it ("10E") has a Value() of 0 or wraps around, by the path that the parser took. Ours is
   more than any node has.
 - An exponent beyond int32 is a very large or very small number ("1e4294967296" is the cap); upstream wraps it to 1.
 - A text of more than 1,000 characters is rejected.
-- A negative amount with a fraction is always rounded away from zero, as Value() documents; upstream rounds some
-  spellings of it (more than 18 digits, a fraction with a binary suffix) towards zero or past it.
+- A negative amount with a fraction is always rounded away from zero, as Value() documents; up to v1.37 upstream rounds
+  some spellings of it (more than 18 digits, a fraction with a binary suffix) towards zero or past it.
 """
 
 import re

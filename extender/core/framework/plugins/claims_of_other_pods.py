@@ -1,7 +1,7 @@
 """Fail where a pod uses a claim that was created for another pod's generic ephemeral volume.
 
 The limits of volumes read the claims of all pods of a node, and end the scheduling cycle where one of them has such a
-claim, which happens if somebody created it by hand under the name that the pod's claim would have.
+claim: one that was created by hand, or for an earlier pod, under the name that the pod's own claim would have.
 
 Mirrors ephemeral.VolumeIsForPod in pkg/scheduler/framework/plugins/nodevolumelimits (v1.36).
 """

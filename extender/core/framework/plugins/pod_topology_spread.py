@@ -113,8 +113,11 @@ def _matching_pods(context: SchedulingContext, constraint: _CompiledConstraint) 
 
 
 def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -> IntArray:
-    """Return [node]: number of matching pods, without terminating ones. Quirk: an empty selector counts no pod."""
-    if constraint.selector.is_empty:
+    """Return [node]: number of matching pods, without terminating ones.
+
+    Quirk up to v1.37: an empty selector counts no pod (countPodsMatchSelector).
+    """
+    if constraint.selector.is_empty and not context.features.empty_selectors_match_all:
         return np.zeros(len(context.snapshot.nodes), np.int64)
     return _matching_pods(context, constraint).non_terminating
 

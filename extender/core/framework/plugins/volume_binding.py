@@ -261,7 +261,7 @@ class _Provisioning:
 
 @dataclass(frozen=True, slots=True)
 class _Capacity:
-    """Of the CSIStorageCapacity objects that a node can use, the one that holds the largest volume."""
+    """The CSIStorageCapacity that holds the largest volume, of those that a node can use."""
 
     largest: IntArray
     """[node]: bytes of the largest volume."""

@@ -81,7 +81,7 @@ def test_pods_of_the_same_budgets_share_the_set(kind):
 
 
 def test_what_is_cached_of_a_namespace_is_what_its_selectors_select():
-    chance, selectors = random.Random(1), NamespaceSelectors()
+    chance, selectors = random.Random(1), NamespaceSelectors(skips_unlabelled=True)
     by_row: dict[int, dict[str, str]] = {}
     for _ in range(300):
         row = chance.randrange(6)
@@ -98,7 +98,7 @@ def test_what_is_cached_of_a_namespace_is_what_its_selectors_select():
 
 
 def test_H1_the_cache_of_a_namespace_is_bounded():
-    selectors = NamespaceSelectors()
+    selectors = NamespaceSelectors(skips_unlabelled=True)
     selectors.set(0, compiled({"pod": "x"}))
     for nth in range(10_000):
         selectors.rows_selecting({"pod": str(nth)})
