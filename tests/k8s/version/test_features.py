@@ -109,5 +109,6 @@ def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
         "feature gate SchedulerQueueingHints changes no verdict here",
         "feature gate SidecarContainers is not followed: its default is assumed",
     )
-    assert set(REAL_GATES) >= GATES.keys() - {"VolumeLimitScaling"} | GATES_NOT_FOLLOWED
+    newer = {"VolumeLimitScaling", "InPlacePodVerticalScalingSchedulerPreemption"}
+    assert set(REAL_GATES) >= GATES.keys() - newer | GATES_NOT_FOLLOWED
     assert gate_notes({"AllAlpha": True}) == ()
