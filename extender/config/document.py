@@ -75,7 +75,16 @@ class Document:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.plain(item, (*path, index)) for index, item in enumerate(node.value)]
-        return _scalar(node) if isinstance(node, yaml.ScalarNode) else None
+        return self.scalar(node) if isinstance(node, yaml.ScalarNode) else None
+
+    def scalar(self, node: yaml.ScalarNode) -> object:
+        """Return null, booleans and decimal integers typed; all else, such as `30s`, `1e3` and dates, is text."""
+        text: str = node.value
+        if node.style is not None:
+            return text
+        if re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,18})", text, re.ASCII):
+            return int(text)
+        return {"": None, "~": None, "null": None, "true": True, "false": False}.get(text, text)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -119,16 +128,6 @@ def shortened(text: str) -> str:
 def path_text(path: KeyPath) -> str:
     """Return the path as Kubernetes writes it: `profiles[0].plugins.filter`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
-
-
-def _scalar(node: yaml.ScalarNode) -> object:
-    """Return null, booleans and decimal integers typed; everything else, such as `30s`, `1e3` and dates, is text."""
-    text: str = node.value
-    if node.style is not None:
-        return text
-    if re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,18})", text, re.ASCII):
-        return int(text)
-    return {"": None, "~": None, "null": None, "true": True, "false": False}.get(text, text)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

@@ -17,7 +17,7 @@ import yaml
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Place
 from extender.config.models import Configuration
-from extender.config.scheduler.load import check_inline_profiles
+from extender.config.scheduler.load import check_section
 from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
@@ -48,7 +48,7 @@ def load_config(
         config = decode(Configuration, layers.data)
     except DecodingError as error:
         raise layers.refuse(error.mistakes) from error
-    check_inline_profiles(config, layers)
+    check_section(config, layers)
     return config
 
 

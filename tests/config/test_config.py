@@ -197,6 +197,10 @@ DATABASES = Protection(
 )
 
 
+SHARED = ("keep_candidates", "scheduler_names", "ungated_scheduler_names", "preemption")
+"""Fields that are the same in all profiles."""
+
+
 def test_the_profile_holds_every_choice_about_decisions(load):
     scheduler = load_kube_scheduler(load(FULL))
     assert scheduler.profiles[0] == Profile(
@@ -234,6 +238,7 @@ def test_the_profile_holds_every_choice_about_decisions(load):
         keep_candidates=None,
         percentage_of_nodes_to_score=30,
         scheduler_names=frozenset({"default-scheduler", "other"}),
+        ungated_scheduler_names=frozenset({"default-scheduler"}),
         preemption=PreemptionPolicy(
             disruption_budgets="Strict",
             empty_selector="Everything",
@@ -252,7 +257,7 @@ def test_the_profile_holds_every_choice_about_decisions(load):
         UPSTREAM,
         scheduler_name="other",
         percentage_of_nodes_to_score=100,
-        **{name: getattr(scheduler.profiles[0], name) for name in ("keep_candidates", "scheduler_names", "preemption")},
+        **{name: getattr(scheduler.profiles[0], name) for name in SHARED},
     )
     assert (scheduler.minor, scheduler.version_source) == (36, "configured")
     assert scheduler.features == replace(DEFAULT_FEATURES, taint_toleration_comparison_operators=True)

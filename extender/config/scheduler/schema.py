@@ -12,8 +12,10 @@ import binascii
 import re
 from typing import Annotated, Any, ClassVar, Final, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
+import yaml
+from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, model_validator
 
+from extender.config.document import Document
 from extender.config.section import Section
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -24,6 +26,14 @@ PLACEMENT_POINTS: Final = {"placement_generate": "placementGenerate", "placement
 
 PLACEMENT_POINTS_SINCE: Final = 36
 """Minor that has them."""
+
+_YAML_CONSTANTS: Final = {
+    spelling: value
+    for value, words in ((True, ("y", "yes", "true", "on")), (False, ("n", "no", "false", "off")), (None, ("null",)))
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_FRACTION: Final = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 
 _UNIT_NANOSECONDS: Final = {
     "ns": 1,
@@ -72,11 +82,20 @@ def _base64(text: str) -> str:
     return text
 
 
-def _number(value: object) -> object:
-    """Refuse what JSON does not call a number; a fraction is text in a file (`document`)."""
-    if isinstance(value, bool) or (isinstance(value, str) and value.lstrip("+-").isdecimal()):
-        raise ValueError(f"must be a number, not {value!r}")
-    return value
+class KubernetesDocument(Document):
+    """A document whose scalars are those of Kubernetes' YAML reader (sigs.k8s.io/yaml)."""
+
+    def scalar(self, node: yaml.ScalarNode) -> object:
+        """Return YAML 1.1's booleans and decimal fractions typed too; a fraction without a rest is an integer."""
+        value = super().scalar(node)
+        if node.style is not None or not isinstance(value, str):
+            return value
+        if value in _YAML_CONSTANTS:
+            return _YAML_CONSTANTS[value]
+        if not _FRACTION.fullmatch(value):
+            return value
+        number = float(value)
+        return int(number) if number.is_integer() else number
 
 
 GoDuration = Annotated[str, AfterValidator(_duration)]
@@ -223,7 +242,7 @@ class ClientConnectionSection(KubernetesSection):
     kubeconfig: str = ""
     accept_content_types: str = ""
     content_type: str = ""
-    qps: Annotated[float, BeforeValidator(_number)] = 0
+    qps: StrictFloat = 0
     burst: Int32 = 0
 
 

@@ -119,6 +119,21 @@ def test_null_is_what_go_makes_of_it(load):
         load(HEAD + "extenders: [{httpTimeout: null}]")
 
 
+def test_scalars_are_those_of_kubernetes_yaml_reader(load):
+    text = "parallelism: 16.0\nenableProfiling: yes\ndelayCacheUntilActive: Off\n"
+    assert load(HEAD + text + "clientConnection: {qps: 2.5, burst: 1e2}") == load(HEAD + "podMaxBackoffSeconds: NULL")
+    for refused in (
+        "parallelism: '16'",
+        "parallelism: 0.5",
+        "clientConnection: {qps: '2.5'}",
+        "enableProfiling: 'yes'",
+    ):
+        with pytest.raises(ConfigError, match="must be a valid"):
+            load(HEAD + refused)
+    with pytest.raises(ConfigError, match=r"schedulerName: must be a valid string, not True"):
+        load(HEAD + "profiles: [{schedulerName: on}]")
+
+
 # --- the version ------------------------------------------------------------------------------------------------------
 
 
@@ -195,6 +210,18 @@ def test_with_auto_an_inline_profile_is_refused_only_if_every_version_refuses_it
         load_kube_scheduler(config, FoundVersion(36, ""))
     with pytest.raises(ConfigError, match=r"c\.yaml:2: scheduler\.profiles\[0]\.pluginConfig\[0]\.args\.shape"):
         inline(tmp_path, profiles + "  version: '1.36'\n")
+
+
+def test_a_gate_that_no_version_takes_has_the_line_of_our_file(tmp_path):
+    message = r"c\.yaml:3: scheduler\.featureGates: feature gate DynamicResourceAllocation is locked to true in 1\.36"
+    with pytest.raises(ConfigError, match=message):
+        inline(tmp_path, "  version: '1.36'\n  featureGates: {DynamicResourceAllocation: false}\n")
+    config = inline(tmp_path, "  featureGates: {DynamicResourceAllocation: false}\n")
+    assert load_kube_scheduler(config, FoundVersion(33, "")).minor == 33
+    with pytest.raises(
+        ConfigError, match=r"^scheduler\.featureGates: feature gate DynamicResourceAllocation is locked"
+    ):
+        load_kube_scheduler(config, FoundVersion(36, ""))
 
 
 def test_the_line_of_a_key_is_known_to_who_compares_the_files(tmp_path):
