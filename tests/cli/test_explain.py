@@ -390,6 +390,22 @@ def test_decisions_of_a_recording_say_that_they_were_made_again(url, recording):
     assert " UTC, decided in " in explain_stdout("--url", url, "urgent")
 
 
+def test_decisions_of_a_recording_are_made_by_another_version_and_configuration(recording, tmp_path):
+    path = tmp_path / "scheduler-config.yaml"
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path.write_text(json.dumps({**kind, "profiles": [{"percentageOfNodesToScore": 50}]}))
+    shown = explain_stdout("--recording", recording, "--scheduler-version", "1.33", "urgent")
+    assert "  scheduler  1.33 (configured), profile default-scheduler" in shown.splitlines()
+    assert f"explain --recording {recording} --scheduler-version 1.33 " in shown
+    shown = explain_stdout("--recording", recording, "--scheduler-config", str(path), "urgent")
+    assert "  scheduler  1.36 (default), profile default-scheduler" in shown.splitlines()
+
+
+def test_a_service_has_decided_already_by_its_own_version(monkeypatch, capsys, url):
+    code, err = fails(monkeypatch, capsys, "--url", url, "--scheduler-version", "1.33", "urgent")
+    assert (code, "requires --recording" in err) == (2, True)
+
+
 # --- the report -------------------------------------------------------------------------------------------------------
 
 

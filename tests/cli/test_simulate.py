@@ -506,6 +506,23 @@ def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monk
     assert "no permission to list PersistentVolume:" in result.stderr
 
 
+def test_the_version_of_a_live_cluster_is_that_of_its_kube_scheduler(tmp_path, monkeypatch, arriving):
+    forget_everything(monkeypatch, tmp_path)
+    labels, image = {"component": "kube-scheduler"}, "registry.example/kube-scheduler:v1.31.2"
+    control = pod("kube-scheduler-cp", namespace="kube-system", labels=labels)
+    control["spec"]["containers"][0] |= {"name": "kube-scheduler", "image": image}
+    with FakeAPI() as api:
+        for item in (*cluster(WORLD)["items"], {**control, "kind": "Pod"}):
+            api.put(item["kind"], item)
+        access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url})
+        result = run("--from-server", "--kubeconfig", access, "--pod", arriving, "-o", "json")
+    found = json.loads(result.stdout)
+    assert (found["version"], found["versionSource"]) == (
+        "1.31",
+        "image tag v1.31.2 of pod kube-system/kube-scheduler-cp",
+    )
+
+
 def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
     forget_everything(monkeypatch, tmp_path)
     with FakeAPI() as gone:
