@@ -109,17 +109,19 @@ def test_kube_scheduler_s_own_victims_are_kept_where_a_filter_that_is_not_in_tre
     sent = {"a": SentCandidate(("uid-low-1", "uid-low-2"), 0)}
     decision = engine.preempt(snapshot, typed(incoming(cpu="2")), sent, OUT_OF_TREE)
     assert [victim.metadata.name for victim in decision.kept[0].victims] == ["low-1", "low-2"]
-    assert (decision.not_evaluated, decision.as_sent) == (("Quota", "Topology"), {"a"})
+    assert decision.not_evaluated == ("Quota", "Topology")
+    assert decision.as_sent == {"a"}
     scores_only = replace(OUT_OF_TREE, not_evaluated_filters=())
     decision = engine.preempt(snapshot, typed(incoming(cpu="2")), sent, scores_only)
     assert (len(decision.kept[0].victims), decision.not_evaluated) == (1, ())
 
 
 def test_dynamic_resources_that_are_not_enabled_are_evaluated_nowhere():
-    plugins = {
-        "prefilter_plugins": tuple(name for name in PREFILTER_PLUGINS if name != "DynamicResources"),
-        "filter_plugins": tuple(name for name in FILTER_PLUGINS if name != "DynamicResources"),
-    }
+    profile = replace(
+        UPSTREAM,
+        prefilter_plugins=tuple(name for name in PREFILTER_PLUGINS if name != "DynamicResources"),
+        filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "DynamicResources"),
+    )
     waiting = typed(incoming(cpu="1", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]))
     assert evaluate(world(), waiting, UPSTREAM).to_dict()["notEvaluated"] == {"DynamicResources": ["free", "full"]}
-    assert "notEvaluated" not in evaluate(world(), waiting, replace(UPSTREAM, **plugins)).to_dict()
+    assert "notEvaluated" not in evaluate(world(), waiting, profile).to_dict()
