@@ -117,7 +117,7 @@ class ConfigFile:
     """The configuration file and how to reload it."""
 
     path: Path | None
-    """None: there is no file of ours, and only kube-scheduler's is followed."""
+    """None: only the file of kube-scheduler is followed."""
     load: Callable[[], Configuration]
     """Function that returns the configuration that a restart would use now; raises ConfigError if it is invalid."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -151,6 +151,11 @@ class LiveSettings:
         self._file = file
         self._changes = ChangeDetector(must_settle=False)
         self._thread = ReloadThread("configuration")
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether the configuration files as they are now are in effect, and fit the version that was found."""
+        return self.last_error is None and self._version_error is None
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""

@@ -35,7 +35,17 @@ def service() -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize("command", ["--version", "--help", "explain --help", "simulate --help", "cluster dump --help"])
+HELP = (
+    "explain --help",
+    "simulate --help",
+    "cluster dump --help",
+    "replay --help",
+    "serve --help",
+    "config check --help",
+)
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", *HELP])
 def test_help_loads_neither_the_engine_nor_the_server(command):
     assert loaded_by(*command.split()) == (0, set())
 
