@@ -64,6 +64,7 @@ openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 
 parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write the table in docs/parity.md
 	$(BIN)/python -m tests.parity.parity
+	$(BIN)/python -m tests.parity.versions --write
 
 metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from /metrics and the alert rules
 	$(BIN)/python -m tests.e2e.monitoring.page

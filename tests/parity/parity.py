@@ -6,15 +6,17 @@ Rule: the table says what was found, also where that is not full agreement; the 
 import argparse
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from extender import Pod, Snapshot
+from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
 from extender.core.evaluation import evaluate
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
-from tests.builders import built, typed
+from tests.builders import typed
 from tests.parity.agreement import EVERY_CATEGORY, JSON, compare, load
 from tests.parity.exemptions import exempt_nodes, undetermined
 
@@ -24,6 +26,9 @@ HEADER = """\
 | category | agree | exempt by rule | nodes filtered | not evaluated | scored | in the dry run | victims exempt |
 |---|---|---|---|---|---|---|---|
 """
+
+
+Normal = Callable[[JSON], JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +45,19 @@ class Evaluated:
     """What the engine says otherwise than kube-scheduler."""
 
     @classmethod
-    def of(cls, scenario: JSON) -> "Evaluated":
-        scheduler = kube_scheduler_of(scenario["config"]) if "config" in scenario else UNCONFIGURED
-        snapshot, pod = built(scenario["cluster"]), typed(scenario["pod"])
+    def of(cls, scenario: JSON, scheduler: KubeScheduler | None = None, normal: Normal = dict) -> "Evaluated":
+        """Evaluate the scenario as this kube-scheduler; None: as v1.36 with the scenario's own configuration.
+
+        `normal` is applied to both verdicts before they are compared.
+        """
+        if scheduler is None:
+            scheduler = kube_scheduler_of(scenario["config"]) if "config" in scenario else UNCONFIGURED
+        snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
+        pod = typed(scenario["pod"])
         found = evaluate(snapshot, pod, cls.profile_of(scheduler, pod)).to_dict()
         not_evaluated = len({node for nodes in found.get("notEvaluated", {}).values() for node in nodes})
-        return cls(scenario, scheduler, snapshot, pod, not_evaluated, compare(scenario, found, excuse=False))
+        expected = scenario | {"expected": normal(scenario["expected"])}
+        return cls(scenario, scheduler, snapshot, pod, not_evaluated, compare(expected, normal(found), excuse=False))
 
     @property
     def profile(self) -> Profile:

@@ -20,17 +20,15 @@ from pathlib import Path
 
 import msgspec
 
-from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
-from extender.core.evaluation import evaluate
 from extender.core.profile import KubeScheduler
-from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError
-from tests.builders import typed
-from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES, compare
+from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES
+from tests.parity.parity import PAGE, Evaluated
 
 MINORS = tuple(range(29, 36))
-VERSIONED = (*CATEGORIES, *WIDE_CATEGORIES)
+VERSIONED = tuple(one for one in (*CATEGORIES, *WIDE_CATEGORIES) if one != "wide/framework")
+"""Categories that other minors judged, too."""
 VERDICTS = CORPUS / "versions"
 JUDGED_BY = {"wide/quirks": (33,)}
 """Category -> minors that judged it, where these are not all."""
@@ -114,35 +112,22 @@ def cluster_of(scenario: JSON, minor: int) -> JSON:
     return scenario["cluster"] | {"items": items}
 
 
-def evaluated(scenario: JSON, minor: int) -> JSON:
-    """What the engine says of the scenario as a kube-scheduler of that minor."""
-    scheduler, pod = scheduler_of(scenario, minor), typed(scenario["pod"])
-    profile = scheduler.profile_of(pod)
-    assert profile is not None
-    snapshot = Snapshot.build(load_cluster(cluster_of(scenario, minor)), scheduler.features)
-    return evaluate(snapshot, pod, profile).to_dict()
+def evaluated(scenario: JSON, minor: int) -> Evaluated:
+    """What the engine makes of the scenario as a kube-scheduler of that minor."""
+    shown = scenario | {"cluster": cluster_of(scenario, minor)}
+    return Evaluated.of(shown, scheduler_of(scenario, minor), without_zero_scores)
 
 
-# --- how they differ --------------------------------------------------------------------------------------------------
-
-
-def differences(scenario: JSON, minor: int) -> list[str]:
-    """What the engine says otherwise than that minor, a readable line each."""
-    if "error" in scenario:
-        return _accepted(scenario, minor)
-    try:
-        expected = without_zero_scores(scenario["expected"])
-        return compare(scenario | {"expected": expected}, without_zero_scores(evaluated(scenario, minor)))
-    except Exception as error:  # a crash in one scenario must not hide the others
-        return [f"{type(error).__name__}: {error}"]
-
-
-def _accepted(scenario: JSON, minor: int) -> list[str]:
+def accepted(scenario: JSON, minor: int) -> list[str]:
+    """What is wrong about a configuration that the minor refuses."""
     try:
         scheduler_of(scenario, minor)
     except ConfigError:
         return []
     return [f"the configuration is accepted, but kube-scheduler says: {scenario['error']}"]
+
+
+# --- how they differ --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,26 +137,51 @@ class VersionAgreement:
     category: str
     minor: int
     scenarios: int
+    exempt: int
+    """Scenarios that differ and are exempt by a rule."""
     wrong: dict[str, list[str]]
     """Scenario -> what differs."""
 
     def __str__(self) -> str:
-        return f"{self.scenarios - len(self.wrong)} of {self.scenarios}"
+        agree = str(self.scenarios - len(self.wrong) - self.exempt)
+        return f"{agree}, {self.exempt} exempt" if self.exempt else agree
 
 
 def agreement(category: str, minor: int) -> VersionAgreement:
-    every = list(scenarios(category, minor))
-    found = {one["id"]: differences(one, minor) for one in every}
-    return VersionAgreement(category, minor, len(every), {name: lines for name, lines in found.items() if lines})
+    compared, exempt, wrong = 0, 0, {}
+    for scenario in scenarios(category, minor):
+        compared += 1
+        if "error" in scenario:
+            found, excused = accepted(scenario, minor), False
+        else:
+            one = evaluated(scenario, minor)
+            found, excused = one.differences, one.excuse is not None
+        exempt += excused
+        if found and not excused:
+            wrong[scenario["id"]] = found
+    return VersionAgreement(category, minor, compared, exempt, wrong)
 
 
 def row(found: Sequence[VersionAgreement]) -> str:
     """A row of the table in docs/parity.md: of one category with all minors that judged it."""
     cells = {one.minor: str(one) for one in found}
-    return f"| {' | '.join((found[0].category, *(cells.get(minor, '') for minor in MINORS)))} |\n"
+    columns = (found[0].category, str(found[0].scenarios), *(cells.get(minor, "") for minor in MINORS))
+    return f"| {' | '.join(columns)} |\n"
 
 
-HEADER = f"| category | {' | '.join(f'1.{minor}' for minor in MINORS)} |\n|{'---|' * (len(MINORS) + 1)}\n"
+HEADER = f"| category | scenarios | {' | '.join(f'1.{minor}' for minor in MINORS)} |\n|{'---|' * (len(MINORS) + 2)}\n"
+BEGIN, END = "<!-- versions, written by make parity -->\n", "<!-- end of versions -->"
+
+
+def write_table(found: Sequence[VersionAgreement]) -> None:
+    """Write the rows of all categories into docs/parity.md."""
+    rows = [row([one for one in found if one.category == category]) for category in VERSIONED]
+    page = PAGE.read_text(encoding="utf-8")
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE.name} has no place for the table, between {BEGIN.strip()} and {END}")
+    PAGE.write_text(f"{before}{BEGIN}{HEADER}{''.join(rows)}{END}{after}", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -180,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minor", type=int, nargs="*", default=MINORS, choices=MINORS)
     parser.add_argument("--category", nargs="*", default=VERSIONED, choices=VERSIONED)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="write the table in docs/parity.md, of everything")
     options = parser.parse_args(arguments)
     tasks = [
         (category, minor) for category in options.category for minor in minors_of(category) if minor in options.minor
@@ -189,8 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for one in found:
         for name, lines in one.wrong.items():
             print(f"1.{one.minor} {name}: {lines[0][:500]}")  # noqa: T201 - the output of a command
-    for one in found:
-        print(f"1.{one.minor} {one.category}: {one}")  # noqa: T201
+        print(f"1.{one.minor} {one.category}: {one} of {one.scenarios}")  # noqa: T201
+    if options.write:
+        write_table(found)
     sys.exit(any(one.wrong for one in found))
 
 
