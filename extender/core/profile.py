@@ -12,6 +12,7 @@ from typing import Literal
 
 from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
+from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
 from extender.k8s.version.features import DEFAULT_FEATURES, DEFAULT_MINOR, Features
 
@@ -260,6 +261,12 @@ class Profile:
     ungated_scheduler_names: frozenset[str] = frozenset()
     """Those of `scheduler_names` whose profile lacks the plugin SchedulingGates: their gated pods are queued."""
     preemption: PreemptionPolicy = PreemptionPolicy()
+
+    def ignores(self, resource: str) -> bool:
+        """Return whether NodeResourcesFit leaves this extended resource to extenders or other plugins."""
+        group = resource.split("/")[0]
+        ignored = resource in self.ignored_resources or group in self.ignored_resource_groups
+        return ignored and is_extended(resource)
 
     @property
     def not_evaluated_plugins(self) -> tuple[str, ...]:

@@ -21,8 +21,13 @@ NAME = "DynamicResources"
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
     """Return [node]: whether kube-scheduler evaluates DynamicResources for the pod there."""
     mask = np.full(len(context.snapshot.nodes), bool(context.pod.spec.resource_claims))
-    for delegated in _delegated(context):
+    backed = dict(_delegated(context))
+    for delegated in backed.values():
         mask |= delegated
+    if backed:
+        # It then rejects nodes without a further resource, which NodeResourcesFit may ignore: "cannot fit resource".
+        for name in filter(context.profile.ignores, _extended_resources(context) - backed.keys()):
+            mask |= context.snapshot.scalar_allocatable(name) <= 0
     return mask
 
 
@@ -31,9 +36,14 @@ def has_claims(context: SchedulingContext) -> bool:
     return bool(context.pod.spec.resource_claims) or any(True for _ in _delegated(context))
 
 
-def _delegated(context: SchedulingContext) -> Iterator[BoolArray]:
-    """Yield, per requested resource that a DeviceClass backs, [node]: whether it comes from there."""
-    for name, amount in incoming_requests(context.pod, context.features).items():
-        mask = delegated_to_dra(context.snapshot, name) if amount and name not in BASE_RESOURCES else None
+def _delegated(context: SchedulingContext) -> Iterator[tuple[str, BoolArray]]:
+    """Yield every requested resource that a DeviceClass backs, with [node]: whether it comes from there."""
+    for name in _extended_resources(context):
+        mask = delegated_to_dra(context.snapshot, name)
         if mask is not None:
-            yield mask
+            yield name, mask
+
+
+def _extended_resources(context: SchedulingContext) -> set[str]:
+    requests = incoming_requests(context.pod, context.features)
+    return {name for name, amount in requests.items() if amount and name not in BASE_RESOURCES}

@@ -22,7 +22,7 @@ from extender.core.framework.constraint import (
 )
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE, interpolate
 from extender.core.framework.status import Code
-from extender.core.profile import Profile, ScoringStrategy
+from extender.core.profile import ScoringStrategy
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
 from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.core.snapshot.node_layout import RankedDemand
@@ -33,7 +33,6 @@ from extender.k8s.requests import (
     balanced_scoring_request,
     fit_scoring_request,
     incoming_requests,
-    is_extended,
     is_scalar,
     running_usage,
 )
@@ -105,7 +104,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     snapshot, profile = context.snapshot, context.profile
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
-    extended, absent = _without_absent(snapshot, [name for name in scalars if not _is_ignored(name, profile)])
+    extended, absent = _without_absent(snapshot, [name for name in scalars if not profile.ignores(name)])
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
@@ -150,12 +149,6 @@ def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
     """
     capacity, delegated = snapshot.scalar_allocatable(resource), delegated_to_dra(snapshot, resource)
     return capacity if delegated is None else np.where(delegated, _UNLIMITED, capacity)
-
-
-def _is_ignored(name: str, profile: Profile) -> bool:
-    """Return whether the profile leaves an extended resource to other plugins (NodeResourcesFitArgs)."""
-    group = name.split("/")[0]
-    return is_extended(name) and (name in profile.ignored_resources or group in profile.ignored_resource_groups)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------
