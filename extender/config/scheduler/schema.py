@@ -202,17 +202,17 @@ class ExtenderTLSSection(KubernetesSection):
     server_name: str = ""
     cert_file: str = ""
     key_file: str = ""
-    ca_file: str = Field(default="", alias="caFile")
+    ca_file: str = ""
     cert_data: Base64 = ""
     key_data: Base64 = ""
-    ca_data: Base64 = Field(default="", alias="caData")
+    ca_data: Base64 = ""
 
 
 class ExtenderSection(KubernetesSection):
     """How kube-scheduler calls one extender (Extender)."""
 
     refuses_null = frozenset({"httpTimeout"})
-    url_prefix: str = Field(default="", alias="urlPrefix")
+    url_prefix: str = ""
     filter_verb: str = ""
     preempt_verb: str = ""
     prioritize_verb: str = ""
@@ -220,7 +220,7 @@ class ExtenderSection(KubernetesSection):
     bind_verb: str = ""
     enable_https: StrictBool = Field(default=False, alias="enableHTTPS")
     tls_config: ExtenderTLSSection | None = None
-    http_timeout: GoDuration | None = Field(default=None, alias="httpTimeout")
+    http_timeout: GoDuration | None = None
     """Duration as Go writes it, such as 5s; unset or 0s: 5s (NewHTTPExtender)."""
     node_cache_capable: StrictBool = False
     managed_resources: list[ManagedResourceSection] = []

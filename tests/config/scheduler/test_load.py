@@ -1,12 +1,24 @@
 """kube-scheduler's configuration from a file, a mapping or our own file: places, versions and limits."""
 
 import os
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from extender.config import Configuration, load_config
 from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
-from extender.config.scheduler.schema import API_VERSION, KIND, nanoseconds_of
+from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.plugins import IN_TREE
+from extender.config.scheduler.schema import (
+    API_VERSION,
+    KIND,
+    KubernetesSection,
+    KubeSchedulerConfiguration,
+    PluginsSection,
+    nanoseconds_of,
+)
 from extender.core.profile import UNCONFIGURED
 from extender.errors import ConfigError
 from extender.k8s.version.minor import FoundVersion
@@ -132,6 +144,58 @@ def test_scalars_are_those_of_kubernetes_yaml_reader(load):
             load(HEAD + refused)
     with pytest.raises(ConfigError, match=r"schedulerName: must be a valid string, not True"):
         load(HEAD + "profiles: [{schedulerName: on}]")
+
+
+def aliases(section):
+    """Keys of a type of the configuration and of all types below it."""
+    for info in section.model_fields.values():
+        yield info.alias
+        for one in (info.annotation, *get_args(info.annotation)):
+            if isinstance(one, type) and issubclass(one, KubernetesSection):
+                yield from aliases(one)
+
+
+TYPES = (KubeSchedulerConfiguration, *ARGS_OF.values())
+KEYS = st.sampled_from(sorted({key for kind in TYPES for key in aliases(kind)}))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=3)
+    | st.sampled_from(["*", "5s", "NodeResourcesFit", "PodTopologySpread", "a.example/x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=12,
+)
+NAMES = st.sampled_from(["*", "Own", *IN_TREE])
+ENTRIES = st.lists(st.fixed_dictionaries({"name": NAMES}, optional={"weight": VALUES}), max_size=3)
+POINTS = st.sampled_from([info.alias for info in PluginsSection.model_fields.values()])
+PLUGINS = st.dictionaries(POINTS, st.dictionaries(st.sampled_from(["enabled", "disabled"]), ENTRIES), max_size=3)
+
+
+@st.composite
+def plugin_configs(draw):
+    name = draw(st.sampled_from(sorted(ARGS_OF)))
+    keys = st.sampled_from([*aliases(ARGS_OF[name])])
+    return {"name": name, "args": draw(st.dictionaries(keys, VALUES, max_size=3))}
+
+
+PROFILE = st.fixed_dictionaries(
+    {"schedulerName": VALUES},
+    optional={"plugins": PLUGINS, "pluginConfig": st.lists(plugin_configs(), max_size=2)},
+)
+PROFILES = st.lists(PROFILE, max_size=2)
+
+
+@settings(deadline=None)
+@given(others=st.dictionaries(KEYS, VALUES, max_size=3), profiles=PROFILES | VALUES)
+def test_whatever_stands_there_it_is_a_kube_scheduler_or_a_complaint(others, profiles):
+    try:
+        scheduler = kube_scheduler_of({**others, "profiles": profiles, "apiVersion": API_VERSION, "kind": KIND})
+    except ConfigError as error:
+        assert str(error).startswith("KubeSchedulerConfiguration: ")  # noqa: PT017, both outcomes are right
+    else:
+        assert len({profile.scheduler_name for profile in scheduler.profiles}) == len(scheduler.profiles) >= 1
 
 
 # --- the version ------------------------------------------------------------------------------------------------------
