@@ -67,7 +67,7 @@ VICTIM_SELECTION_NOTES = {
 
 MODE_DESCRIPTIONS = {
     "observed": "observe only: the decision was not sent to kube-scheduler",
-    "passthrough": "passthrough: the kill switch was on",
+    "passthrough": "passthrough: nothing was decided",
     "failed": "failed: no decision could be made",
     "vetoed": "answered: preemption not allowed now",
     "noVictims": "answered: no pods evicted",

@@ -119,7 +119,7 @@ def settings_metrics(live_settings: LiveSettings, lifecycle: Lifecycle, max_in_f
     gauges = {
         "config_valid": (
             "1 if the current configuration file is in effect, 0 if it was rejected.",
-            live_settings.last_error is None,
+            live_settings.is_valid,
         ),
         "kill_switch": ("1 while killSwitch is enabled, else 0.", settings.kill_switch is not None),
         "observing": ("1 in mode Observe (decisions are made but not answered), else 0.", settings.is_observing),

@@ -90,7 +90,8 @@ _NOT_READY = {
 }
 _STATUS = {
     "type": "object",
-    "description": "Version, state of the cluster cache, policies, presets, number of kept decisions.",
+    "description": "Version, state of the cluster cache, kube-scheduler's version and profiles, plugins that are not "
+    "evaluated, policies, presets, number of kept decisions.",
 }
 
 OPERATIONS: dict[str, dict[str, Any]] = {

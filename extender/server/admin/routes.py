@@ -37,6 +37,7 @@ from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision, read_time
+from extender.server.settings import not_evaluated_lines, scheduler_line
 from extender.version import __version__
 
 MAX_SIMULATIONS = 3
@@ -214,6 +215,7 @@ async def show_status(request: Request) -> Response:
 
 
 def _status(server_context: ServerContext) -> dict[str, Any]:
+    scheduler = server_context.settings.scheduler
     status: dict[str, Any] = {
         "version": __version__,
         "cache": cache_summary(server_context.cache, server_context.source),
@@ -223,7 +225,9 @@ def _status(server_context: ServerContext) -> dict[str, Any]:
             *server_context.live_settings.warnings(),
             *server_context.lifecycle.warnings(),
         ],
-        "policies": render.changed_policies(server_context.settings.scheduler.profiles[0]),
+        "scheduler": scheduler_line(scheduler),
+        "notEvaluated": not_evaluated_lines(scheduler),
+        "policies": render.changed_policies(scheduler.profiles[0]),
         "presets": list(PRESETS),
         "decisions": server_context.decisions.counts(),
         "recording": None if server_context.recorder is None else server_context.recorder.status(),

@@ -35,6 +35,7 @@ from extender.errors import (
     GuardError,
     NotReady,
     Overloaded,
+    PluginFailed,
     UnknownNode,
     UnknownScheduler,
 )
@@ -84,6 +85,7 @@ COUNTED_ERRORS: tuple[type[ExtenderError], ...] = (
     CallerGone,
     UnknownScheduler,
     UnknownNode,
+    PluginFailed,
     GuardError,
 )
 """Errors that extender_failures_total counts under their class name."""

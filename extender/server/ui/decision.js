@@ -86,7 +86,7 @@ export function createDecision() {
     replace(view,
       back(),
       el("h1", { tabindex: "-1" }, visuallyHidden(`${decision.id}: `), prose(decision.sentence)),
-      decision.error ? alert("The decision failed: ", decision.error) : null,
+      decision.error ? alert(decision.outcome === "passthrough" ? "Passed through: " : "The decision failed: ", decision.error) : null,
       facts(decision),
       el("p", { class: "actions" },
         el("a", { class: "button", href: toWhatIf(decision.id) }, "Simulate this pod"), " ",
@@ -137,17 +137,24 @@ export function createDecision() {
 const back = () => el("p", { class: "back" }, el("a", { href: toList(), id: "back" }, "← All decisions"));
 
 function facts(decision) {
-  const { incoming = {}, policies = [] } = decision;
+  const { incoming = {}, policies = [], scheduler } = decision;
   return el("dl", { class: "facts" },
     fact("Pod", name(decision.pod), `, priority ${(decision.priority ?? 0).toLocaleString("en")}`,
       incoming.requests && Object.keys(incoming.requests).length ? `; requests ${amounts(incoming.requests)}` : "; requests nothing",
       el("span", { class: "muted" }, `; UID ${decision.uid}`)),
     fact("Call", el("time", { datetime: decision.time }, longTime(decision.time)), `, ${decision.verb}, took ${milliseconds(decision.milliseconds)}`),
     fact("Mode", DECISION_OUTCOMES[decision.outcome] && el("span", { class: `tag outcome-${decision.outcome}` }, DECISION_OUTCOMES[decision.outcome])),
+    fact("kube-scheduler", scheduler && schedulerOf(scheduler)),
     fact("Policies", policies.length ? policies.map((one, place) => [place ? "; " : null, one]) : "kube-scheduler’s own"),
     fact("Cluster cache", decision.cache),
     fact("Not evaluated", decision.notEvaluated?.length && `${decision.notEvaluated.join(", ")}: left to kube-scheduler`),
   );
+}
+
+/** The version whose verdicts the decision follows, where it was found, and the pod's profile. */
+function schedulerOf({ version, versionSource, featureGates = {}, profile }) {
+  const gates = Object.entries(featureGates).map(([gate, value]) => `, ${gate}=${value}`).join("");
+  return `${version} (${versionSource})${gates}, ${profile ? `profile ${profile}` : "no profile: not ours"}`;
 }
 
 function rejected(decision) {

@@ -45,6 +45,8 @@ function show(line, status) {
     fact("Version", status.version),
     fact("Not ready", status.ready),
     fact("Cluster cache", status.cache),
+    fact("kube-scheduler", status.scheduler),
+    fact("Not evaluated", status.notEvaluated?.length ? lines(status.notEvaluated) : null),
     fact("Policies", status.policies?.length ? lines(status.policies) : "kube-scheduler’s own"),
     fact("Notes", notes.length ? lines(notes) : null),
     fact("Kept decisions", Object.entries(status.decisions ?? {}).map(([verb, kept]) => `${kept} ${verb}`).join(", ")),

@@ -43,7 +43,7 @@ export const DECISION_OUTCOMES = {
   noVictims: "no victims",
   vetoed: "vetoed",
   observed: "observed only",
-  passthrough: "kill switch",
+  passthrough: "passed through",
   failed: "failed",
 };
 

@@ -129,6 +129,7 @@ async def test_gates_that_the_found_version_lacks_keep_the_settings_and_are_said
         assert "kube-scheduler 1.36 (default)" in text
         (said,) = (line for line in text.splitlines() if line.startswith("[!] configuration: "))
         assert "StorageCapacityScoring" in said
+        assert "\nextender_config_valid 0.0\n" in (await client.get("/metrics")).text
         put(api, "cp-1", "v1.34.0")
         await rig.until(lambda: minor(rig) == 34)
         assert "kube-scheduler 1.34" in await ready(client)
