@@ -78,14 +78,20 @@ class Features:
         "VolumeAttributesClass", (29, "alpha", False), (31, "beta", False), (34, "GA", True), (36, "locked", True)
     )
     """Claims may name a VolumeAttributesClass."""
-    node_declared_features: bool = gate("NodeDeclaredFeatures", (35, "alpha", False), (36, "beta", True))
+    node_declared_features: bool = gate(
+        "NodeDeclaredFeatures", (35, "alpha", False), (36, "beta", True), (37, "locked", True)
+    )
     """NodeDeclaredFeatures is a plugin of the default profile."""
     dynamic_resource_allocation: bool = gate(
         "DynamicResourceAllocation", (26, "alpha", False), (32, "beta", False), (34, "GA", True), (35, "locked", True)
     )
     """DynamicResources is a plugin of the default profile."""
     dra_extended_resource: bool = gate(
-        "DRAExtendedResource", (34, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
+        "DRAExtendedResource",
+        (34, "alpha", False),
+        (36, "beta", True),
+        (37, "locked", True),
+        needs=("DynamicResourceAllocation",),
     )
     """DeviceClasses may back extended resources."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
@@ -214,12 +220,14 @@ ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "bet
 
 GATES_NOT_FOLLOWED: Final = frozenset(
     {
+        "CompositePodGroup",
         "GangScheduling",
         "GenericWorkload",
         "MatchLabelKeysInPodTopologySpread",
         "MinDomainsInPodTopologySpread",
         "NodeInclusionPolicyInPodTopologySpread",
         "PodDisruptionConditions",
+        "PodGroupPreemptionPolicy",
         "PodSchedulingReadiness",
         "SidecarContainers",
         "TopologyAwareWorkloadScheduling",

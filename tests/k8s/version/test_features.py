@@ -18,7 +18,7 @@ from extender.k8s.version.features import (
 
 MINORS = range(OLDEST_MINOR, NEWEST_MINOR + 1)
 REAL_GATES = (Path(__file__).parent / "gates.txt").read_text(encoding="utf-8").split()
-"""Names of all gates that kube-scheduler 1.29 to 1.36 accepts."""
+"""Names of all gates that kube-scheduler 1.29 to 1.37 accepts."""
 
 
 def on(minor, gates=None):
@@ -86,6 +86,7 @@ def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():
             "InPlacePodLevelResourcesVerticalScaling is on, but needs feature gates that are off: PodLevelResources",
         ),
         (34, {"DRAExtendedResource": True, "DynamicResourceAllocation": False}, "needs feature gates that are off"),
+        (37, {"NodeDeclaredFeatures": False}, "feature gate NodeDeclaredFeatures is locked to true in 1.37"),
         (36, {"PodLevelResource": False}, "PodLevelResource is not a feature gate; PodLevelResources is"),
         (36, {"podlevelresources": False}, "podlevelresources is not a feature gate; PodLevelResources is"),
         (36, {"allBeta": False}, "allBeta is not a feature gate; AllBeta is"),
@@ -109,6 +110,5 @@ def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
         "feature gate SchedulerQueueingHints changes no verdict here",
         "feature gate SidecarContainers is not followed: its default is assumed",
     )
-    newer = {"VolumeLimitScaling", "InPlacePodVerticalScalingSchedulerPreemption"}
-    assert set(REAL_GATES) >= GATES.keys() - newer | GATES_NOT_FOLLOWED
+    assert set(REAL_GATES) >= GATES.keys() | GATES_NOT_FOLLOWED
     assert gate_notes({"AllAlpha": True}) == ()
