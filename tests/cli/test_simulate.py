@@ -328,7 +328,7 @@ def test_what_is_wrong_with_kube_scheduler_is_said_with_its_place(monkeypatch, c
 def test_json_is_what_the_python_api_says(world, arriving):
     shown = json.loads(run("--cluster", world, "--pod", arriving, "-o", "json").stdout)
     result = extender.simulate(load_cluster(world), [incoming("new")])
-    assert shown == msgspec.to_builtins(result) | {"profile": "configured"}
+    assert shown == msgspec.to_builtins(result) | {"policies": "configured"}
 
 
 def test_json_of_two_policies_has_both_results(world, arriving):

@@ -133,8 +133,8 @@ class Simulation(SimulationStruct, frozen=True):
     """The result of a simulation, in the order of events."""
 
     cluster: ClusterSize
-    profile: str
-    """Name of the policies; empty if they have none."""
+    policies: str
+    """Name of the preemption policies; empty if they have none."""
     version: str
     """Version of kube-scheduler whose verdicts these are, such as 1.36."""
     version_source: str

@@ -277,7 +277,7 @@ def _result(
     )
     return Simulation(
         cluster=cluster,
-        profile=name,
+        policies=name,
         version=scheduler.version,
         version_source=scheduler.version_source,
         feature_gates=scheduler.changed_gates,

@@ -53,7 +53,7 @@ def test_the_result_is_plain_values():
             "terminating": False,
         }
     ]
-    assert (result["cluster"], result["profile"], result["seed"]) == ({"nodes": 2, "pods": 2}, "configured", None)
+    assert (result["cluster"], result["policies"], result["seed"]) == ({"nodes": 2, "pods": 2}, "configured", None)
     assert json.loads(json.dumps(result)) == result
 
 
@@ -115,7 +115,7 @@ def test_two_policies_are_compared_pod_by_pod():
     question = {"pods": [incoming("new"), incoming("small", cpu="1m", priority=1)], "compare": ["upstream", "strict"]}
     result = asked(question, {node("n1", cpu="1001m"): [pod("a")]}, budgets=BUDGETS)
     assert result["compared"] == ["upstream", "strict"]
-    assert [one["profile"] for one in result["results"]] == ["upstream", "strict"]
+    assert [one["policies"] for one in result["results"]] == ["upstream", "strict"]
     (difference,) = result["differences"]
     assert difference["pod"] == "default/new"
     upstream, strict = difference["outcomes"]
