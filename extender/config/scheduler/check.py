@@ -78,7 +78,7 @@ class Entry:
 
     @property
     def url(self) -> SplitResult:
-        return urlsplit(self.section.url_prefix)
+        return _split(self.section.url_prefix)
 
     @property
     def has_policies(self) -> bool:
@@ -120,12 +120,12 @@ def call_order(document: KubeSchedulerConfiguration) -> list[int]:
 
 def _address(entry: Entry) -> Iterator[Finding]:
     server, url = entry.config.server, entry.url
-    if url.scheme not in _DEFAULT_PORTS or not url.hostname:
+    port = _port(entry.section)
+    if url.scheme not in _DEFAULT_PORTS or not url.hostname or port is None:
         given = entry.section.url_prefix
         yield entry.finding("error", "urlPrefix", f'"{given}" is not a URL', "such as http://127.0.0.1:8888")
         return
     local = is_loopback(url.hostname)
-    port = _port(entry.section)
     if port == entry.config.admin.port != server.port:
         yield entry.finding(
             "error",
@@ -344,11 +344,20 @@ CHECKS: Final[Sequence[Callable[[Entry], Iterator[Finding]]]] = (
 )
 
 
-def _port(section: ExtenderSection) -> int | None:
-    url = urlsplit(section.url_prefix)
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL; all of them are empty if it cannot be one, such as http://[::1."""
     try:
-        return url.port or _DEFAULT_PORTS.get(url.scheme)
-    except ValueError:  # not a number
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+def _port(section: ExtenderSection) -> int | None:
+    """Return the port that is called; None if it is not a port."""
+    url = _split(section.url_prefix)
+    try:
+        return _DEFAULT_PORTS.get(url.scheme) if url.port is None else url.port
+    except ValueError:
         return None
 
 

@@ -58,6 +58,7 @@ def told(findings: list[check.Finding]) -> list[tuple[str, tuple[str | int, ...]
     [
         pytest.param({}, {}, id="on loopback"),
         pytest.param({"httpTimeout": None}, {}, id="kube-scheduler's default timeout is ours"),
+        pytest.param({"urlPrefix": "http://[::1]:8888"}, {"server": {"host": "::1"}}, id="IPv6"),
         pytest.param({"urlPrefix": "http://localhost:8888/"}, {}, id="a slash at the end is cut off"),
         pytest.param({"httpTimeout": "2500ms"}, {"server": {"httpTimeout": "2500ms"}}, id="the same timeout"),
         pytest.param(REMOTE, LISTENING_TLS, id="TLS"),
@@ -77,6 +78,8 @@ def test_nothing_is_found_where_both_agree(change, config):
     [
         # --- address
         pytest.param({"urlPrefix": "127.0.0.1:8888"}, {}, "error", "urlPrefix", "is not a URL", id="no URL"),
+        pytest.param({"urlPrefix": "http://[::1"}, {}, "error", "urlPrefix", "is not a URL", id="half an address"),
+        pytest.param({"urlPrefix": "http://a:b"}, {}, "error", "urlPrefix", "is not a URL", id="a port that is none"),
         pytest.param({"urlPrefix": ""}, {}, "error", "urlPrefix", "is not a URL", id="an empty URL"),
         pytest.param(
             {"urlPrefix": "http://127.0.0.1:8889"}, {}, "error", "urlPrefix", "port 8889 is admin.port", id="admin"
