@@ -42,6 +42,7 @@ MAX_EXTENDER_SCORE: Final = 100
 EXTENDER_SCORE_STEP: Final = 10
 """Distance between two scores of an extender after scaling, before its weight."""
 
+_ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # compared with, not listened on
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 _UNIT_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
@@ -137,9 +138,10 @@ def _address(entry: Entry) -> Iterator[Finding]:
         message = f"port {port}, but server.port is {server.port}"
         advice = "" if local else "right only if a Service or load balancer translates it"
         yield entry.finding("error" if local else "warning", "urlPrefix", message, advice)
-    if is_loopback(server.host) and not local:
+    if local != is_loopback(server.host) and server.host not in _ALL_ADDRESSES:
         message = f"{url.hostname} is another address than server.host, {server.host}, the only one that is served"
-        yield entry.finding("error", "urlPrefix", message, "listen on an address that kube-scheduler reaches, with TLS")
+        advice = "call server.host" if local else "listen on an address that kube-scheduler reaches, with TLS"
+        yield entry.finding("error", "urlPrefix", message, advice)
     if re.search(r"\.svc(\.|$)", url.hostname):
         message = f"{url.hostname} resolves in pods only, not in the node's network, where kube-scheduler usually runs"
         yield entry.finding("warning", "urlPrefix", message, "use the Service's clusterIP, and tlsConfig.serverName")

@@ -102,6 +102,14 @@ def test_nothing_is_found_where_both_agree(change, config):
             {"urlPrefix": "http://10.0.0.1:8888"}, {}, "error", "urlPrefix", "another address", id="only loopback"
         ),
         pytest.param(
+            {**REMOTE, "urlPrefix": "https://127.0.0.1:8888"},
+            LISTENING_TLS,
+            "error",
+            "urlPrefix",
+            "another address",
+            id="loopback is not served",
+        ),
+        pytest.param(
             {**REMOTE, "urlPrefix": "https://extender.kube-system.svc:8888"},
             LISTENING_TLS,
             "warning",
