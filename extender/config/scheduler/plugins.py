@@ -41,9 +41,13 @@ class InTreePlugin:
     until: int = NEWEST_MINOR
     later: tuple[tuple[int, str], ...] = ()
     """(minor, extension point that it implements since then)."""
+    earlier: tuple[tuple[int, str], ...] = ()
+    """(minor, extension point that it implements up to then, that one included)."""
 
     def implements(self, point: str, minor: int) -> bool:
-        return point in self.points or any(first <= minor and name == point for first, name in self.later)
+        later = (name for first, name in self.later if first <= minor)
+        earlier = (name for last, name in self.earlier if minor <= last)
+        return point in (*self.points, *later, *earlier)
 
 
 _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
@@ -69,7 +73,9 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "PodTopologySpread": InTreePlugin(("preFilter", "filter", "preScore", "score")),
     "InterPodAffinity": InTreePlugin(("preFilter", "filter", "preScore", "score")),
     "DynamicResources": InTreePlugin(
-        ("preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"), later=((35, "score"),)
+        ("preEnqueue", "preFilter", "filter", "postFilter", "reserve", "preBind"),
+        later=((35, "score"),),
+        earlier=((31, "preScore"), (31, "postBind")),
     ),
     "DefaultPreemption": InTreePlugin(("postFilter",), later=((32, "preEnqueue"),)),
     "NodeResourcesBalancedAllocation": InTreePlugin(("preScore", "score")),

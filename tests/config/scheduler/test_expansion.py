@@ -5,12 +5,17 @@ plugins; `Own` and `Other` are plugins that are not in-tree.
 """
 
 import contextlib
+import gzip
+import json
+from pathlib import Path
 
 import pytest
 
+from extender.config.decoding import decode
 from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.expansion import expand, merge_plugins
 from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
-from extender.config.scheduler.schema import API_VERSION, KIND
+from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
 from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Features
@@ -41,6 +46,29 @@ def few(*names, **weights):
 
 def weights(profile):
     return dict(profile.score_weights)
+
+
+# --- what kube-scheduler itself runs ----------------------------------------------------------------------------------
+
+EXPANDED = [
+    json.loads(line)
+    for line in gzip.decompress((Path(__file__).parent / "expanded.jsonl.gz").read_bytes()).decode().splitlines()
+]
+"""Random plugins of a profile, and the lists that kube-scheduler v1.36.2, v1.33 and v1.30 log when they start."""
+
+
+@pytest.mark.parametrize("number", range(len(EXPANDED)))
+def test_the_plugins_that_run_are_those_that_kube_scheduler_logs(number):
+    case = EXPANDED[number]
+    minor = int(case["version"].removeprefix("1."))
+    given = decode(PluginsSection, case["plugins"])
+    found, mistakes = expand(merge_plugins(given, Features.of(minor)), minor, ())
+    assert mistakes == []
+    runs = {point: list(names) for point, names in found.points.items() if point != "score"}
+    runs["score"] = [[name, found.weights[name]] for name in found.points["score"]]
+    assert {point: names for point, names in runs.items() if names} == {
+        point: names for point, names in case["runs"].items() if names
+    }
 
 
 # --- the default list -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A valid KubeSchedulerConfiguration with one value changed: accepted and refused as kube-scheduler v1.36's own code does.
+"""A valid KubeSchedulerConfiguration with one value changed: accepted and refused as by kube-scheduler v1.36.
 
 `mutations.jsonl.gz`: the valid document, then `[change, said]` a line. A change is `["put", path, value]` or
 `["del", path]`; said is null where kube-scheduler starts with the file, else the parts of its message that ours must
