@@ -75,9 +75,9 @@ class Evaluated:
 
 
 @lru_cache(maxsize=1)
-def evaluated(category: str) -> tuple[Evaluated, ...]:
-    """Every scenario of the category; the last category is kept, for all that is asked about it."""
-    return tuple(map(Evaluated.of, load(category)))
+def evaluated(category: str, nth: int = 1) -> tuple[Evaluated, ...]:
+    """Every nth scenario of the category; the last category is kept, for all that is asked about it."""
+    return tuple(map(Evaluated.of, load(category)[::nth]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ class Agreement:
         return f"| {' | '.join((category, agree, excused, *(f'{count:,}' for count in numbers)))} |\n"
 
 
-def agreement(category: str) -> Agreement:
-    every = evaluated(category)
+def agreement(category: str, nth: int = 1) -> Agreement:
+    every = evaluated(category, nth)
     wrong = {one.scenario["id"]: one.differences for one in every if one.differences and not one.excuse}
     scenarios = [one.scenario for one in every]
     expected = [one["expected"] for one in scenarios]
