@@ -21,7 +21,7 @@ from extender.core.profile import KubeScheduler
 from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
-from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
+from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, gate_notes
 from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ class LiveSettings:
 
     async def run(self) -> None:
         """Poll the files until cancelled."""
-        _log_scheduler(self.settings.scheduler)
+        self._log_scheduler(self.settings.scheduler)
         for note in self.settings.notes():
             log.warning("%s", note)
         while self._file is not None:
@@ -225,12 +225,20 @@ class LiveSettings:
         if settings == self._desired:
             return
         if settings.scheduler != self._desired.scheduler:
-            _log_scheduler(settings.scheduler)
+            self._log_scheduler(settings.scheduler)
             self.on_scheduler(settings.scheduler)
         self._desired = settings
         for note in settings.notes():
             log.warning("%s", note)
         self._activate(settings)
+
+    def _log_scheduler(self, scheduler: KubeScheduler) -> None:
+        """Log version and profiles, what is not evaluated, and feature gates that are not followed."""
+        log.info("%s", scheduler_line(scheduler))
+        for line in not_evaluated_lines(scheduler):
+            log.warning("%s", line)
+        for note in gate_notes(self._loaded.config.scheduler.feature_gates):
+            log.info("%s", note)
 
     def _activate(self, settings: Settings) -> None:
         """Apply the settings at once; but preemption policies and switches once the cluster cache is prepared for them.
@@ -295,12 +303,6 @@ def not_evaluated_lines(scheduler: KubeScheduler) -> list[str]:
         for one in scheduler.profiles
         if one.not_evaluated_plugins
     ]
-
-
-def _log_scheduler(scheduler: KubeScheduler) -> None:
-    log.info("%s", scheduler_line(scheduler))
-    for line in not_evaluated_lines(scheduler):
-        log.warning("%s", line)
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:

@@ -234,7 +234,9 @@ async def test_the_version_is_that_of_the_pods_in_a_cluster_file(tmp_path):
 
 async def test_what_is_not_evaluated_is_logged_once_at_the_start(caplog):
     plugins = {"filter": {"enabled": [{"name": "Labels"}]}}
-    app = create_app(filled_cache(), configuration(scheduler={"profiles": [{"plugins": plugins}]}))
+    gates = {"SchedulerQueueingHints": True}
+    scheduler = {"profiles": [{"plugins": plugins}], "featureGates": gates}
+    app = create_app(filled_cache(), configuration(scheduler=scheduler))
     with caplog.at_level(logging.INFO):
         async with app.lifespan(), client_for(app) as client:
             await asyncio.sleep(0)
@@ -244,4 +246,6 @@ async def test_what_is_not_evaluated_is_logged_once_at_the_start(caplog):
     said = [one.getMessage() for one in caplog.records if "not evaluated" in one.getMessage()]
     assert said == ["profile default-scheduler: not evaluated, left to kube-scheduler: Labels"]
     assert 'extender_not_evaluated_total{plugin="Labels"} 3.0' in metrics
-    assert "kube-scheduler 1.36 (default); profiles: default-scheduler" in [one.getMessage() for one in caplog.records]
+    messages = [one.getMessage() for one in caplog.records]
+    assert "kube-scheduler 1.36 (default); profiles: default-scheduler" in messages
+    assert "feature gate SchedulerQueueingHints changes no verdict here" in messages

@@ -40,11 +40,10 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 
 
 def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
-    """Log and count the error, unless it is none (`ResizeDeferred`), and return the pass-through answer."""
-    if isinstance(error, ResizeDeferred):
-        server_context.log_failure((verb, type(error)), "%s: passed through: %s", verb, error)
-    else:
-        record_failure(verb, server_context, error)
+    """Log a pod that is not judged here, count it unless it waits for a resize, and return the pass-through answer."""
+    server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
+    if not isinstance(error, ResizeDeferred):
+        server_context.metrics.count_failure(error)
     server_context.metrics.count_answer(verb, "passthrough")
     return passthrough.ANSWERS[verb](request)
 

@@ -138,7 +138,6 @@ async def test_gates_that_the_found_version_lacks_keep_the_settings_and_are_said
 
 async def test_gates_that_only_the_found_version_has_are_no_mistake_before_it_is_found(api):
     put(api, "cp-1", "v1.33.1")
-    scheduler = {"featureGates": {"DynamicResourceAllocation": False}}
     sections: dict[str, dict[str, object]] = {
         "scheduler": {"featureGates": {"DynamicResourceAllocation": False}},
         "cluster": {"source": "kubernetes"},

@@ -144,7 +144,11 @@ async def test_what_is_not_ours_is_counted_logged_and_kept(caplog):
         ready = (await client.get("/readyz?verbose")).text
         assert "[!] 4 calls for pods that are not ours: no profile has their schedulerName" in ready
     said = [line.getMessage() for line in caplog.records if "not ours" in line.getMessage()]
-    assert [line.partition(" failed: ")[0] for line in said] == ["filter", "prioritize", "preempt"]
+    assert [line.partition(": ")[0] for line in said] == [
+        "filter passed through",
+        "prioritize passed through",
+        "preempt failed",
+    ]
     kept = application.server_context.decisions.newest_first()
     assert {(one.verb, one.mode, one.profile) for one in kept} == {
         ("filter", "passthrough", None),
