@@ -5,9 +5,13 @@ Counterpart of the volume binder's PV and PVC assume caches (volumebinding/assum
 Rule: objects are found by name or group, never by a scan over all volumes.
 """
 
+import numpy as np
+
+from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
-from extender.k8s.storage.csi_migration import driver_of, migrated_volume
+from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, driver_of, migrated_volume
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import ClaimUse, claim_class, claim_uses, is_for_pod, volume_class
 
@@ -136,3 +140,14 @@ def _group_key(volume: PersistentVolume) -> tuple[str, ...]:
 def storage(snapshot: Snapshot) -> VolumeIndex:
     """Return the snapshot's index of storage objects."""
     return snapshot.index(VolumeIndex)
+
+
+@derived_by("nodes", "csi_nodes")
+def is_migrated(snapshot: Snapshot, plugin: str) -> BoolArray:
+    """Return [node]: whether its CSINode lists the in-tree plugin as migrated to CSI."""
+    found = np.zeros(len(snapshot.nodes), np.bool_)
+    for (_, name), csi_node in snapshot.objects.csi_nodes.items():
+        plugins = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
+        if name in snapshot.node_row and plugin in plugins:
+            found[snapshot.node_row[name]] = True
+    return found

@@ -81,6 +81,9 @@ def _aws(disk: InTreeDisk, _labels: Labels) -> str | None:
     return volume.removeprefix("aws://").partition("/")[2].strip("/") if volume.startswith("aws://") else volume
 
 
+PORTWORX_PLUGIN: Final = "kubernetes.io/portworx-volume"
+PORTWORX_DRIVER: Final = "pxd.portworx.com"
+
 MIGRATIONS: Final = (
     Migration("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", _gce, "topology.gke.io/zone"),
     Migration("kubernetes.io/aws-ebs", "ebs.csi.aws.com", _aws, "topology.ebs.csi.aws.com/zone"),
@@ -96,8 +99,8 @@ MIGRATIONS: Final = (
         "topology.cinder.csi.openstack.org/zone",
     ),
     Migration(
-        "kubernetes.io/portworx-volume",
-        "pxd.portworx.com",
+        PORTWORX_PLUGIN,
+        PORTWORX_DRIVER,
         lambda disk, _: disk.portworx_volume.volume_id if disk.portworx_volume else None,
     ),
 )

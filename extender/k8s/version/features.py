@@ -74,6 +74,10 @@ class Features:
     """The resources of a running pod as a whole are the maximum of requested, allocated and held ones as well."""
     pod_level_resources: bool = gate("PodLevelResources", (32, "alpha", False), (34, "beta", True))
     """Resources of the pod as a whole replace the sum of its containers."""
+    csi_migration_portworx: bool = gate(
+        "CSIMigrationPortworx", (25, "beta", False), (31, "beta", True), (33, "locked", True)
+    )
+    """Portworx volumes of the in-tree plugin count for the limit of its CSI driver."""
     volume_attributes_class: bool = gate(
         "VolumeAttributesClass", (29, "alpha", False), (31, "beta", False), (34, "GA", True), (36, "locked", True)
     )
@@ -132,6 +136,8 @@ class Features:
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
+    portworx_is_migrated_by_node: bool = until(35)
+    """Portworx volumes of the in-tree plugin count on nodes whose CSINode lists it as migrated, not on all."""
     balanced_allocation_scores_change: bool = since(36)
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)

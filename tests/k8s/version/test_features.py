@@ -35,10 +35,11 @@ def test_the_defaults_of_1_36_are_the_default_features():
 
 GATES_ON = {
     29: set(),
-    32: set(),
-    33: {"InPlacePodVerticalScaling"},
-    34: {"InPlacePodVerticalScaling", "PodLevelResources", "VolumeAttributesClass", "DynamicResourceAllocation"},
+    30: set(),
+    31: {"CSIMigrationPortworx"},
+    33: {"CSIMigrationPortworx", "InPlacePodVerticalScaling"},
 }
+GATES_ON[34] = GATES_ON[33] | {"PodLevelResources", "VolumeAttributesClass", "DynamicResourceAllocation"}
 GATES_ON[35] = GATES_ON[34]
 GATES_ON[36] = GATES_ON[35] | {
     "InPlacePodLevelResourcesVerticalScaling",
@@ -67,11 +68,16 @@ def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():
         "VolumeLimitScaling",
         "TaintTolerationComparisonOperators",
     }
-    locked_or_ga = {"InPlacePodVerticalScaling", "VolumeAttributesClass", "DynamicResourceAllocation"}
+    locked_or_ga = on(36) & {
+        "CSIMigrationPortworx",
+        "InPlacePodVerticalScaling",
+        "VolumeAttributesClass",
+        "DynamicResourceAllocation",
+    }
     assert on(36, {"AllBeta": False}) == locked_or_ga
     assert on(36, {"PodLevelResources": True, "AllBeta": False}) == locked_or_ga | {"PodLevelResources"}
     assert on(36, {"VolumeLimitScaling": False, "AllAlpha": True}) & {"VolumeLimitScaling"} == set()
-    assert on(31, {"AllBeta": True}) == {"VolumeAttributesClass"}
+    assert on(31, {"AllBeta": True}) == {"CSIMigrationPortworx", "VolumeAttributesClass"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.volume_index import storage
+from extender.core.snapshot.volume_index import is_migrated, storage
+from extender.k8s.storage.csi_migration import PORTWORX_DRIVER, PORTWORX_PLUGIN
 
 NAME = "NodeVolumeLimits"
 
@@ -38,9 +39,12 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
     requested = storage(snapshot).csi_volumes(context.pod)
     if not requested:
         return ()
-    limits = _limits(snapshot, {driver for driver, _ in requested})
+    drivers, native = storage(snapshot).csi_drivers(context.pod)
+    limits = _limits(snapshot, drivers)
+    if PORTWORX_DRIVER in limits and PORTWORX_DRIVER in drivers - native:
+        limits = {**limits, PORTWORX_DRIVER: _limits_of_migrated_portworx(snapshot, limits[PORTWORX_DRIVER])}
     return (
-        *_missing_drivers(context),
+        *_missing_drivers(context, drivers, native),
         *other_pods_claims(context, NAME, _has_limit(snapshot)),
         *volume_limits(context, NAME, limits, requested),
     )
@@ -77,6 +81,19 @@ def _limits_of_csi_nodes(snapshot: Snapshot) -> dict[str, IntArray]:
     return found
 
 
+def _limits_of_migrated_portworx(snapshot: Snapshot, limits: IntArray) -> IntArray:
+    """Return [node]: the limit for volumes of the in-tree plugin, which counts where it is migrated to the CSI driver.
+
+    Up to v1.35 that is where its feature gate is on and the CSINode lists it; the other plugins are migrated on every
+    node with a CSINode. Divergence: where a pod has volumes of the CSI driver as well, all of them count everywhere.
+    """
+    if not snapshot.features.csi_migration_portworx:
+        return np.full(len(limits), NEVER)
+    if not snapshot.features.portworx_is_migrated_by_node:
+        return limits
+    return np.where(is_migrated(snapshot, PORTWORX_PLUGIN), limits, NEVER)
+
+
 def _has_limit(snapshot: Snapshot) -> BoolArray:
     """Return [node]: whether it has a limit for any driver."""
     columns = list(_limits_of_csi_nodes(snapshot).values())
@@ -99,8 +116,12 @@ def _limit_key(driver: str) -> str:
 # --- drivers that a node must have ----------------------------------------------------------------------------------
 
 
-def _missing_drivers(context: SchedulingContext) -> tuple[StaticCheck, ...]:
+def _missing_drivers(
+    context: SchedulingContext, drivers: Collection[str], native: Collection[str]
+) -> tuple[StaticCheck, ...]:
     """Return a check for each driver whose CSIDriver keeps its volumes off the nodes that lack it.
+
+    `drivers`, `native`: see VolumeIndex.csi_drivers.
 
     Volumes of in-tree plugins need it only on nodes that have a CSINode: without one they are not migrated.
     Divergence: of several missing drivers upstream names any, here the first by name.
@@ -108,8 +129,7 @@ def _missing_drivers(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     if not context.features.volume_limit_scaling:
         return ()
     snapshot, checks = context.snapshot, []
-    requested, native = storage(snapshot).csi_drivers(context.pod)
-    for driver in sorted(requested):
+    for driver in sorted(drivers):
         known = snapshot.objects.csi_drivers.get(("", driver))
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
             nodes = _nodes_without(snapshot).get(driver)

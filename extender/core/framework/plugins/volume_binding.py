@@ -21,7 +21,7 @@ from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_with_labels
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.volume_index import not_found, storage
+from extender.core.snapshot.volume_index import is_migrated, not_found, storage
 from extender.k8s import quantity
 from extender.k8s.selectors import (
     LABEL_OPERATORS,
@@ -30,7 +30,7 @@ from extender.k8s.selectors import (
     compile_label_selector,
     requirement,
 )
-from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, migrated_affinity, migration_of, translation_error
+from extender.k8s.storage.csi_migration import migrated_affinity, migration_of, translation_error
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
@@ -164,7 +164,7 @@ def _translation_errors(snapshot: Snapshot, claims: Sequence[PersistentVolumeCla
         error = translation_error(volume) if volume is not None else None
         migration = migration_of(volume) if volume is not None else None
         if error is not None and migration is not None:
-            fails = _is_migrated(snapshot, migration.plugin) & (_check_bound(snapshot, claims[:nth]) == 0)
+            fails = is_migrated(snapshot, migration.plugin) & (_check_bound(snapshot, claims[:nth]) == 0)
             status = filter_error(NAME, f"could not translate pv: {error}")
             yield StaticCheck(NAME, fails, status.reasons, code=status.code)
 
@@ -193,18 +193,7 @@ def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
     if migration is None or not migration.topology_key:
         return in_tree
     migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
-    return np.where(_is_migrated(snapshot, migration.plugin), migrated, in_tree)
-
-
-@derived_by("nodes", "csi_nodes")
-def _is_migrated(snapshot: Snapshot, plugin: str) -> BoolArray:
-    """Return [node]: whether its CSINode lists the in-tree plugin as migrated to CSI."""
-    found = np.zeros(len(snapshot.nodes), np.bool_)
-    for (_, name), csi_node in snapshot.objects.csi_nodes.items():
-        plugins = (csi_node.metadata.annotations or {}).get(MIGRATED_PLUGINS, "").split(",")
-        if name in snapshot.node_row and plugin in plugins:
-            found[snapshot.node_row[name]] = True
-    return found
+    return np.where(is_migrated(snapshot, migration.plugin), migrated, in_tree)
 
 
 # --- unbound claims -------------------------------------------------------------------------------------------------

@@ -152,6 +152,28 @@ def test_up_to_1_31_allocatable_may_name_the_limit_of_a_csi_driver():
     assert verdict("1.31", objects, incoming(**using("b")))[0] == "Success"
 
 
+@pytest.mark.parametrize(
+    ("version", "gate", "rejected"),
+    [
+        ("1.30", None, ()),
+        ("1.30", True, ("listed",)),
+        ("1.31", None, ("listed",)),
+        ("1.31", False, ()),
+        ("1.35", None, ("listed",)),
+        ("1.36", None, ("listed", "other")),
+    ],
+)
+def test_portworx_volumes_count_where_their_plugin_is_migrated(version, gate, rejected):
+    listed = {"annotations": {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/portworx-volume"}}
+    full, other = (csi_node(name, "pxd.portworx.com", count=0) for name in ("listed", "other"))
+    full["metadata"] |= listed
+    objects = cluster(dict.fromkeys(map(node, ("listed", "other")), ()), others=[full, other])
+    inline = incoming(volumes=[{"name": "v", "portworxVolume": {"volumeID": "1"}}])
+    gates = {} if gate is None else {"CSIMigrationPortworx": gate}
+    found = said(version, objects, inline, **gates)["filter"]
+    assert tuple(name for name, one in found.items() if one["code"] == "Unschedulable") == rejected
+
+
 BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
 
 
