@@ -474,6 +474,10 @@ def test_the_chart_says_what_to_do_next(tmp_path):
     assert "schedulerName: extender-scheduler" in notes["SecondScheduler"]
     assert "https://extender.kube-system.svc:8888" in notes["Service"]
     assert "http://127.0.0.1:8888" in notes["ControlPlane"]
+    assert {variant for variant, one in notes.items() if "schedulerConfig in values.yaml" in one} == {
+        "Service",
+        "ControlPlane",
+    }
     assert all("decisions are made, logged and counted, but not enforced" in one for one in notes.values())
 
 
